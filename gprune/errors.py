@@ -1,0 +1,50 @@
+"""What can go wrong, as exceptions a person can act on.
+
+Every message says what is wrong, with the offending value, and what to do about it.
+
+    GpruneError
+    ├── SettingsError       a setting out of range, an unknown field, a contradiction
+    ├── ModelError          a folder without a model, an unsupported family, NaN weights
+    ├── CorpusError         a text that is missing, empty, too small or in another encoding
+    ├── StoreError          the cache cannot be read or written
+    ├── NumericsError       scores or statistics that are not finite
+    ├── CheckpointError     a saved model that does not read back as it was
+    ├── JobError            a job that cannot be started, found or stopped
+    └── Cancelled           the person stopped the run
+"""
+
+
+class GpruneError(Exception):
+    """Base of every error this project raises on purpose."""
+
+
+class SettingsError(GpruneError, ValueError):
+    """A setting is out of range, unknown or contradicts another."""
+
+
+class ModelError(GpruneError):
+    """A model cannot be loaded or is of a kind that cannot be pruned."""
+
+
+class CorpusError(GpruneError):
+    """A calibration or evaluation text cannot be used."""
+
+
+class StoreError(GpruneError):
+    """The cache cannot be read or written."""
+
+
+class NumericsError(GpruneError):
+    """Statistics or scores contain NaN or infinity."""
+
+
+class CheckpointError(GpruneError):
+    """A saved model does not read back as it was written."""
+
+
+class JobError(GpruneError):
+    """A job cannot be started, found or stopped."""
+
+
+class Cancelled(GpruneError):
+    """The run was stopped on request."""
