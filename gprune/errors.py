@@ -46,5 +46,5 @@ class JobError(GpruneError):
     """A job cannot be started, found or stopped."""
 
 
-class Cancelled(GpruneError):
+class Cancelled(GpruneError):  # noqa: N818  (an outcome, not an error)
     """The run was stopped on request."""

@@ -322,7 +322,9 @@ class Partition:
         for layer, (labels, count) in enumerate(zip(self.labels, self.counts, strict=True)):
             present = np.unique(labels)
             if len(present) != count or present[0] != 0 or present[-1] != count - 1:
-                raise ValueError(f"layer {layer}: labels {present} do not number {count} modules without gaps")
+                raise ValueError(
+                    f"layer {layer}: labels {present} do not number {count} modules without gaps"
+                )
 
     @property
     def offsets(self) -> Array:

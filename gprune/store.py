@@ -46,12 +46,14 @@ def explain(error: OSError, folder: Path) -> StoreError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StoreError(f"the disk that holds the cache {folder} is full: free some space, {remedy}")
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-        return StoreError(f"the cache {folder} cannot be written (read-only): change its permissions, {remedy}")
+        return StoreError(
+            f"the cache {folder} cannot be written (read-only): change its permissions, {remedy}"
+        )
     return StoreError(f"the cache {folder} cannot be used: {error}")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes JSON to a temporary file and moves it into place, so that readers see all of it or the old one."""
+    """Writes JSON to a temporary file and moves it into place: readers see all of it or the old one."""
     temporary = path.with_name(f".{path.name}-{uuid4().hex}")
     try:
         temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False), encoding="utf-8")
@@ -259,4 +261,6 @@ def _read_array(path: Path) -> np.ndarray:
         # an empty array cannot be mapped
         return np.load(path, mmap_mode="r" if path.stat().st_size > 1024 else None, allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise StoreError(f"the array {path} cannot be read ({error}): delete its folder and run again") from error
+        raise StoreError(
+            f"the array {path} cannot be read ({error}): delete its folder and run again"
+        ) from error

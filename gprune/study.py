@@ -116,7 +116,7 @@ class ReliabilitySettings:
     drift_quantile: float = 0.90
     """gamma_drift: a module at or above this quantile of drift is sensitive (paper: 0.90)"""
     score_quantile: float = 0.90
-    """gamma_score: a module at or below this quantile of mean primary score is weakly supported (paper: 0.90)"""
+    """gamma_score: at or below this quantile of score a module is weakly supported (paper: 0.90)"""
     score_scale: Literal["raw", "standardized"] = "raw"
     """mean raw score as in the paper, or of scores standardised within the layer"""
 
@@ -251,7 +251,7 @@ class Study:
         _require(self.seed >= 0, "seed", self.seed, "0 or more")
         if self.primary == self.auxiliary:
             raise SettingsError(
-                f"primary and auxiliary are the same text ({self.primary!r}): every rank drift would be zero. "
+                f"primary and auxiliary are the same text ({self.primary!r}): rank drift would be zero. "
                 "Choose two different texts"
             )
         if self.substitute and self.substitute in (self.primary, self.auxiliary):
@@ -353,7 +353,9 @@ def _build(cls: Any, values: Any, where: str) -> Any:
         )
     missing = [name for name in ("model", "primary", "auxiliary") if cls is Study and name not in arguments]
     if missing:
-        raise SettingsError(f"the study lacks {', '.join(missing)}: name the model and both calibration texts")
+        raise SettingsError(
+            f"the study lacks {', '.join(missing)}: name the model and both calibration texts"
+        )
     return cls(**arguments)
 
 

@@ -1,0 +1,39 @@
+# Each target is enough on a fresh machine that has Python 3.11 or newer: it makes .venv and installs into it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PORT ?= 8501
+
+.PHONY: app test check demo clean
+
+app: $(VENV)/.app
+	$(BIN)/python -m streamlit run app.py --server.address 127.0.0.1 --server.port $(PORT) --browser.gatherUsageStats false
+
+test: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+demo: $(VENV)/.app
+	$(BIN)/python -m gprune run demo
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed, $(PYTHON) is older: run make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# a stamp is written only after pip has succeeded, so an interrupted install is taken up again
+$(VENV)/.app: $(VENV)/bin/python requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python requirements.txt requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $(VENV)/.app $@
+
+clean:
+	rm -rf $(VENV) cache/*/ .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,111 @@
+"""What a pruning decision costs in weights, and how a target retention is met exactly (section 3.3).
+
+Retention counts the linear weights of the decoder layers alone: embeddings, norms, biases and the LM head
+are left out. A neuron costs its gate row, up row and down column; a key/value group its query heads' q and
+o weights with one k and one v head. Everything is counted in whole weights, so no rounding creeps in.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gprune.records import Array, ModelShape
+
+
+def retention(shape: ModelShape, ffn: Array, heads: Array) -> float:
+    """Retained fraction of the decoder's linear weights.
+
+    Args:
+        shape: the dense model.
+        ffn: (layers, neurons) bool, True = kept.
+        heads: (layers, key/value groups) bool, True = kept.
+
+    Returns:
+        Fraction in [0, 1].
+    """
+    kept = np.count_nonzero(ffn) * shape.neuron_weights + np.count_nonzero(heads) * shape.group_weights
+    return kept / shape.decoder_weights
+
+
+def nearest_whole(value: float) -> int:
+    """The nearest whole number; halves go up, on both sides of zero."""
+    return math.floor(value + 0.5)
+
+
+def uniform_counts(shape: ModelShape, retention: float) -> tuple[int, float]:
+    """Units that every layer keeps when all layers are pruned at one ratio.
+
+    The key/value groups come first: as near `retention` of them as leaves between one and all neurons to
+    fill the rest of the layer's budget.
+
+    Args:
+        shape: the dense model.
+        retention: target fraction of the decoder's weights, in (0, 1).
+
+    Returns:
+        Key/value groups of each layer, and neurons of each layer before rounding; where no choice of groups
+        leaves a possible number of neurons, the number nearest to possible.
+    """
+    budget = retention * shape.decoder_weights / shape.layers
+
+    def neurons(groups: int) -> float:
+        return (budget - groups * shape.group_weights) / shape.neuron_weights
+
+    def distance(groups: int) -> tuple[float, float]:
+        wanted = neurons(groups)
+        return max(1 - wanted, wanted - shape.neurons, 0.0), abs(groups - retention * shape.kv_heads)
+
+    chosen = min(range(1, shape.kv_heads + 1), key=distance)
+    return chosen, min(max(neurons(chosen), 1.0), float(shape.neurons))
+
+
+def keep_one(mask: Array, scores: Array) -> Array:
+    """The floor: a mask in which no layer is empty.
+
+    Args:
+        mask: (layers, units) bool, True = kept.
+        scores: (layers, units) scores; an empty layer keeps its highest.
+
+    Returns:
+        (layers, units) bool; layers that kept a unit are unchanged.
+    """
+    floored = np.array(mask, dtype=bool)
+    empty = np.flatnonzero(~floored.any(axis=1))
+    floored[empty, np.argmax(np.asarray(scores)[empty], axis=1)] = True
+    return floored
+
+
+def fill_exactly(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: float) -> Array:
+    """Adds or removes the neurons nearest their thresholds until the retained weights meet the target.
+
+    Args:
+        shape: the dense model.
+        ffn: (layers, neurons) bool, the decision to correct.
+        heads: (layers, key/value groups) bool, left as it is.
+        margin: (layers, neurons) score minus threshold: kept neurons are removed from the lowest margin up,
+            removed ones added from the highest down.
+        target: retention asked for.
+
+    Returns:
+        (layers, neurons) bool with at least one neuron in every layer, whose retained weights are as near
+        the target as one neuron allows, or as near as the fixed heads and that floor leave possible.
+    """
+    order = np.argsort(margin, axis=None, kind="stable")
+    position = np.empty(order.size, dtype=np.int64)
+    position[order] = np.arange(order.size)
+    position = position.reshape(np.shape(margin))
+    kept = keep_one(ffn, position)
+    fixed = np.count_nonzero(heads) * shape.group_weights
+    wanted = nearest_whole((target * shape.decoder_weights - fixed) / shape.neuron_weights)
+    excess = np.count_nonzero(kept) - min(max(wanted, shape.layers), kept.size)
+    if excess > 0:
+        removable = kept.copy()
+        removable[np.arange(shape.layers), np.where(kept, position, -1).argmax(axis=1)] = False
+        lowest = order[removable.ravel()[order]][:excess]
+        kept.ravel()[lowest] = False
+    if excess < 0:
+        highest = order[~kept.ravel()[order]][excess:]
+        kept.ravel()[highest] = True
+    return kept

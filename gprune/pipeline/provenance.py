@@ -1,0 +1,59 @@
+"""Where a number comes from: versions, commit, machine (kept beside every result)."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import resource
+import subprocess
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gprune import __version__
+
+_PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn")
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@cache
+def versions() -> dict[str, Any]:
+    """Versions that a result depends on."""
+    return {
+        "gprune": __version__,
+        "python": platform.python_version(),
+        **{package: _version(package) for package in _PACKAGES},
+        **commit(),
+    }
+
+
+@cache
+def commit() -> dict[str, Any]:
+    """The commit of the checkout and whether it has uncommitted changes; empty outside a checkout."""
+    root = Path(__file__).resolve().parents[2]
+    try:
+        command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--match", "-"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    described = done.stdout.strip()
+    return {"commit": described.removesuffix("-dirty"), "uncommitted_changes": described.endswith("-dirty")}
+
+
+def collect(inputs: Any) -> dict[str, Any]:
+    """Versions, machine, precision and fingerprints of what a run read."""
+    return {
+        **versions(),
+        "platform": platform.platform(terse=True),
+        "cores": os.cpu_count(),
+        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "inputs": asdict(inputs),
+    }

@@ -1,0 +1,185 @@
+"""One run of one study: what it reads, the store it works through, and the record that it leaves.
+
+A stage that is in the store is read back, never computed again; one that is missing is computed under a
+lock, so that two runs of one study share the work. The run's own record (`runs/<run>/run.json`) grows by
+one entry a stage, so that the app can draw what is there while the rest is still being made.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gprune import corpora
+from gprune.errors import SettingsError
+from gprune.pipeline import provenance
+from gprune.plan import Inputs, Plan, run_name
+from gprune.progress import Progress
+from gprune.records import Array, ModelShape
+from gprune.store import Store
+from gprune.study import Study
+
+if TYPE_CHECKING:
+    from gprune.models.decoder import Decoder
+
+Record = TypeVar("Record")
+Listener = Callable[[str, int, int, str], None]
+"""Called with the stage's name, work done, work in all, and a message; raises Cancelled to stop."""
+
+
+class Session:
+    """What the stages of one run share."""
+
+    def __init__(self, study: Study, store: Store, listener: Listener) -> None:
+        """Resolves what the study reads; nothing heavy is loaded yet.
+
+        Args:
+            study: what to run.
+            store: where results are kept.
+            listener: told of every stage's progress.
+
+        Raises:
+            ModelError: the model folder holds no model.
+            CorpusError: a text cannot be read.
+            SettingsError: two calibration texts hold the same content.
+        """
+        self.study, self.store, self.listener = study, store, listener
+        self.plan = Plan(study, _inputs(study))
+        self.run = run_name(study)
+        self.stages: dict[str, dict[str, Any]] = {}
+        self.shape: ModelShape | None = None
+        self.parameters = 0
+        self.started = datetime.now(UTC)
+        self._streams: dict[str, Array] = {}
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        """The dense model, loaded when the first missing stage needs it."""
+        from gprune.models.loading import load
+
+        self.listener("model", 0, 1, f"loading {self.study.model}")
+        study = self.study
+        decoder = load(study.model, study.device, self.plan.inputs.precision, study.trust_remote_code)
+        self.listener("model", 1, 1, f"loaded {self.study.model}")
+        return decoder
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer."""
+        from gprune.models.loading import load_tokenizer
+
+        return load_tokenizer(self.study.model, self.study.trust_remote_code)
+
+    @property
+    def text_cache(self) -> Path:
+        """Folder in which texts that are built on the spot are kept."""
+        return self.store.root / "texts"
+
+    def stream(self, text: str) -> Array:
+        """Token stream of an evaluation text, tokenized once a run."""
+        if text not in self._streams:
+            evaluation = self.study.evaluation
+            limit = evaluation.windows * evaluation.length if evaluation.windows else None
+            self._streams[text] = corpora.stream(text, self.tokenizer, cache=self.text_cache, limit=limit)
+        return self._streams[text]
+
+    def stage(
+        self, name: str, stage: str, key: str, kind: type[Record], compute: Callable[[Progress], Record]
+    ) -> Record:
+        """Reads one result, or computes and keeps it, and notes it in the run's record.
+
+        Args:
+            name: name of the stage in this run, as tokens_primary.
+            stage: the store's folder, as tokens.
+            key: content key.
+            kind: record class of the result.
+            compute: makes the result; told how to report progress.
+
+        Returns:
+            The record, its arrays as read-only memory maps.
+        """
+        started = time.perf_counter()
+        reused = self.store.has(stage, key)
+        if not reused:
+            with self.store.lock(stage, key, lambda: self._waiting(name)):
+                reused = self.store.has(stage, key)
+                if not reused:
+                    self.listener(name, 0, 1, "")
+                    record = compute(lambda done, total, message: self.listener(name, done, total, message))
+                    seconds = round(time.perf_counter() - started, 3)
+                    self.store.put(stage, key, record, {"seconds": seconds, **provenance.versions()})
+        self.note(name, stage, key, time.perf_counter() - started, reused)
+        return self.store.get(stage, key, kind)
+
+    def _waiting(self, name: str) -> None:
+        self.listener(name, 0, 1, "waiting for another run that computes the same")
+
+    def note(self, name: str, stage: str, key: str, seconds: float, reused: bool) -> None:
+        """Enters a finished stage into the run's record."""
+        if name in self.stages and reused:
+            return
+        self.stages[name] = {"stage": stage, "key": key, "seconds": round(seconds, 3), "reused": reused}
+        self.listener(name, 1, 1, "reused" if reused else f"{seconds:.1f} s")
+        self.save("running")
+
+    def save(self, state: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
+        """Writes the run's record.
+
+        Args:
+            state: running, done, failed or cancelled.
+            result: what the run ends with; an earlier result stays when left out.
+            error: one sentence, for a run that failed.
+        """
+        previous = self.store.run(self.run) or {}
+        values = {
+            "run": self.run,
+            "study": self.study.to_dict(),
+            "state": state,
+            "error": error,
+            "started": self.started.isoformat(timespec="seconds"),
+            "updated": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": round((datetime.now(UTC) - self.started).total_seconds(), 1),
+            "stages": {**previous.get("stages", {}), **self.stages},
+            "shape": asdict(self.shape) if self.shape else previous.get("shape"),
+            "parameters": self.parameters or previous.get("parameters"),
+            "texts": self._descriptions,
+            "provenance": provenance.collect(self.plan.inputs),
+            "result": result or previous.get("result"),
+        }
+        self.store.save_run(self.run, values)
+
+    @cached_property
+    def _descriptions(self) -> dict[str, str]:
+        study = self.study
+        roles = {"primary": study.primary, "auxiliary": study.auxiliary, "substitute": study.substitute}
+        described = {role: corpora.describe(text, "calibration") for role, text in roles.items() if text}
+        return described | {text: corpora.describe(text, "evaluation") for text in study.evaluation.texts}
+
+
+def _inputs(study: Study) -> Inputs:
+    from gprune.models import identity
+
+    roles = {"primary": study.primary, "auxiliary": study.auxiliary}
+    if study.substitute:
+        roles["substitute"] = study.substitute
+    # the model first: a wrong folder is the commonest slip and the cheapest to find
+    model, tokenizer = identity.fingerprint(study.model), identity.tokenizer_fingerprint(study.model)
+    calibration = {role: corpora.fingerprint(text, "calibration") for role, text in roles.items()}
+    for first, second in (("primary", "auxiliary"), ("primary", "substitute"), ("auxiliary", "substitute")):
+        if second in calibration and calibration[first] == calibration[second]:
+            raise SettingsError(
+                f"{first} {roles[first]!r} and {second} {roles[second]!r} are the same text: "
+                "rank drift between them would be zero. Choose texts with different content"
+            )
+    return Inputs(
+        model=model,
+        tokenizer=tokenizer,
+        precision=identity.precision(study.model, study.device, study.dtype),
+        calibration=calibration,
+        evaluation={text: corpora.fingerprint(text, "evaluation") for text in study.evaluation.texts},
+    )
