@@ -339,7 +339,7 @@ class Partition:
 
     @property
     def global_labels(self) -> Array:
-        """(layers, neurons) int64 module of each neuron, numbered over all layers in order of layer and label."""
+        """(layers, neurons) int64 module of each neuron, numbered over all layers by layer and label."""
         numbered: Array = self.labels.astype(np.int64) + self.offsets[:, None]
         return numbered
 

@@ -1,0 +1,59 @@
+"""How long the bundled demo study takes, fresh and from the cache, and how much memory it needs.
+
+    python benchmarks/demo.py [--threads N]
+
+Both runs are child processes, so that imports and model loading count and the peak memory is the run's own.
+The fresh run starts from an empty cache in a temporary folder. The targets on two CPU cores: at most 120 s
+fresh, 5 s from the cache, 2 GiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+TARGETS = {"fresh": 120.0, "from the cache": 5.0}
+MEMORY_TARGET_MIB = 2048
+
+
+def _run(cache: str, threads: int) -> tuple[float, dict[str, Any]]:
+    environment = {**os.environ, "GPRUNE_CACHE": cache, "OMP_NUM_THREADS": str(threads)}
+    started = time.perf_counter()
+    command = [sys.executable, "-m", "gprune", "run", "demo", "--json"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True)
+    return time.perf_counter() - started, json.loads(done.stdout)
+
+
+def main() -> None:
+    """Prints the seconds of both runs, of every stage, and the peak memory."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    seconds: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as cache:
+        for name in TARGETS:
+            seconds[name], result = _run(cache, options.threads)
+            if name == "fresh":
+                stages, perplexity = result["seconds"], result["perplexity"]
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    print(f"demo study, {options.threads} threads on {os.cpu_count()} cores")
+    for name, value in stages.items():
+        print(f"  {name:<40} {value:8.2f} s")
+    for name, target in TARGETS.items():
+        print(f"{name:<20} {seconds[name]:8.1f} s   (target {target:.0f} s)")
+    print(f"{'peak memory':<20} {peak:8.0f} MiB (target {MEMORY_TARGET_MIB} MiB)")
+    for method, values in perplexity.items():
+        print(f"  {method:<14}" + "".join(f"{text} {value:9.2f}   " for text, value in values.items()))
+
+
+if __name__ == "__main__":
+    main()

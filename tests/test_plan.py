@@ -1,0 +1,93 @@
+"""Content keys: a changed setting changes the keys of what depends on it, and of nothing else."""
+
+import pytest
+
+from gprune.plan import Inputs, Plan, run_name
+from gprune.study import from_dict
+from gprune.study_demo import demo_study
+
+INPUTS = Inputs(
+    model="m",
+    tokenizer="t",
+    precision="float32",
+    calibration={"primary": "a", "auxiliary": "b", "substitute": "c"},
+    evaluation={text: f"e{i}" for i, text in enumerate(demo_study().evaluation.texts)},
+)
+
+
+def keys(study, inputs=INPUTS):
+    plan = Plan(study, inputs)
+    text = study.evaluation.texts[0]
+    return {
+        "tokens": plan.tokens("primary"),
+        "statistics": plan.statistics("primary"),
+        "scores": plan.scores("primary"),
+        "drift": plan.drift(),
+        "partition": plan.partition(),
+        "modules": plan.modules(),
+        "adapted": plan.adapted(),
+        "masks": plan.masks("gprune"),
+        "history": plan.history(),
+        "flap": plan.masks("flap"),
+        "wanda_sp": plan.masks("wanda_sp"),
+        "checkpoint": plan.checkpoint(),
+        "dense": plan.perplexity("dense", False, text),
+        "pruned": plan.perplexity("gprune", study.sparsity.bias_compensation, text),
+    }
+
+
+def changed(changes):
+    before, after = keys(demo_study()), keys(demo_study().with_settings(changes))
+    return {name for name in before if before[name] != after[name]}
+
+
+DECISION = {"masks", "history", "checkpoint", "pruned"}
+CALIBRATION = {"statistics", "scores", "drift", "partition", "modules", "adapted", "flap", "wanda_sp"} | DECISION
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"reliability.drift_quantile": 0.8}, {"adapted"} | DECISION),
+        ({"reliability.score_scale": "standardized"}, {"modules", "adapted"} | DECISION),
+        ({"retention": 0.7}, {"flap", "wanda_sp"} | DECISION),
+        ({"sparsity.epochs": 3}, DECISION),
+        ({"sparsity.bias_compensation": True}, {"checkpoint", "pruned"}),
+        ({"modularization.steps": 10}, {"partition", "modules", "adapted"} | DECISION),
+        ({"metric": "wanda_sp"}, {"scores", "drift", "partition", "modules", "adapted"} | DECISION),
+        ({"calibration.samples": 64}, {"tokens"} | CALIBRATION),
+        ({"calibration.shards": 4}, CALIBRATION - {"wanda_sp"}),
+        ({"evaluation.windows": 8}, {"dense", "pruned"}),
+        ({"name": "another"}, set()),
+        ({"calibration.batch": 4, "evaluation.batch": 2}, set()),
+    ],
+)
+def test_a_change_reaches_exactly_what_depends_on_it(changes, expected):
+    assert changed(changes) == expected
+
+
+def test_seed_changes_everything_drawn_but_the_dense_model():
+    assert changed({"seed": 1}) == set(keys(demo_study())) - {"dense"}
+
+
+def test_another_model_or_text_changes_what_reads_it():
+    study = demo_study()
+    other_model = keys(study, Inputs(**{**_fields(INPUTS), "model": "n"}))
+    assert {n for n, k in keys(study).items() if other_model[n] == k} == {"tokens"}
+    other_text = keys(study, Inputs(**{**_fields(INPUTS), "calibration": {**INPUTS.calibration, "auxiliary": "z"}}))
+    same = {n for n, k in keys(study).items() if other_text[n] == k}
+    assert same == {"tokens", "statistics", "scores", "flap", "wanda_sp", "dense"}
+
+
+def test_run_names_are_safe_and_follow_the_settings_but_not_the_display_name():
+    study = demo_study()
+    name = run_name(study)
+    assert name.startswith("bundled-demo-") and "/" not in name
+    assert run_name(study.renamed("x/../y")).rpartition("-")[2] == name.rpartition("-")[2]
+    assert run_name(study.with_settings({"seed": 1})) != name
+    odd = from_dict({"model": "../m/ö", "primary": "a", "auxiliary": "b"})
+    assert run_name(odd).startswith("study-") or run_name(odd)[0].isalnum()
+
+
+def _fields(inputs):
+    return {name: getattr(inputs, name) for name in inputs.__slots__}

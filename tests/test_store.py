@@ -1,0 +1,171 @@
+"""The store: whole results or none, read-only arrays, no way out of its folder, clear words for a bad disk."""
+
+import errno
+import json
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gprune.errors import StoreError
+from gprune.records import PruningMasks, Tokens
+from gprune.store import Store, default_cache
+
+KEY = "0123456789abcdef"
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "cache")
+
+
+def tokens(samples=3):
+    ids = np.arange(samples * 4, dtype=np.int32).reshape(samples, 4)
+    return Tokens(text="a text", fingerprint="f", ids=ids, available=9)
+
+
+def test_what_is_put_comes_back_equal_and_read_only(store):
+    store.put("tokens", KEY, tokens(), {"seconds": 1.5})
+    back = store.get("tokens", KEY, Tokens)
+    np.testing.assert_array_equal(back.ids, tokens().ids)
+    assert (back.text, back.available, back.ids.dtype) == ("a text", 9, np.int32)
+    assert store.manifest("tokens", KEY)["seconds"] == 1.5
+    with pytest.raises(ValueError, match="read-only"):
+        back.ids[0, 0] = 1
+
+
+def test_boolean_masks_and_floats_survive(store):
+    masks = PruningMasks("flap", np.eye(3, dtype=bool), np.ones((3, 1), dtype=bool), 0.5123, 0.5)
+    store.put("masks", KEY, masks)
+    back = store.get("masks", KEY, PruningMasks)
+    assert back.ffn.dtype == bool and back.retention == 0.5123
+
+
+def test_absent_results_are_absent(store):
+    assert not store.has("tokens", KEY)
+    with pytest.raises(StoreError, match="run the study again"):
+        store.get("tokens", KEY, Tokens)
+
+
+@pytest.mark.parametrize("damage", ["truncate", "manifest", "remove", "not an object"])
+def test_a_damaged_result_counts_as_absent_and_is_replaced(store, damage):
+    store.put("tokens", KEY, tokens())
+    folder = store.folder("tokens", KEY)
+    if damage == "truncate":
+        (folder / "ids.npy").write_bytes((folder / "ids.npy").read_bytes()[:-4])
+    elif damage == "manifest":
+        (folder / "manifest.json").write_text("{")
+    elif damage == "remove":
+        (folder / "ids.npy").unlink()
+    else:
+        (folder / "manifest.json").write_text("[]")
+    assert not store.has("tokens", KEY)
+    store.put("tokens", KEY, tokens(5))
+    assert store.get("tokens", KEY, Tokens).ids.shape == (5, 4)
+
+
+def test_a_whole_result_is_never_overwritten(store):
+    store.put("tokens", KEY, tokens(3))
+    store.put("tokens", KEY, tokens(5))
+    assert store.get("tokens", KEY, Tokens).ids.shape == (3, 4)
+
+
+def test_a_writer_that_dies_leaves_nothing_under_the_final_name(store):
+    def write(folder: Path):
+        (folder / "half.npy").write_bytes(b"x")
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        store.put_folder("checkpoint", KEY, write)
+    assert not store.has("checkpoint", KEY)
+    assert list((store.root / "checkpoint").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "", ".hidden", "A", "x" * 200])
+def test_names_cannot_leave_the_cache(store, name):
+    with pytest.raises(StoreError, match="is not a name"):
+        store.folder("tokens", name)
+    with pytest.raises(StoreError, match="is not a name"):
+        store.folder(name, KEY)
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [(errno.ENOSPC, "is full: free some space"), (errno.EROFS, "read-only"), (errno.EIO, "cannot be used")],
+)
+def test_disk_errors_become_one_sentence_and_keep_what_was_there(store, monkeypatch, number, message):
+    store.put("tokens", KEY, tokens())
+
+    def fail(*_args, **_kwargs):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(np, "save", fail)
+    with pytest.raises(StoreError, match=message):
+        store.put("tokens", "f" * 16, tokens())
+    assert store.has("tokens", KEY) and not store.has("tokens", "f" * 16)
+
+
+def test_a_file_where_the_cache_should_be(tmp_path):
+    (tmp_path / "cache").write_text("not a folder")
+    with pytest.raises(StoreError, match="cannot be used"):
+        Store(tmp_path / "cache").put("tokens", KEY, tokens())
+
+
+def _hold(root, ready, seconds):
+    with Store(root).lock("tokens", KEY):
+        ready.set()
+        time.sleep(seconds)
+
+
+def test_a_lock_is_waited_for_and_freed_when_its_holder_is_killed(store):
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    holder = context.Process(target=_hold, args=(store.root, ready, 60))
+    holder.start()
+    assert ready.wait(30)
+    waited = []
+
+    def on_wait():
+        waited.append(True)
+        holder.kill()
+
+    with store.lock("tokens", KEY, on_wait):
+        pass
+    holder.join()
+    assert waited
+
+
+def test_runs_are_listed_latest_first_and_unreadable_ones_left_out(store):
+    for index, name in enumerate(("one", "two")):
+        store.save_run(name, {"study": {}, "stages": {}, "n": index})
+        os.utime(store.folder("runs", name) / "run.json", (index, index))
+    store.save_run("broken", {"study": {}, "stages": {}})
+    (store.folder("runs", "broken") / "run.json").write_text("{")
+    assert store.runs() == ["two", "one"]
+    assert store.run("broken") is None and store.run("absent") is None
+
+
+def test_sweep_removes_only_old_leftovers(store):
+    store.put("tokens", KEY, tokens())
+    old, new = store.root / "tokens" / ".old-1", store.root / "tokens" / ".new-1"
+    for folder in (old, new):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    store.sweep()
+    assert (old.exists(), new.exists(), store.has("tokens", KEY)) == (False, True, True)
+
+
+def test_manifest_is_plain_json_with_sizes(store):
+    store.put("tokens", KEY, tokens())
+    manifest = json.loads((store.folder("tokens", KEY) / "manifest.json").read_text())
+    assert manifest["files"]["ids.npy"] == (store.folder("tokens", KEY) / "ids.npy").stat().st_size
+
+
+def test_cache_folder_follows_the_environment(monkeypatch, tmp_path, project):
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
+    assert default_cache() == tmp_path
+    monkeypatch.delenv("GPRUNE_CACHE")
+    assert default_cache() == project / "cache"
