@@ -188,7 +188,7 @@ def _run(options: argparse.Namespace) -> int:
         return _run_here(options, None)
     with JobReporter(options.job) as reporter:
         code = _run_here(options, reporter)
-        reporter.finish({"run": options.run_name})
+        reporter.finish(options.summary, options.run_name)
     return code
 
 
@@ -206,6 +206,7 @@ def _run_here(options: argparse.Namespace, reporter: Any) -> int:
                 reporter(stage, done, total, message)
 
         result = pipeline.run(study, Store(options.cache), listener, options.until)
+    options.summary = {name: result[name] for name in ("retention", "perplexity") if name in result}
     if options.json:
         print(json.dumps(_finite(result), ensure_ascii=False, allow_nan=False))
     else:

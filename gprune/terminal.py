@@ -70,7 +70,7 @@ def summary(result: dict[str, Any]) -> None:
         texts = list(result["settings"]["evaluation"]["texts"])
         preset = result["settings"]["evaluation"]["preset"]
         table = Table(title=f"Perplexity, windows of {preset} tokens (lower is better)")
-        for title in ("method", "retained", "parameters", *texts):
+        for title in ("method", "retained", "parameters", *map(_short, texts)):
             table.add_column(title, justify="left" if title == "method" else "right")
         for method, values in result["perplexity"].items():
             row = [f"{result['retention'][method]:.2%}", f"{result['parameters'][method]:,}"]
@@ -84,3 +84,9 @@ def summary(result: dict[str, Any]) -> None:
         soft_wrap=True,
         highlight=False,
     )
+
+
+def _short(text: str) -> str:
+    """A text's file name without its folders; options stay."""
+    place, sign, options = text.partition("#")
+    return place.rstrip("/").rpartition("/")[2] + sign + options

@@ -20,8 +20,8 @@ def project() -> Path:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """A folder with real texts (data/) and trained models (models/), from GPRUNE_SHARED or beside the checkout."""
+    """Real texts (data/) and trained models (models/): GPRUNE_SHARED, or a folder beside the checkout."""
     folder = Path(os.environ.get("GPRUNE_SHARED", PROJECT.parent / "shared"))
     if not (folder / "models").is_dir():
-        pytest.skip(f"no real models and texts at {folder}: set GPRUNE_SHARED to a folder with data/ and models/")
+        pytest.skip(f"no real models and texts at {folder}: set GPRUNE_SHARED to such a folder")
     return folder

@@ -42,7 +42,16 @@ def changed(changes):
 
 
 DECISION = {"masks", "history", "checkpoint", "pruned"}
-CALIBRATION = {"statistics", "scores", "drift", "partition", "modules", "adapted", "flap", "wanda_sp"} | DECISION
+CALIBRATION = {
+    "statistics",
+    "scores",
+    "drift",
+    "partition",
+    "modules",
+    "adapted",
+    "flap",
+    "wanda_sp",
+} | DECISION
 
 
 @pytest.mark.parametrize(
@@ -74,7 +83,9 @@ def test_another_model_or_text_changes_what_reads_it():
     study = demo_study()
     other_model = keys(study, Inputs(**{**_fields(INPUTS), "model": "n"}))
     assert {n for n, k in keys(study).items() if other_model[n] == k} == {"tokens"}
-    other_text = keys(study, Inputs(**{**_fields(INPUTS), "calibration": {**INPUTS.calibration, "auxiliary": "z"}}))
+    other_text = keys(
+        study, Inputs(**{**_fields(INPUTS), "calibration": {**INPUTS.calibration, "auxiliary": "z"}})
+    )
     same = {n for n, k in keys(study).items() if other_text[n] == k}
     assert same == {"tokens", "statistics", "scores", "flap", "wanda_sp", "dense"}
 

@@ -1,4 +1,4 @@
-"""The store: whole results or none, read-only arrays, no way out of its folder, clear words for a bad disk."""
+"""The store: whole results or none, read-only arrays, no way out of its folder, clear words for bad disks."""
 
 import errno
 import json

@@ -48,11 +48,16 @@ def norms(session: Session) -> WeightNorms:
     result = session.stage("norms", "norms", key, WeightNorms, lambda _: session.decoder.weight_norms())
     manifest = store.manifest("shapes", key)
     if manifest is None:
-        store.put("shapes", key, session.decoder.shape, {"parameters": session.decoder.parameters})
+        store.put("shapes", key, session.decoder.shape, {"parameters": _parameters(session.decoder.model)})
         manifest = store.manifest("shapes", key) or {}
     session.shape = store.get("shapes", key, ModelShape)
     session.parameters = int(manifest["parameters"])
     return result
+
+
+def _parameters(model: Any) -> int:
+    """Parameters of a model; tied tensors count once."""
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def shape(session: Session) -> ModelShape:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,11 @@ def _flap(session: Session, _: Progress) -> PruningMasks:
 def _wanda_sp(session: Session, progress: Progress) -> PruningMasks:
     from gprune.allocation import uniform
     from gprune.calibration import sequential
+    from gprune.scoring import wanda_sp
 
     shape, retention = explore.shape(session), session.study.retention
-    decide = uniform.decision(explore.norms(session), shape, retention)
+    score = partial(wanda_sp.layer_scores, explore.norms(session), shape)
+    decide = uniform.decision(score, shape, retention)
     tokens, batch = explore.tokens(session, "primary"), session.study.calibration.batch
     ffn, heads = sequential.walk(session.decoder, tokens, batch, decide, progress)
     return uniform.masks(shape, ffn, heads, retention)
@@ -101,9 +104,16 @@ def checkpoint(session: Session) -> Path:
 
     def write(folder: Path) -> dict[str, Any]:
         session.listener(name, 0, 1, "writing and reading back")
-        plan, fingerprint = masks(session, "gprune"), session.plan.inputs.model
-        model = cut(session, "gprune")
-        folder_form.save(model, session.tokenizer, folder / "model", plan, fingerprint)
+        folder_form.save(
+            cut(session, "gprune"),
+            session.tokenizer,
+            folder / "model",
+            masks(session, "gprune"),
+            source=session.study.model,
+            fingerprint=session.plan.inputs.model,
+            bias_compensation=session.study.sparsity.bias_compensation,
+            study=session.study.to_dict(),
+        )
         return {}
 
     reused = store.has(name, key)

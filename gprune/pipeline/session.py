@@ -168,7 +168,12 @@ def _inputs(study: Study) -> Inputs:
     if study.substitute:
         roles["substitute"] = study.substitute
     # the model first: a wrong folder is the commonest slip and the cheapest to find
+    identity.locate(study.model, download=True)
     model, tokenizer = identity.fingerprint(study.model), identity.tokenizer_fingerprint(study.model)
+    for text in roles.values():
+        corpora.prepare(text, "calibration")
+    for text in study.evaluation.texts:
+        corpora.prepare(text, "evaluation")
     calibration = {role: corpora.fingerprint(text, "calibration") for role, text in roles.items()}
     for first, second in (("primary", "auxiliary"), ("primary", "substitute"), ("auxiliary", "substitute")):
         if second in calibration and calibration[first] == calibration[second]:
@@ -179,7 +184,22 @@ def _inputs(study: Study) -> Inputs:
     return Inputs(
         model=model,
         tokenizer=tokenizer,
-        precision=identity.precision(study.model, study.device, study.dtype),
+        precision=_precision(study),
         calibration=calibration,
         evaluation={text: corpora.fingerprint(text, "evaluation") for text in study.evaluation.texts},
     )
+
+
+def _precision(study: Study) -> str:
+    """The number type that `auto` means on this machine."""
+    if study.dtype != "auto":
+        return study.dtype
+    if study.device == "cpu":
+        return "float32"
+    from gprune.models import identity
+    from gprune.models.loading import device_of
+
+    if device_of(study.device).type == "cpu":
+        return "float32"
+    stored = identity.configuration(identity.locate(study.model))
+    return str(stored.get("dtype") or stored.get("torch_dtype") or "float32")

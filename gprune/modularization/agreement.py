@@ -1,0 +1,101 @@
+"""How far two partitions of the same neurons agree (appendix, "Module Agreement").
+
+Adjusted Rand Index, corrected for chance, and matched overlap, the share of neurons that keep their module
+after the best one-to-one matching of modules. Pure numpy and scipy.
+"""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from gprune.records import Array, Partition
+
+
+def contingency(first: Array, second: Array) -> Array:
+    """How many units each pair of modules shares.
+
+    Args:
+        first: (units,) module labels, any integers.
+        second: (units,) module labels of the same units.
+
+    Returns:
+        (modules of first, modules of second) int64, in ascending order of the labels present.
+
+    Raises:
+        ValueError: the two label arrays differ in length or are empty.
+    """
+    if np.shape(first) != np.shape(second) or not np.size(first):
+        raise ValueError(
+            f"labels of shapes {np.shape(first)} and {np.shape(second)} do not describe the same units"
+        )
+    rows, row = np.unique(first, return_inverse=True)
+    columns, column = np.unique(second, return_inverse=True)
+    table: Array = np.bincount(row * len(columns) + column, minlength=len(rows) * len(columns))
+    return table.reshape(len(rows), len(columns))
+
+
+def adjusted_rand_index(first: Array, second: Array) -> float:
+    """Adjusted Rand Index of two partitions.
+
+    Args:
+        first: (units,) module labels.
+        second: (units,) module labels of the same units.
+
+    Returns:
+        1 for the same partition up to labels, about 0 for independent ones, below 0 for less than chance.
+    """
+    table = contingency(first, second)
+    together = _pairs(table)
+    in_first, in_second = _pairs(table.sum(axis=1)), _pairs(table.sum(axis=0))
+    every = comb(int(table.sum()), 2)
+    # multiplied by 2 * every, so that all terms are whole numbers and exact
+    expected = 2 * in_first * in_second
+    largest = (in_first + in_second) * every
+    return 1.0 if largest == expected else (2 * together * every - expected) / (largest - expected)
+
+
+def _pairs(counts: Array) -> int:
+    """Number of pairs within groups of these sizes."""
+    return int((counts.astype(np.int64) * (counts.astype(np.int64) - 1) // 2).sum())
+
+
+def matched_overlap(first: Array, second: Array) -> float:
+    """Share of units in common under the best one-to-one matching of modules (Hungarian method).
+
+    Args:
+        first: (units,) module labels.
+        second: (units,) module labels of the same units.
+
+    Returns:
+        A number in (0, 1]; 1 for the same partition up to labels. Not corrected for chance.
+    """
+    table = contingency(first, second)
+    matched = linear_sum_assignment(table, maximize=True)
+    return float(table[matched].sum() / table.sum())
+
+
+def compare(first: Partition, second: Partition) -> tuple[Array, Array]:
+    """Agreement of two partitions in every layer.
+
+    Args:
+        first: a partition.
+        second: another of the same model.
+
+    Returns:
+        (layers,) Adjusted Rand Index and (layers,) matched overlap.
+
+    Raises:
+        ValueError: the partitions belong to models of different shape.
+    """
+    if first.labels.shape != second.labels.shape:
+        raise ValueError(
+            f"partitions of {first.labels.shape} and {second.labels.shape} (layers, neurons) cannot be "
+            "compared: choose two of the same model"
+        )
+    pairs = list(zip(first.labels, second.labels, strict=True))
+    indices = np.array([adjusted_rand_index(a, b) for a, b in pairs])
+    overlaps = np.array([matched_overlap(a, b) for a, b in pairs])
+    return indices, overlaps

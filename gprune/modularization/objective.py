@@ -1,0 +1,142 @@
+"""What the refinement minimises (BCM, section 3.1, Eqs. 2 to 5, and appendix, "Soft Assignment Refinement").
+
+All terms are linear in the number of neurons. `w` are the neuron parameters (unit rows), `c` the module
+centroids, `p` the soft memberships.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.functional import normalize
+
+from gprune.study import ModularizationSettings
+
+TERMS = ("inner", "pair", "repulsion", "consistency", "total")
+"""order of the losses in `Partition.history`"""
+
+
+def soft_assignment(similarity: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Soft memberships p (Eq. 2); the paper's equation has temperature 1.
+
+    Args:
+        similarity: (neurons, modules) cosine of each neuron with each centroid.
+        temperature: divides the cosines; smaller is harder.
+
+    Returns:
+        (neurons, modules) in [0, 1], each row sums to 1.
+    """
+    return torch.softmax(similarity / temperature, dim=1)
+
+
+def compactness(membership: torch.Tensor, similarity: torch.Tensor) -> torch.Tensor:
+    """L_inner (Eq. 3): mean cosine distance of neurons to the centroids they belong to."""
+    return (membership * (1 - similarity)).sum(1).mean()
+
+
+def repulsion(directions: torch.Tensor) -> torch.Tensor:
+    """L_rep (Eq. 4): mean squared cosine over pairs of different centroids; 0 for a single one.
+
+    Args:
+        directions: (modules, width) unit centroids.
+
+    Returns:
+        A scalar in [0, 1].
+    """
+    count = len(directions)
+    squared = (directions @ directions.T).square()
+    return (squared.sum() - squared.diagonal().sum()) / max(count * (count - 1), 1)
+
+
+def consistency(membership: torch.Tensor, profile: torch.Tensor) -> torch.Tensor:
+    """L_consis (Eq. 5): soft variance of the drift within modules, averaged over modules and coordinates.
+
+    Args:
+        membership: (neurons, modules) soft memberships.
+        profile: (neurons, coordinates) drift profile, each coordinate of variance 1 over the layer, so that
+            the term is a share of the layer's variance. No coordinate at all gives 0.
+
+    Returns:
+        A scalar >= 0.
+    """
+    if not profile.shape[1]:
+        return membership.new_zeros(())
+    weight = membership / membership.sum(0).clamp_min(torch.finfo(membership.dtype).tiny)
+    mean = weight.T @ profile
+    terms = [
+        (weight * (profile[:, index, None] - mean[None, :, index]).square()).sum(0).mean()
+        for index in range(profile.shape[1])
+    ]
+    return torch.stack(terms).mean()
+
+
+def pair_dispersion(rows: torch.Tensor, squares: torch.Tensor, membership: torch.Tensor) -> torch.Tensor:
+    """L_pair (appendix): mean pairwise cosine distance within the most dispersed quartile of modules.
+
+    No pairs are formed: with u_k = sum_i p_ik w_i, the sum over i != j of p_ik p_jk cos(w_i, w_j) is
+    |u_k|^2 - sum_i p_ik^2 |w_i|^2.
+
+    Args:
+        rows: (neurons, width) unit rows.
+        squares: (neurons,) their squared lengths.
+        membership: (neurons, modules) soft memberships; the gradient flows through them.
+
+    Returns:
+        A scalar, the mean over the quartile (rounded up).
+    """
+    held = membership.detach()
+    sums = held.T @ rows
+    lengths = sums.square().sum(1)
+    quartile = -(-membership.shape[1] // 4)
+    chosen = _dispersion(held, squares, lengths).topk(quartile).indices
+    part = membership[:, chosen]
+    # d|u|^2/dp_i = 2 w_i.u: with u held fixed, value and gradient below are exact, and the backward pass
+    # is spared a product over all modules
+    along = rows @ sums[chosen].T
+    return _dispersion(part, squares, 2 * (part * along).sum(0) - lengths[chosen]).mean()
+
+
+def _dispersion(membership: torch.Tensor, squares: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """(modules,) l_k of the appendix; 0 for a module that holds a single neuron."""
+    squared = membership.square()
+    mass = membership.sum(0).square()
+    pairs = mass - squared.sum(0)
+    # below this share of the mass, what is left of `pairs` is rounding
+    limits = torch.finfo(membership.dtype)
+    defined = pairs > (16 * limits.eps * mass).clamp_min(limits.tiny)
+    cosine = lengths - (squared * squares[:, None]).sum(0)
+    return torch.where(defined, 1 - cosine / pairs.where(defined, torch.ones_like(pairs)), 0.0)
+
+
+def objective(
+    rows: torch.Tensor,
+    squares: torch.Tensor,
+    centroids: torch.Tensor,
+    profile: torch.Tensor,
+    settings: ModularizationSettings,
+) -> torch.Tensor:
+    """L_BCM and its terms for one layer.
+
+    Args:
+        rows: (neurons, width) unit rows.
+        squares: (neurons,) their squared lengths.
+        centroids: (modules, width) of any length; only their directions matter.
+        profile: (neurons, coordinates) drift profile of variance 1.
+        settings: weights and temperature.
+
+    Returns:
+        (5,) losses in the order of TERMS; the last is the weighted sum that is minimised.
+    """
+    directions = normalize(centroids, dim=1)
+    similarity = rows @ directions.T
+    membership = soft_assignment(similarity, settings.temperature)
+    inner = compactness(membership, similarity)
+    pair = pair_dispersion(rows, squares, membership)
+    apart = repulsion(directions)
+    consistent = consistency(membership, profile)
+    total = (
+        inner
+        + settings.pair_weight * pair
+        + settings.repulsion_weight * apart
+        + settings.consistency_weight * consistent
+    )
+    return torch.stack([inner, pair, apart, consistent, total])

@@ -1,0 +1,174 @@
+"""Which neurons of a layer are ranked against each other: the BCM stage (section 3.1 and appendix).
+
+k-means on parameters, a split by rank drift, a refinement of both together, and the rule that decides
+whether the direction of the drift takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from gprune.errors import NumericsError
+from gprune.modularization.direction import (
+    MAGNITUDE,
+    admits,
+    below_boundary,
+    boundary_mixing,
+    drift_profile,
+    drift_variation,
+    profiles_to_refine,
+)
+from gprune.modularization.initialization import Clustering, cluster, split
+from gprune.modularization.objective import TERMS
+from gprune.modularization.refinement import refine
+from gprune.progress import Progress, silent
+from gprune.records import Array, Partition, RankDrift, UnitScores
+from gprune.study import ModularizationSettings
+
+Parameters = Callable[[int], torch.Tensor]
+
+# streams of the study's seed that do not overlap: one for k-means, one for random modules
+_CLUSTERING, _RANDOM = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Modules:
+    """Modules of all layers under one drift profile, with the losses that led to them."""
+
+    profile: str
+    labels: Array
+    """(layers, neurons)"""
+    history: Array
+    """(layers, steps, 5)"""
+
+
+def modularize(
+    parameters: Parameters,
+    drift: RankDrift,
+    primary: UnitScores,
+    auxiliary: UnitScores,
+    settings: ModularizationSettings,
+    seed: int,
+    on_progress: Progress = silent,
+) -> Partition:
+    """Partitions the neurons of every layer into behavior-consistent modules.
+
+    Args:
+        parameters: gives a layer's (neurons, 3 * hidden) unit rows [gate row, up row, down column]; called
+            once for the clustering and once for the refinement, so that one layer is held at a time.
+        drift: rank drift of every layer.
+        primary: scores on A; its metric decides the direction preset.
+        auxiliary: scores on B.
+        settings: settings of BCM.
+        seed: seed of k-means and of random modules; each layer has a stream of its own.
+        on_progress: is told (done, total, message) after each piece of work.
+
+    Returns:
+        The partition. Kind `random` has as many modules in each layer as the initialization has after its
+        split, of sizes that differ by one at most.
+
+    Raises:
+        NumericsError: parameters or losses are not finite.
+        ValueError: a layer's parameters are not one row for each neuron.
+    """
+    layers = len(drift.magnitude)
+    profiles = profiles_to_refine(settings, primary.metric) if settings.kind == "refined" else ()
+    total = layers * (1 + len(profiles))
+    clusterings = []
+    for layer in range(layers):
+        rng = np.random.default_rng([seed, _CLUSTERING, layer])
+        rows = _rows(parameters, layer, drift)
+        clusterings.append(cluster(rows, settings.candidates, settings.restarts, rng))
+        on_progress(layer + 1, total, f"clustered layer {layer + 1} of {layers}")
+    initial = split(np.stack([c.labels for c in clusterings]), drift.magnitude, settings.split_fraction)
+    if settings.kind == "random":
+        initial = _random_modules(initial, seed)
+    unrefined = _Modules(MAGNITUDE, initial, np.zeros((layers, 0, len(TERMS))))
+    refined = _refine_layers(parameters, drift, initial, profiles, settings, on_progress)
+    return _decide(refined or [unrefined], settings.kind, clusterings, drift, primary, auxiliary)
+
+
+def _rows(parameters: Parameters, layer: int, drift: RankDrift) -> torch.Tensor:
+    """The parameters of one layer, checked."""
+    rows = parameters(layer).detach()
+    neurons = drift.magnitude.shape[1]
+    if rows.ndim != 2 or len(rows) != neurons:
+        raise ValueError(
+            f"layer {layer}: parameters of shape {tuple(rows.shape)} do not hold one row for each of "
+            f"{neurons} neurons"
+        )
+    if not torch.isfinite(rows).all():
+        raise NumericsError(
+            f"the FFN weights of layer {layer} hold values that are not finite: load a checkpoint without NaN"
+        )
+    return rows
+
+
+def _random_modules(initial: Array, seed: int) -> Array:
+    """(layers, neurons) random modules of equal size, as many in each layer as `initial` has."""
+    neurons = initial.shape[1]
+    rows = []
+    for layer, labels in enumerate(initial):
+        equal = np.arange(neurons, dtype=np.int32) % (int(labels.max()) + 1)
+        rows.append(np.random.default_rng([seed, _RANDOM, layer]).permutation(equal))
+    return np.stack(rows)
+
+
+def _refine_layers(
+    parameters: Parameters,
+    drift: RankDrift,
+    initial: Array,
+    profiles: tuple[str, ...],
+    settings: ModularizationSettings,
+    on_progress: Progress,
+) -> list[_Modules]:
+    """Refines every layer under each profile from the same initial modules."""
+    layers = len(initial)
+    found: dict[str, list[tuple[Array, Array]]] = {profile: [] for profile in profiles}
+    done = layers
+    for layer in range(layers if profiles else 0):
+        rows = _rows(parameters, layer, drift)
+        for profile in profiles:
+            found[profile].append(
+                refine(rows, initial[layer], drift_profile(drift, layer, profile), settings)
+            )
+            done += 1
+            message = f"refined layer {layer + 1} of {layers} by drift {profile}"
+            on_progress(done, layers * (1 + len(profiles)), message)
+    return [
+        _Modules(profile, np.stack([row for row, _ in pairs]), np.stack([losses for _, losses in pairs]))
+        for profile, pairs in found.items()
+    ]
+
+
+def _decide(
+    alternatives: list[_Modules],
+    kind: str,
+    clusterings: list[Clustering],
+    drift: RankDrift,
+    primary: UnitScores,
+    auxiliary: UnitScores,
+) -> Partition:
+    """Applies the admission rule where two profiles were refined, and writes the record."""
+    chosen = alternatives[0]
+    mixing, variation = np.full(2, np.nan), np.full(2, np.nan)
+    if len(alternatives) == 2:
+        below = below_boundary(primary.ffn, auxiliary.ffn)
+        mixing = np.array([boundary_mixing(a.labels, below) for a in alternatives])
+        variation = np.array([drift_variation(a.labels, drift.magnitude) for a in alternatives])
+        chosen = alternatives[int(admits(mixing, variation))]
+    return Partition(
+        kind=kind,
+        profile=chosen.profile,
+        labels=chosen.labels.astype(np.int32),
+        counts=chosen.labels.max(axis=1).astype(np.int32) + 1,
+        initial_counts=np.array([c.count for c in clusterings], dtype=np.int32),
+        silhouette=np.stack([c.silhouette for c in clusterings]),
+        mixing=mixing,
+        variation=variation,
+        history=chosen.history,
+    )

@@ -1,0 +1,158 @@
+"""Hub texts: the cache first, then a small hub on this machine, then plain words where neither helps."""
+
+import gzip
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from huggingface_hub import constants
+
+from gprune import corpora
+from gprune.corpora import hub
+from gprune.corpora.source import documents, resolve
+from gprune.errors import CorpusError
+
+WIKITEXT = "Salesforce/wikitext"
+WIKITEXT_TRAIN = "wikitext-2-raw-v1/train-00000-of-00001.parquet"
+CARD = b"---\nconfigs:\n- config_name: en\n  data_files:\n  - split: train\n    path: en/train-*\n---\n"
+
+
+def read(text: str, role: str = "calibration", download: bool = True) -> list[str]:
+    return list(documents(resolve(text, role, download)))  # type: ignore[arg-type]
+
+
+def c4_rows(count: int) -> bytes:
+    rows = ({"text": f"document {i} " + "word " * 20, "url": "u"} for i in range(count))
+    return gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+@pytest.mark.parametrize("text", ["wikitext2", "ptb", "c4", "hub:someone/something"])
+def test_offline_variable_fails_at_once(text: str):
+    with pytest.raises(CorpusError, match="not on this machine and HF_HUB_OFFLINE forbids.*local file"):
+        corpora.prepare(text, "calibration")
+    assert "not on this machine yet" in corpora.describe(text)
+
+
+def test_no_network_is_said_without_the_clients_retries(monkeypatch: pytest.MonkeyPatch):
+    attempts = []
+
+    def unreachable(address: tuple[str, int], timeout: float) -> None:
+        attempts.append((address, timeout))
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "https://hub.invalid")
+    monkeypatch.setattr(hub.urllib.request, "getproxies", dict)
+    monkeypatch.setattr(socket, "create_connection", unreachable)
+    for text in ("c4", "hub:someone/something"):
+        with pytest.raises(CorpusError, match="there is no network .hub.invalid does not answer.*local file"):
+            corpora.prepare(text, "calibration")
+    assert attempts == [(("hub.invalid", 443), 3.0)] * 2
+
+
+def test_proxy_is_what_is_probed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hub.urllib.request, "proxy_bypass", lambda host: host == "inside.example")
+    for proxies, expected in (
+        ({}, ("hub.example", 443)),
+        ({"https": "http://proxy.example:3128"}, ("proxy.example", 3128)),
+        ({"https": "proxy.example:3128"}, ("proxy.example", 3128)),
+        ({"all": "http://proxy.example"}, ("proxy.example", 80)),
+    ):
+        monkeypatch.setattr(hub.urllib.request, "getproxies", lambda proxies=proxies: proxies)
+        assert hub._first_hop("https://hub.example") == expected
+    assert hub._first_hop("https://inside.example") == ("inside.example", 443)
+
+
+def test_cached_copy_needs_no_network(put_in_cache: Callable[..., Path], parquet: Callable[..., bytes]):
+    put_in_cache(WIKITEXT, {WIKITEXT_TRAIN: parquet(text=["", " = A = \n", ""])})
+    assert read("wikitext2") == ["", " = A = \n", ""]
+    assert read("wikitext2", download=False) == ["", " = A = \n", ""]
+    assert "3 documents" in corpora.describe("wikitext2")
+    with pytest.raises(CorpusError, match="HF_HUB_OFFLINE forbids"):
+        corpora.prepare("wikitext2", "evaluation")
+
+
+def test_cached_copy_without_a_reference_is_found(
+    put_in_cache: Callable[..., Path], parquet: Callable[..., bytes]
+):
+    files = {"penn_treebank/train/0000.parquet": parquet(sentence=["no it was n't"])}
+    put_in_cache("ptb-text-only/ptb_text_only", files, revision="")
+    assert read("ptb") == ["no it was n't"]
+    put_in_cache("a/b", {"train.parquet": parquet(text=["row"])}, revision="")
+    assert read("hub:a/b") == ["row"]
+    with pytest.raises(CorpusError, match="HF_HUB_OFFLINE forbids"):
+        read("hub:a/b#revision=v2")
+
+
+def test_cached_copy_says_what_it_lacks(put_in_cache: Callable[..., Path], parquet: Callable[..., bytes]):
+    put_in_cache("a/b", {"en/train-0.parquet": parquet(text=["row"]), "README.md": CARD})
+    assert read("hub:a/b#config=en") == ["row"]
+    with pytest.raises(CorpusError, match="has no configuration 'de': en"):
+        read("hub:a/b#config=de")
+    with pytest.raises(CorpusError, match="no split 'test', only train"):
+        read("hub:a/b", "evaluation")
+
+
+def test_known_text_is_downloaded_once(small_hub, parquet: Callable[..., bytes]):
+    small_hub.repositories[WIKITEXT] = {WIKITEXT_TRAIN: parquet(text=["one", "two"])}
+    assert read("wikitext2", download=False) == []
+    assert read("wikitext2") == ["one", "two"]
+    requests = len(small_hub.requests)
+    assert read("wikitext2") == ["one", "two"]
+    assert len(small_hub.requests) == requests > 0
+
+
+def test_any_dataset_gives_the_first_file_of_its_split(small_hub, parquet: Callable[..., bytes]):
+    small_hub.repositories["a/b"] = {
+        "en/train-00001.parquet": parquet(text=["second"]),
+        "en/train-00000.parquet": parquet(text=["first"]),
+        "de/train-00000.parquet": parquet(text=["zuerst"]),
+        "README.md": CARD,
+    }
+    assert read("hub:a/b#config=en&split=train&fields=text") == ["first"]
+    assert not any("00001" in request or "/de/" in request for request in small_hub.requests)
+    small_hub.repositories.clear()
+    assert read("hub:a/b#config=en") == ["first"]
+
+
+def test_loading_scripts_are_not_run(small_hub, parquet: Callable[..., bytes]):
+    small_hub.repositories["a/script"] = {"script.py": b"raise SystemExit", "README.md": b"# hi"}
+    with pytest.raises(
+        CorpusError, match="loading script .*not run.*hub:a/script#revision=refs/convert/parquet"
+    ):
+        read("hub:a/script")
+    assert not any("script.py" in request for request in small_hub.requests)
+
+
+def test_refusals_of_the_hub_are_one_sentence(small_hub):
+    with pytest.raises(CorpusError, match="the hub has no dataset 'no/one', or it is private"):
+        read("hub:no/one")
+    small_hub.repositories["allenai/c4"] = {}
+    with pytest.raises(CorpusError, match="'allenai/c4' has no file 'en/c4-train.00000-of-01024.json.gz'"):
+        read("c4")
+    small_hub.repositories["a/empty"] = {"notes.pdf": b""}
+    with pytest.raises(CorpusError, match="'hub:a/empty' holds no data files"):
+        read("hub:a/empty")
+
+
+def test_documents_of_a_hub_text_are_read_no_further_than_needed(put_in_cache, tokenizer):
+    put_in_cache("allenai/c4", {"en/c4-train.00000-of-01024.json.gz": c4_rows(4000)})
+    few = corpora.draw("c4", tokenizer, samples=4, length=16, seed=0)
+    assert few.available == 4 * 4
+    whole = corpora.draw("c4#documents=0:4000", tokenizer, samples=3000, length=16, seed=0)
+    assert whole.available > 4 * 4
+    again = corpora.draw("c4", tokenizer, samples=4, length=16, seed=0)
+    np.testing.assert_array_equal(few.ids, again.ids)
+
+
+def test_rows_of_wikitext_are_one_string(put_in_cache, parquet: Callable[..., bytes], tokenizer):
+    rows = ["", " = the fox = \n", "", " the quick brown fox . \n"] * 30
+    put_in_cache(WIKITEXT, {"wikitext-2-raw-v1/test-00000-of-00001.parquet": parquet(text=rows)})
+    expected = tokenizer("\n\n".join(rows), verbose=False)["input_ids"]
+    np.testing.assert_array_equal(corpora.stream("wikitext2", tokenizer), expected)
+    put_in_cache(WIKITEXT, {WIKITEXT_TRAIN: parquet(text=rows)})
+    drawn = corpora.draw("wikitext2", tokenizer, samples=2, length=8, seed=0)
+    assert drawn.available == len(expected) // 8

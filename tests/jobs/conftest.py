@@ -1,0 +1,100 @@
+"""Fake runs: small scripts that report as a real run does, misbehave, or die."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from gprune.jobs import folder as files
+from gprune.jobs import local
+from gprune.jobs.state import read_state
+from gprune.study import Study
+
+# A run is told by its first argument how to behave; `hold` and `quiet` go on until the file `go` appears.
+WORKER = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from gprune.errors import CorpusError
+from gprune.jobs import JobReporter
+
+folder, behaviour, rest = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+print("worker", behaviour, flush=True)
+if behaviour == "exit":
+    sys.exit("no such option: --what")
+with JobReporter(folder) as report:
+    if behaviour == "finish":
+        for step in range(3):
+            report("calibrate", step + 1, 3, f"batch {step + 1}")
+        report("score", 1, 1, "flap")
+        report.finish({"retention": 0.5}, "run-7")
+    elif behaviour == "turn":
+        with open(rest[0], "a") as book:
+            print("begin", folder.name, file=book, flush=True)
+            time.sleep(0.05)
+            print("end", folder.name, file=book, flush=True)
+    elif behaviour == "raise":
+        report("calibrate", 0, 3, "")
+        raise CorpusError("the text 'x' is empty: choose another")
+    elif behaviour == "hold":
+        while not (folder / "go").exists():
+            report("calibrate", 1, 3, "holding")
+            time.sleep(0.02)
+    elif behaviour in ("quiet", "stubborn"):
+        if behaviour == "stubborn":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+            (folder / "child").write_text(str(child.pid))
+        report("calibrate", 1, 3, behaviour)
+        while not (folder / "go").exists():
+            time.sleep(0.02)
+"""
+
+
+def fake_command(folder: Path, arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-c", WORKER, str(folder), *arguments]
+
+
+def make_study(number: int = 0, name: str = "") -> Study:
+    return Study(model="demo", primary="first.txt", auxiliary="second.txt", seed=number, name=name)
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    """Looks every 10 ms until the condition holds, and fails when it never does."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail("the condition did not become true in time")
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache folder; whatever still runs in it is killed afterwards."""
+    monkeypatch.delenv("GPRUNE_JOB_SLOTS", raising=False)
+    folder = tmp_path / "cache"
+    yield folder
+    for job in files.all_folders(files.root(folder)):
+        state = read_state(job)
+        for pid, started in (
+            (state.supervisor, state.supervisor_started),
+            (state.pid, state.process_started),
+        ):
+            if pid is not None and pid != os.getpid():
+                local.send(pid, started, signal.SIGKILL)
+        with contextlib.suppress(OSError, ValueError, ProcessLookupError):
+            os.kill(int((job / "child").read_text()), signal.SIGKILL)
+
+
+@pytest.fixture
+def supervisors(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Replaces the start of supervisors by a list of the folders that would have been started."""
+    started: list[Path] = []
+    monkeypatch.setattr(local, "start_supervisor", started.append)
+    return started

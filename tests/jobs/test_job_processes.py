@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gprune.jobs import folder as files
+from gprune.jobs import local
+from gprune.jobs.state import JobState
+
+
+@pytest.fixture
+def sleeper():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_process_is_known_by_number_and_start(sleeper):
+    started = local.process_start(sleeper.pid)
+    assert local.is_alive(sleeper.pid, started)
+    assert not local.is_alive(sleeper.pid, started - 1.0)
+    assert not local.is_alive(sleeper.pid, None)
+    assert not local.is_alive(None, started)
+
+
+def test_start_is_counted_from_the_start_of_the_machine(sleeper):
+    uptime = time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+    assert abs(uptime - local.process_start(sleeper.pid)) < 60.0
+
+
+def test_zombie_is_not_alive(sleeper):
+    started = local.process_start(sleeper.pid)
+    sleeper.kill()
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
+    assert local.process_start(sleeper.pid) is None
+    assert not local.is_alive(sleeper.pid, started)
+
+
+def test_signal_to_a_reused_number_reaches_nobody(sleeper):
+    local.send(sleeper.pid, local.process_start(sleeper.pid) - 10.0, signal.SIGKILL)
+    assert sleeper.poll() is None
+    local.send(sleeper.pid, local.process_start(sleeper.pid), signal.SIGKILL)
+    assert sleeper.wait(10) == -signal.SIGKILL
+
+
+def test_signal_reaches_the_group_only_of_its_leader():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        local.send(process.pid, local.process_start(process.pid), signal.SIGTERM)
+        # this process shares the group and is still here
+        assert process.wait(10) == -signal.SIGTERM
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize(
+    ("state", "now", "expected"),
+    [
+        (JobState(state="running", started=0.0), 1e9, None),
+        (JobState(state="cancelling", cancel_requested=100.0, grace=5.0), 104.9, None),
+        (JobState(state="cancelling", cancel_requested=100.0, grace=5.0), 105.0, signal.SIGTERM),
+        (JobState(state="cancelling", cancel_requested=100.0, grace=5.0), 109.9, signal.SIGTERM),
+        (JobState(state="cancelling", cancel_requested=100.0, grace=5.0), 110.0, signal.SIGKILL),
+        (JobState(state="done", ended=100.0), 129.0, None),
+        (JobState(state="done", ended=100.0), 130.0, signal.SIGKILL),
+        (JobState(state="failed"), 1e9, None),
+    ],
+)
+def test_signal_follows_from_the_stored_times(state, now, expected):
+    assert local.due_signal(state, now) == expected
+
+
+def test_command_is_an_argument_list_of_this_interpreter(tmp_path):
+    folder = tmp_path / "my; cache" / "jobs" / "20260131-120000-0123abcd"
+    assert local.worker_command(folder, ("--seed", "1")) == [
+        sys.executable,
+        "-m",
+        "gprune",
+        "run",
+        str(folder / "study.json"),
+        "--job",
+        str(folder),
+        "--cache",
+        str(tmp_path / "my; cache"),
+        "--seed",
+        "1",
+    ]
+
+
+def test_environment_leaves_a_core_to_the_app(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for cores, threads in ((1, "1"), (2, "1"), (8, "7")):
+        monkeypatch.setattr(local, "_cores", lambda cores=cores: cores)
+        assert local.environment()["OMP_NUM_THREADS"] == threads
+    assert local.environment()["HF_HUB_OFFLINE"] == "1"
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert local.environment()["OMP_NUM_THREADS"] == "5"
+
+
+def test_started_process_leads_a_session_and_writes_to_the_log(tmp_path):
+    script = "import os, sys; print(os.getsid(0) == os.getpid(), sys.stdin.read() == '', os.getcwd(), 'é')"
+    assert local.start([sys.executable, "-c", script], tmp_path).wait(20) == 0
+    root = Path(local.__file__).parents[2]
+    assert (tmp_path / files.LOG).read_text(encoding="utf-8").split() == ["True", "True", str(root), "é"]
+
+
+def test_last_lines_are_plain_text(tmp_path):
+    log = tmp_path / files.LOG
+    log.write_bytes(b"one\r\n 10%|#\r 50%|###\r100%|#####\n\x1b[31mred\x1b[0m \x07<b>\xff\n\n")
+    assert files.last_lines(log, 10) == ["one", "100%|#####", "red <b>�"]
+    assert files.last_lines(log, 1) == ["red <b>�"]
+    assert files.last_lines(log, 0) == []
+    assert files.last_lines(tmp_path / "none", 5) == []
+
+
+def test_last_lines_of_a_long_log_are_whole(tmp_path):
+    log = tmp_path / files.LOG
+    log.write_text("".join(f"line {i:06d}\n" for i in range(10_000)))
+    lines = files.last_lines(log, 99, window=64)
+    assert lines[-1] == "line 009999" and all(len(text) == 11 for text in lines)
+    assert files.last_lines(log, 3) == ["line 009997", "line 009998", "line 009999"]
+
+
+def test_jobs_load_neither_torch_nor_streamlit():
+    script = "import sys, gprune.jobs.supervisor; print({'torch', 'streamlit', 'numpy'} & set(sys.modules))"
+    output = subprocess.run(
+        [sys.executable, "-c", script], cwd=local.PROJECT, capture_output=True, text=True, check=True
+    )
+    assert output.stdout.strip() == "set()"

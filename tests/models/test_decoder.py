@@ -1,0 +1,188 @@
+"""Uniform access to a decoder's parts."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from gprune.errors import ModelError
+from gprune.models.decoder import Decoder
+from gprune.models.families import FAMILIES
+from gprune.models.tiny import tiny_decoder
+from gprune.records import ModelShape
+
+SIZES = {"layers": 3, "hidden": 12, "neurons": 13, "heads": 6, "kv_heads": 2, "head_width": 4}
+
+
+def token_ids(*shape: int, vocabulary: int = 64) -> torch.Tensor:
+    return torch.randint(0, vocabulary, shape, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_hidden_states_and_head_give_the_models_own_logits(family: str) -> None:
+    decoder = tiny_decoder(family, **SIZES)
+    ids = token_ids(2, 9)
+    logits = decoder.logits(decoder.hidden_states(ids))
+    torch.testing.assert_close(logits, decoder.model(ids).logits, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_shape_is_read_from_the_modules(family: str) -> None:
+    assert tiny_decoder(family, **SIZES).shape == ModelShape(3, 13, 6, 2, 4, 12)
+
+
+def test_shape_prices_count_the_models_own_weights() -> None:
+    decoder = tiny_decoder("qwen3", **SIZES)
+    parts = (
+        decoder.gate_proj,
+        decoder.up_proj,
+        decoder.down_proj,
+        decoder.q_proj,
+        decoder.k_proj,
+        decoder.v_proj,
+        decoder.o_proj,
+    )
+    counted = sum(part(layer).weight.numel() for part in parts for layer in range(decoder.shape.layers))
+    assert decoder.shape.decoder_weights == counted
+
+
+def test_model_is_frozen_and_gradients_flow_through_it() -> None:
+    decoder = tiny_decoder("llama", **SIZES)
+    assert not decoder.model.training
+    assert not any(parameter.requires_grad for parameter in decoder.model.parameters())
+    factor = torch.ones(13, requires_grad=True)
+    handle = decoder.down_proj(0).register_forward_pre_hook(lambda module, inputs: (inputs[0] * factor,))
+    decoder.logits(decoder.hidden_states(token_ids(1, 5))).square().sum().backward()
+    handle.remove()
+    assert factor.grad is not None and float(factor.grad.abs().min()) > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_weight_norms_equal_a_loop_over_columns(dtype: torch.dtype) -> None:
+    decoder = tiny_decoder("llama", **SIZES, dtype=dtype)
+    norms = decoder.weight_norms()
+    for layer in range(3):
+        down = decoder.down_proj(layer).weight.double().numpy()
+        out = decoder.o_proj(layer).weight.double().numpy()
+        for column in range(13):
+            square = sum(value**2 for value in down[:, column])
+            absolute = sum(abs(value) for value in down[:, column]) / 12
+            assert norms.down_column_square[layer, column] == pytest.approx(square, rel=1e-12)
+            assert norms.down_column_absolute[layer, column] == pytest.approx(absolute, rel=1e-12)
+        np.testing.assert_allclose(norms.out_column_square[layer], (out**2).sum(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(norms.out_column_absolute[layer], np.abs(out).mean(axis=0), rtol=1e-12)
+    assert norms.down_column_square.dtype == np.float64
+
+
+def test_weight_norms_do_not_depend_on_the_block_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = tiny_decoder("llama", **SIZES)
+    whole = decoder.weight_norms()
+    monkeypatch.setattr("gprune.models.decoder._BLOCK_ROWS", 5)
+    blocks = decoder.weight_norms()
+    np.testing.assert_allclose(blocks.down_column_square, whole.down_column_square, rtol=1e-12)
+    np.testing.assert_allclose(blocks.out_column_absolute, whole.out_column_absolute, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_neuron_parameters_are_unit_rows_of_gate_up_and_down(dtype: torch.dtype) -> None:
+    decoder = tiny_decoder("mistral", **SIZES, dtype=dtype)
+    directions = decoder.neuron_parameters(1)
+    assert directions.shape == (13, 36) and directions.dtype == torch.float32
+    for neuron in range(13):
+        joined = np.concatenate(
+            [
+                decoder.gate_proj(1).weight[neuron].double().numpy(),
+                decoder.up_proj(1).weight[neuron].double().numpy(),
+                decoder.down_proj(1).weight[:, neuron].double().numpy(),
+            ]
+        )
+        expected = joined / np.sqrt((joined**2).sum())
+        np.testing.assert_allclose(directions[neuron].numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_neuron_of_zero_weights_has_a_zero_direction() -> None:
+    decoder = tiny_decoder("llama", **SIZES)
+    for part, index in ((decoder.gate_proj(0), 4), (decoder.up_proj(0), 4)):
+        part.weight.data[index] = 0
+    decoder.down_proj(0).weight.data[:, 4] = 0
+    directions = decoder.neuron_parameters(0)
+    assert float(directions[4].abs().max()) == 0
+    assert bool(torch.isfinite(directions).all())
+
+
+@pytest.mark.parametrize(
+    ("model_type", "sizes"),
+    [
+        ("mixtral", {"num_local_experts": 2, "num_key_value_heads": 2}),
+        ("phi3", {"num_key_value_heads": 2, "pad_token_id": 0}),
+        ("gpt2", {}),
+    ],
+)
+def test_other_families_are_named_with_the_supported_ones(model_type: str, sizes: dict[str, int]) -> None:
+    config = AutoConfig.for_model(
+        model_type,
+        hidden_size=8,
+        intermediate_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        vocab_size=16,
+        **sizes,
+    )
+    model = AutoModelForCausalLM.from_config(config)
+    with pytest.raises(ModelError, match=f"'{model_type}'.*llama, mistral, qwen2, qwen3"):
+        Decoder.from_model(model)
+
+
+def test_unequal_layers_are_refused_with_their_widths() -> None:
+    model = tiny_decoder("llama", **SIZES).model
+    feed_forward = model.model.layers[1].mlp
+    feed_forward.gate_proj = feed_forward.up_proj = torch.nn.Linear(12, 7, bias=False)
+    feed_forward.down_proj = torch.nn.Linear(7, 12, bias=False)
+    with pytest.raises(ModelError, match="layer 1 has 7 neurons .* layer 0 has 13"):
+        Decoder.from_model(model)
+
+
+def test_a_missing_projection_is_named() -> None:
+    model = tiny_decoder("llama", **SIZES).model
+    del model.model.layers[2].self_attn.q_proj
+    with pytest.raises(ModelError, match=r"layer 2 has no self_attn\.q_proj.*fused"):
+        Decoder.from_model(model)
+
+
+def test_a_quantized_projection_is_named() -> None:
+    model = tiny_decoder("llama", **SIZES).model
+    model.model.layers[0].mlp.up_proj = torch.nn.Identity()
+    with pytest.raises(ModelError, match="Identity as mlp.up_proj"):
+        Decoder.from_model(model)
+
+
+def test_parts_that_do_not_fit_are_named() -> None:
+    model = tiny_decoder("llama", **SIZES).model
+    model.model.layers[0].self_attn.v_proj = torch.nn.Linear(12, 4, bias=False)
+    with pytest.raises(ModelError, match=r"v_proj is \(4, 12\), expected \(8, 12\)"):
+        Decoder.from_model(model)
+
+
+def test_an_object_that_is_no_language_model_is_refused() -> None:
+    with pytest.raises(ModelError, match="model type None"):
+        Decoder.from_model(torch.nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tiny_decoders_depend_on_the_seed_alone(family: str) -> None:
+    before = torch.get_rng_state()
+    first, again, other = (tiny_decoder(family, seed=seed).model.state_dict() for seed in (1, 1, 2))
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_tiny_qwen_has_the_parts_that_set_it_apart() -> None:
+    assert tiny_decoder("qwen2").q_proj(0).bias is not None
+    assert float(tiny_decoder("qwen2").k_proj(0).bias.abs().min()) > 0
+    assert tiny_decoder("qwen3", head_width=6).layers[0].self_attn.q_norm.weight.shape == (6,)
+
+
+def test_tiny_decoder_of_an_unknown_family_is_refused() -> None:
+    with pytest.raises(ModelError, match="'opt'"):
+        tiny_decoder("opt")

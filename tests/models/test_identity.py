@@ -1,0 +1,170 @@
+"""Names, folders and fingerprints of models; nothing here needs torch."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gprune.demo import MODEL_FOLDER
+from gprune.errors import ModelError
+from gprune.models import identity
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Files with the right names; their content does not matter here."""
+    place = tmp_path / "model"
+    place.mkdir()
+    (place / "config.json").write_text('{"model_type": "llama"}')
+    (place / "model.safetensors").write_bytes(b"weights" * 1000)
+    (place / "tokenizer.json").write_text("{}")
+    (place / "tokenizer_config.json").write_text("{}")
+    return place
+
+
+def shard(folder: Path, count: int) -> None:
+    (folder / "model.safetensors").unlink()
+    names = [f"model-{index}-of-{count}.safetensors" for index in range(count)]
+    for name in names:
+        (folder / name).write_bytes(name.encode())
+    weight_map = {f"tensor{index}": name for index, name in enumerate(names)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
+def test_resolve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert identity.resolve("demo") == str(MODEL_FOLDER)
+    assert identity.resolve("owner/name") == "owner/name"
+    monkeypatch.chdir(folder.parent)
+    assert identity.resolve("model") == str(folder.resolve())
+
+
+def test_fingerprint_is_the_hash_of_config_and_weights(folder: Path) -> None:
+    digest = hashlib.sha256()
+    for name in ("config.json", "model.safetensors"):
+        content = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        digest.update(f"{name}:{content}\n".encode())
+    assert identity.fingerprint(str(folder)) == digest.hexdigest()
+
+
+def test_fingerprint_follows_content_not_place(folder: Path, tmp_path: Path) -> None:
+    before = identity.fingerprint(str(folder))
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    (copy / "README.md").write_text("words change nothing")
+    assert identity.fingerprint(str(copy)) == before
+    (copy / "model.safetensors").write_bytes(b"weighty" * 1000)
+    assert identity.fingerprint(str(copy)) != before
+    (folder / "config.json").write_text('{"model_type": "mistral"}')
+    assert identity.fingerprint(str(folder)) != before
+
+
+def test_every_shard_counts(folder: Path) -> None:
+    shard(folder, 3)
+    before = identity.fingerprint(str(folder))
+    (folder / "model-2-of-3.safetensors").write_bytes(b"other")
+    assert identity.fingerprint(str(folder)) != before
+    assert [file.name for file in identity.weight_files(folder)][1:] == [
+        f"model-{index}-of-3.safetensors" for index in range(3)
+    ]
+
+
+def test_files_are_read_once_until_they_change(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    original = hashlib.file_digest
+
+    def counted(file, *arguments):
+        read.append(Path(file.name).name)
+        return original(file, *arguments)
+
+    monkeypatch.setattr(hashlib, "file_digest", counted)
+    first = identity.fingerprint(str(folder))
+    assert identity.fingerprint(str(folder)) == first
+    assert read == ["config.json", "model.safetensors"]
+    weights = folder / "model.safetensors"
+    weights.write_bytes(b"WEIGHTS" * 1000)
+    os.utime(weights, ns=(1, 1))
+    assert identity.fingerprint(str(folder)) != first
+    assert read[2:] == ["model.safetensors"]
+
+
+def test_tokenizer_fingerprint_follows_the_tokenizer_alone(folder: Path) -> None:
+    before = identity.tokenizer_fingerprint(str(folder))
+    (folder / "config.json").write_text("{}")
+    assert identity.tokenizer_fingerprint(str(folder)) == before
+    (folder / "tokenizer_config.json").write_text('{"add_bos_token": false}')
+    assert identity.tokenizer_fingerprint(str(folder)) != before
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("/no/such/folder", "there is no model folder '/no/such/folder'"),
+        ("./no-such-folder", "there is no model folder"),
+        ("~/no-such-folder", "there is no model folder"),
+        ("typo", "there is no model folder 'typo'"),
+        ("a/b/c", "there is no model folder 'a/b/c'"),
+        ("own er/na me", "neither a folder on this machine nor a hub name"),
+        ("no-such-owner/no-such-model", "has not been downloaded yet.*a local model folder"),
+    ],
+)
+def test_names_without_a_model(name: str, words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        identity.fingerprint(name)
+
+
+def test_a_download_without_network_is_told_as_such() -> None:
+    with pytest.raises(ModelError, match="hub cannot be reached.*a local model folder"):
+        identity.locate("no-such-owner/no-such-model", download=True)
+
+
+def test_a_file_is_no_folder(folder: Path) -> None:
+    with pytest.raises(ModelError, match="is a file: give the folder"):
+        identity.fingerprint(str(folder / "config.json"))
+
+
+def test_missing_and_damaged_files_are_named(folder: Path) -> None:
+    shard(folder, 2)
+    (folder / "model-1-of-2.safetensors").unlink()
+    with pytest.raises(ModelError, match="lacks 1 of 2 weight files, the first is 'model-1-of-2.safetensors'"):
+        identity.fingerprint(str(folder))
+    (folder / "model.safetensors.index.json").write_text('{"no map": 1}')
+    with pytest.raises(ModelError, match="index.json' cannot be read"):
+        identity.fingerprint(str(folder))
+    (folder / "model.safetensors.index.json").unlink()
+    with pytest.raises(ModelError, match="has no weights"):
+        identity.fingerprint(str(folder))
+    (folder / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(ModelError, match="pickled weights only.*convert"):
+        identity.fingerprint(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "has no config.json"), ("{", "cannot be read"), ("[1]", "holds no configuration")],
+)
+def test_configurations_that_are_none(folder: Path, content: str | None, words: str) -> None:
+    (folder / "config.json").unlink()
+    if content is not None:
+        (folder / "config.json").write_text(content)
+    with pytest.raises(ModelError, match=words):
+        identity.fingerprint(str(folder))
+
+
+def test_a_missing_tokenizer_is_named(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match="has no tokenizer: it needs one of tokenizer.json"):
+        identity.tokenizer_fingerprint(str(folder))
+
+
+def test_identity_needs_no_torch(folder: Path, project: Path) -> None:
+    code = (
+        "import sys; from gprune.models import identity, families; "
+        f"print(identity.fingerprint({str(folder)!r})); "
+        "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [identity.fingerprint(str(folder)), "[]"]

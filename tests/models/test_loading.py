@@ -1,0 +1,213 @@
+"""Loading a model folder, and one clear sentence for each way it can fail."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import PreTrainedTokenizerFast
+
+from gprune.errors import ModelError, SettingsError
+from gprune.models.families import FAMILIES
+from gprune.models.loading import load, load_tokenizer, quiet
+from gprune.models.tiny import tiny_decoder
+from gprune.records import ModelShape
+
+
+def make_folder(folder: Path, family: str = "llama", dtype: torch.dtype = torch.float32) -> Path:
+    decoder = tiny_decoder(family, hidden=8, neurons=13, heads=4, kv_heads=2, head_width=6, dtype=dtype)
+    words = Tokenizer(WordLevel({f"w{index}": index for index in range(64)}, unk_token="w0"))
+    words.pre_tokenizer = Whitespace()
+    with quiet():
+        decoder.model.save_pretrained(folder)
+        PreTrainedTokenizerFast(tokenizer_object=words, unk_token="w0").save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make_folder(tmp_path / "model")
+
+
+def change_config(folder: Path, **values: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def change_weights(folder: Path, name: str, value: float) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    tensors[name].view(-1)[3] = value
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_saved_model_loads_as_it_was(tmp_path: Path, family: str, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = make_folder(tmp_path / family, family)
+    capfd.readouterr()
+    decoder = load(str(folder), device="cpu")
+    assert capfd.readouterr() == ("", "")
+    expected = tiny_decoder(family, hidden=8, neurons=13, heads=4, kv_heads=2, head_width=6)
+    assert decoder.shape == ModelShape(2, 13, 4, 2, 6, 8)
+    ids = torch.arange(10)[None]
+    assert torch.equal(decoder.model(ids).logits, expected.model(ids).logits)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [("auto", torch.float32), ("bfloat16", torch.bfloat16), ("float16", torch.float16)],
+)
+def test_number_type_on_a_cpu(tmp_path: Path, dtype: str, expected: torch.dtype) -> None:
+    folder = make_folder(tmp_path / "half", dtype=torch.float16)
+    decoder = load(str(folder), device="cpu", dtype=dtype)
+    assert decoder.dtype == expected and decoder.device.type == "cpu"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+def test_a_gpu_is_chosen_by_itself_with_the_checkpoints_type(tmp_path: Path) -> None:
+    decoder = load(str(make_folder(tmp_path / "half", dtype=torch.float16)))
+    assert decoder.device.type == "cuda" and decoder.dtype == torch.float16
+
+
+def test_tokenizer_comes_with_the_model(folder: Path) -> None:
+    assert load(str(folder)).tokenizer("w3 w5 unknown").input_ids == [3, 5, 0]
+
+
+def test_tokenizer_alone(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    assert load_tokenizer(str(folder))("w9").input_ids == [9]
+
+
+def test_a_device_that_is_not_there(folder: Path) -> None:
+    with pytest.raises(SettingsError, match="'cuda:99', but torch sees .* CUDA devices"):
+        load(str(folder), device="cuda:99")
+    with pytest.raises(SettingsError, match="device must be auto, cpu or cuda .*'gpu'"):
+        load(str(folder), device="gpu")
+
+
+def test_an_unknown_number_type(folder: Path) -> None:
+    with pytest.raises(SettingsError, match="float32, bfloat16, float16 .*'int8'"):
+        load(str(folder), device="cpu", dtype="int8")
+
+
+def test_a_folder_that_is_missing_or_empty(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="there is no model folder"):
+        load(str(tmp_path / "nothing"))
+    with pytest.raises(ModelError, match=f"'{tmp_path}' has no config.json"):
+        load(str(tmp_path))
+
+
+def test_a_hub_name_without_a_network() -> None:
+    with pytest.raises(ModelError, match="no network.*a local model folder"):
+        load("no-such-owner/no-such-model")
+
+
+@pytest.mark.parametrize(
+    ("model_type", "words"),
+    [("opt", "model type 'opt'.*llama, mistral"), ("gprune_llama", "pruned already"), (None, "model type None")],
+)
+def test_other_model_types(folder: Path, model_type: str | None, words: str) -> None:
+    change_config(folder, model_type=model_type)
+    with pytest.raises(ModelError, match=words):
+        load(str(folder))
+
+
+def test_missing_weights_and_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match="has no tokenizer"):
+        load(str(folder))
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="has no weights"):
+        load(str(folder))
+
+
+def test_a_damaged_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text('{"model": 3}')
+    with pytest.raises(ModelError, match="the tokenizer in .* cannot be read"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("size", [4, 100, -10])
+def test_truncated_weights(folder: Path, size: int) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:size])
+    with pytest.raises(ModelError, match=r"model\.safetensors' is truncated or damaged"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_not_finite(folder: Path, value: float) -> None:
+    change_weights(folder, "model.layers.1.mlp.up_proj.weight", value)
+    with pytest.raises(ModelError, match=r"model\.layers\.1\.mlp\.up_proj\.weight .* 1 values that are NaN"):
+        load(str(folder), device="cpu")
+
+
+def test_weights_that_overflow_in_float16(folder: Path) -> None:
+    change_weights(folder, "model.embed_tokens.weight", 1e6)
+    with pytest.raises(ModelError, match="infinite in float16: use float32 or bfloat16"):
+        load(str(folder), device="cpu", dtype="float16")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"intermediate_size": 12}, r"of another size, the first is model\.layers\.0\.mlp"),
+        ({"vocab_size": 65}, "of another size"),
+        ({"num_hidden_layers": 3}, r"missing, the first is model\.layers\.2"),
+        ({"num_hidden_layers": 1}, r"left over, the first is model\.layers\.1"),
+    ],
+)
+def test_a_configuration_that_disagrees_with_the_weights(
+    folder: Path, values: dict[str, int], words: str
+) -> None:
+    change_config(folder, **values)
+    with pytest.raises(ModelError, match=f"config.json .* disagrees with the weights.*{words}"):
+        load(str(folder))
+
+
+def test_a_configuration_that_contradicts_itself(folder: Path) -> None:
+    change_config(folder, num_attention_heads=3)
+    with pytest.raises(ModelError, match="cannot be read.*multiple of the number of attention heads"):
+        load(str(folder))
+
+
+def test_code_of_a_model_runs_only_where_asked_for(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    ran = tmp_path / "ran"
+    (folder / "own.py").write_text(
+        "from transformers import LlamaConfig, LlamaForCausalLM\n"
+        f"open({str(ran)!r}, 'w').close()\n"
+        "class OwnConfig(LlamaConfig):\n    pass\n"
+        "class OwnModel(LlamaForCausalLM):\n    config_class = OwnConfig\n"
+    )
+    change_config(folder, auto_map={"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnModel"})
+    assert type(load(str(folder)).model).__name__ == "LlamaForCausalLM"
+    assert not ran.exists()
+    assert type(load(str(folder), trust_remote_code=True).model).__name__ == "OwnModel"
+    assert ran.exists()
+
+
+def test_quiet_restores_what_was_set() -> None:
+    from transformers.utils import logging
+
+    logging.enable_progress_bar()
+    level = logging.get_verbosity()
+    with quiet():
+        assert not logging.is_progress_bar_enabled()
+    assert logging.is_progress_bar_enabled() and logging.get_verbosity() == level
+
+
+def test_real_models(shared: Path) -> None:
+    decoder = load(str(shared / "models" / "textllama-6m"), device="cpu")
+    assert decoder.shape == ModelShape(6, 768, 8, 8, 32, 256)
+    assert decoder.dtype == torch.float32
+    grouped = load(str(shared / "models" / "stories260K"), device="cpu")
+    assert grouped.shape == ModelShape(5, 172, 8, 4, 8, 64)
+    assert grouped.shape.decoder_weights == 5 * (3 * 64 * 172 + 64 * 64 * 3)

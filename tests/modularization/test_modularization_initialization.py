@@ -1,0 +1,258 @@
+"""k-means, silhouette and split against scikit-learn and brute force."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sklearn.cluster import KMeans
+from sklearn.metrics import silhouette_samples, silhouette_score
+from torch.nn.functional import normalize
+
+from gprune.modularization.initialization import (
+    Clustering,
+    _fill_empty,
+    _lloyd,
+    _seed,
+    cluster,
+    module_counts,
+    module_directions,
+    module_sums,
+    silhouette,
+    split,
+    two_means,
+)
+
+
+def unit_rows(neurons, width, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return normalize(torch.randn(neurons, width, generator=generator, dtype=dtype), dim=1)
+
+
+def grouped_rows(groups, size, width, noise=0.3, seed=0):
+    """Rows around `groups` orthogonal directions, `size` neurons each, in order."""
+    rows = torch.eye(width, dtype=torch.float64)[:groups].repeat_interleave(size, dim=0)
+    return normalize(rows + noise * unit_rows(groups * size, width, seed), dim=1)
+
+
+def own_silhouette(rows, labels, count):
+    labels = torch.as_tensor(labels)
+    projection = rows @ module_sums(rows, labels, count).T
+    return silhouette(projection, rows.square().sum(1), labels)
+
+
+@pytest.mark.parametrize(("neurons", "width", "count"), [(50, 9, 2), (97, 33, 7), (400, 64, 48), (12, 3, 6)])
+def test_silhouette_equals_scikit_learn(neurons, width, count):
+    rows = unit_rows(neurons, width)
+    labels = np.random.default_rng(1).permutation(np.arange(neurons) % count)
+    found = own_silhouette(rows, labels, count).numpy()
+    expected = silhouette_samples(rows.numpy(), labels, metric="cosine")
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    mean = silhouette_score(rows.numpy(), labels, metric="cosine")
+    assert found.mean() == pytest.approx(mean, abs=1e-12)
+
+
+def test_silhouette_in_single_precision():
+    rows = unit_rows(300, 96)
+    labels = np.random.default_rng(2).integers(0, 11, 300)
+    found = own_silhouette(rows.float(), labels, 11).mean().item()
+    assert found == pytest.approx(silhouette_score(rows.numpy(), labels, metric="cosine"), abs=1e-5)
+
+
+def test_silhouette_of_singletons_is_zero():
+    rows = unit_rows(40, 8)
+    labels = np.minimum(np.arange(40), 5)
+    found = own_silhouette(rows, labels, 6).numpy()
+    np.testing.assert_array_equal(found[:5], 0)
+    expected = silhouette_samples(rows.numpy(), labels, metric="cosine")
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def test_silhouette_of_a_neuron_without_weights():
+    rows = unit_rows(20, 8)
+    rows[3] = 0
+    labels = np.arange(20) % 3
+    found = own_silhouette(rows, labels, 3).numpy()
+    expected = silhouette_samples(rows.numpy(), labels, metric="cosine")
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def test_silhouette_of_identical_neurons_is_zero():
+    rows = unit_rows(1, 8).repeat(6, 1)
+    assert own_silhouette(rows, np.arange(6) % 2, 2).abs().max() < 1e-12
+
+
+def test_silhouette_of_real_parameters(shared):
+    from safetensors.torch import load_file
+
+    folder = shared / "models" / "textllama-6m"
+    weights = load_file(folder / "model.safetensors")
+    mlp = "model.layers.2.mlp."
+    parts = [
+        weights[mlp + "gate_proj.weight"],
+        weights[mlp + "up_proj.weight"],
+        weights[mlp + "down_proj.weight"].T,
+    ]
+    rows = normalize(torch.cat(parts, dim=1).float(), dim=1)
+    assert len(rows) == json.loads((folder / "config.json").read_text())["intermediate_size"]
+    result = cluster(rows, (16, 24), 1, np.random.default_rng(0))
+    expected = silhouette_score(rows.double().numpy(), result.labels, metric="cosine")
+    assert np.nanmax(result.silhouette) == pytest.approx(expected, abs=1e-5)
+
+
+def test_module_sums_and_directions():
+    rows, labels = unit_rows(30, 5), torch.arange(30) % 4
+    expected = torch.stack([rows[labels == k].sum(0) for k in range(4)])
+    torch.testing.assert_close(module_sums(rows, labels, 4), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        module_directions(rows, labels, 4), normalize(expected, dim=1), rtol=1e-12, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("candidates", "neurons", "expected"),
+    [
+        ((16, 24, 32, 40, 48), 11008, [16, 24, 32, 40, 48]),
+        ((16, 24, 32, 40, 48), 256, [16, 24, 32, None, None]),
+        ((16, 24), 128, [16, None]),
+        ((16, 24), 40, [5, None]),
+        ((48, 16), 13, [2, None]),
+        ((16, 24), 4, [2, None]),
+        ((16, 24), 3, [1, None]),
+        ((16,), 1, [1]),
+    ],
+)
+def test_candidates_are_clamped_to_the_width(candidates, neurons, expected):
+    assert module_counts(candidates, neurons) == expected
+
+
+def test_cluster_recovers_separated_groups():
+    rows = grouped_rows(groups=6, size=20, width=32)
+    result = cluster(rows, (3, 6, 9), 3, np.random.default_rng(0))
+    truth = np.repeat(np.arange(6), 20)
+    assert result.count == 6
+    assert len(set(zip(truth, result.labels, strict=True))) == 6
+    assert int(np.nanargmax(result.silhouette)) == 1
+
+
+def test_cluster_reports_the_silhouette_of_its_labels():
+    rows = unit_rows(200, 24)
+    result = cluster(rows, (4, 8, 16), 2, np.random.default_rng(0))
+    expected = silhouette_score(rows.numpy(), result.labels, metric="cosine")
+    assert result.silhouette.max() == pytest.approx(expected, abs=1e-12)
+    assert result.count == (4, 8, 16)[int(result.silhouette.argmax())]
+    assert sorted(set(result.labels.tolist())) == list(range(result.count))
+
+
+def test_more_restarts_never_lower_the_silhouette():
+    rows = unit_rows(120, 16)
+    scores = [cluster(rows, (8,), n, np.random.default_rng(3)).silhouette[0] for n in (1, 2, 6)]
+    assert scores[0] <= scores[1] <= scores[2]
+
+
+def test_cluster_depends_on_the_seed_alone():
+    rows = unit_rows(150, 16)
+    first, same, other = (cluster(rows, (12,), 1, np.random.default_rng(seed)) for seed in (5, 5, 6))
+    np.testing.assert_array_equal(first.labels, same.labels)
+    assert (first.labels != other.labels).any()
+
+
+def test_k_means_ends_in_a_fixed_point():
+    rows = unit_rows(160, 12)
+    labels, projection = _lloyd(rows, rows[:6])
+    sums = module_sums(rows, labels, 6)
+    torch.testing.assert_close(projection, rows @ sums.T, rtol=1e-12, atol=1e-12)
+    assert torch.equal((rows @ normalize(sums, dim=1).T).argmax(1), labels)
+
+
+def test_k_means_is_as_good_as_scikit_learn():
+    rows = grouped_rows(groups=8, size=25, width=24, noise=1.2)
+    ours = max(
+        float((rows @ normalize(module_sums(rows, labels, 8), dim=1).T).gather(1, labels[:, None]).sum())
+        for seed in range(5)
+        for labels, _ in [_lloyd(rows, rows[_seed(rows, 8, np.random.default_rng(seed))])]
+    )
+    labels = torch.tensor(KMeans(8, n_init=10, random_state=0).fit(rows.numpy()).labels_).long()
+    theirs = float((rows @ normalize(module_sums(rows, labels, 8), dim=1).T).gather(1, labels[:, None]).sum())
+    assert ours >= 0.995 * theirs
+
+
+def test_seeds_are_distinct_and_spread():
+    rows = grouped_rows(groups=5, size=30, width=16, noise=0.01)
+    chosen = _seed(rows, 5, np.random.default_rng(0))
+    assert sorted(index // 30 for index in chosen) == [0, 1, 2, 3, 4]
+    identical = unit_rows(1, 4).repeat(9, 1)
+    assert len(set(_seed(identical, 5, np.random.default_rng(0)))) == 5
+
+
+def test_empty_modules_take_the_worst_fitting_neurons():
+    similarity = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.1, 0.0], [0.8, 0.1, 0.0], [0.3, 0.1, 0.0]])
+    labels = _fill_empty(similarity)
+    assert sorted(labels[[1, 3]].tolist()) == [1, 2]
+    assert labels[[0, 2]].tolist() == [0, 0]
+
+
+def test_identical_neurons_still_fill_every_module():
+    rows = unit_rows(1, 6).repeat(40, 1)
+    result = cluster(rows, (5,), 1, np.random.default_rng(0))
+    assert sorted(set(result.labels.tolist())) == [0, 1, 2, 3, 4]
+
+
+def test_a_tiny_layer_is_one_module():
+    result = cluster(unit_rows(3, 4), (16, 24), 2, np.random.default_rng(0))
+    assert isinstance(result, Clustering) and result.count == 1
+    assert result.labels.tolist() == [0, 0, 0] and np.isnan(result.silhouette).all()
+
+
+def brute_force_inertia(values):
+    ordered = np.sort(values)
+    cuts = [(ordered[:j], ordered[j:]) for j in range(1, len(ordered))]
+    return min(((low - low.mean()) ** 2).sum() + ((high - high.mean()) ** 2).sum() for low, high in cuts)
+
+
+def inertia(values, upper):
+    parts = (values[upper], values[~upper])
+    return sum(((part - part.mean()) ** 2).sum() for part in parts)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_two_means_beats_every_cut(seed):
+    rng = np.random.default_rng(seed)
+    values = rng.beta(0.5, 2, rng.integers(2, 60)) + seed
+    upper = two_means(values)
+    assert inertia(values, upper) == pytest.approx(brute_force_inertia(values), rel=1e-9, abs=1e-12)
+    assert values[upper].min() > values[~upper].max()
+    theirs = KMeans(2, n_init=20, random_state=0).fit(values[:, None]).inertia_
+    assert inertia(values, upper) <= theirs * (1 + 1e-9) + 1e-12
+
+
+def test_two_means_with_ties():
+    values = np.array([0.1, 0.1, 0.1, 0.4, 0.4])
+    assert two_means(values).tolist() == [False, False, False, True, True]
+    assert not two_means(np.full(7, 0.1)).any()
+    assert not two_means(np.array([0.3])).any()
+
+
+def test_split_takes_the_most_varied_modules_of_all_layers():
+    labels = np.array([[0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 2, 2]])
+    drift = np.array([[0.1, 0.9, 0.1, 0.9, 0.2, 0.3], [0.5, 0.5, 0.1, 0.5, 0.2, 0.25]])
+    # 5 modules of Std 0.4, 0.05, 0, 0.2, 0.025: 20 % is one, 40 % are two
+    np.testing.assert_array_equal(split(labels, drift, 0.2), [[0, 2, 0, 2, 1, 1], [0, 0, 1, 1, 2, 2]])
+    np.testing.assert_array_equal(split(labels, drift, 0.4), [[0, 2, 0, 2, 1, 1], [0, 0, 1, 3, 2, 2]])
+    np.testing.assert_array_equal(split(labels, drift, 0.0), labels)
+
+
+def test_split_leaves_modules_of_equal_drift():
+    labels = np.array([[0, 0, 0, 1, 1, 1]])
+    drift = np.array([[0.1, 0.1, 0.1, 0.2, 0.2, 0.7]])
+    np.testing.assert_array_equal(split(labels, drift, 1.0), [[0, 0, 0, 1, 1, 2]])
+
+
+def test_split_never_raises_the_variation():
+    rng = np.random.default_rng(0)
+    labels, drift = rng.integers(0, 9, (3, 200)), rng.beta(1, 3, (3, 200))
+    divided = split(labels, drift, 0.5)
+    for layer in range(3):
+        pairs = set(zip(divided[layer], labels[layer], strict=True))
+        assert len(pairs) == divided[layer].max() + 1
+    assert sum(int(row.max()) + 1 for row in divided) == 27 + round(0.5 * 27 + 0.01)

@@ -1,0 +1,116 @@
+"""Naive loops for modular sparsity learning (section 3.3): the oracle of the tests in this folder."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from gprune.models.decoder import Decoder
+from gprune.records import Array, ModelShape, Partition, Tokens
+
+
+def random_partition(shape: ModelShape, modules: int, generator: np.random.Generator) -> Partition:
+    """A partition with at least one neuron in every module."""
+    labels = np.stack([generator.permutation(np.arange(shape.neurons) % modules) for _ in range(shape.layers)])
+    counts = np.full(shape.layers, modules, dtype=np.int32)
+    return Partition(
+        kind="random",
+        profile="magnitude",
+        labels=labels.astype(np.int32),
+        counts=counts,
+        initial_counts=counts,
+        silhouette=np.full((shape.layers, 1), np.nan),
+        mixing=np.full(2, np.nan),
+        variation=np.full(2, np.nan),
+        history=np.zeros((shape.layers, 0, 5)),
+    )
+
+
+def random_tokens(samples: int, length: int, vocabulary: int, generator: np.random.Generator) -> Tokens:
+    """A calibration set of random tokens."""
+    ids = generator.integers(0, vocabulary, (samples, length)).astype(np.int32)
+    return Tokens(text="random", fingerprint="", ids=ids, available=samples)
+
+
+def quantile(score: float, others: Array) -> float:
+    """(rank + 1/2) / size of one score among all scores of its module; ties share their mean rank."""
+    below = sum(1 for other in others if other < score)
+    equal = sum(1 for other in others if other == score)
+    return (below + (equal - 1) / 2 + 0.5) / len(others)
+
+
+def long_tailed(distance: float) -> float:
+    """The surrogate derivative of Liu et al. (2020)."""
+    if abs(distance) <= 0.4:
+        return 2 - 4 * abs(distance)
+    return 0.4 if abs(distance) <= 1 else 0.0
+
+
+def masks(
+    scores: Array, head_scores: Array, labels: Array, module_thresholds: list[Array], head_thresholds: Array
+) -> tuple[Array, Array]:
+    """Eq. "mask", unit by unit: (layers, neurons) and (layers, groups) bool."""
+    ffn, heads = np.zeros(scores.shape, dtype=bool), np.zeros(head_scores.shape, dtype=bool)
+    for layer in range(len(scores)):
+        for neuron in range(scores.shape[1]):
+            module = labels[layer, neuron]
+            s = quantile(scores[layer, neuron], scores[layer][labels[layer] == module])
+            ffn[layer, neuron] = s >= module_thresholds[layer][module]
+        for group in range(head_scores.shape[1]):
+            s = quantile(head_scores[layer, group], head_scores[layer])
+            heads[layer, group] = s >= head_thresholds[layer]
+    return ffn, heads
+
+
+class NaiveMasks:
+    """One mask for a whole batch, multiplied in by hooks of its own; gradients by plain autograd."""
+
+    def __init__(self, decoder: Decoder, ffn: Array, heads: Array) -> None:
+        shape = decoder.shape
+        self.ffn = torch.tensor(np.asarray(ffn), dtype=torch.float32, requires_grad=True)
+        self.heads = torch.tensor(np.asarray(heads), dtype=torch.float32, requires_grad=True)
+        self._handles = []
+        for layer in range(shape.layers):
+            self._hook(decoder.down_proj(layer), lambda layer=layer: self.ffn[layer])
+            self._hook(
+                decoder.o_proj(layer),
+                lambda layer=layer: torch.cat([m.expand(shape.group_channels) for m in self.heads[layer]]),
+            )
+
+    def _hook(self, linear, mask):
+        hook = lambda _, inputs: (inputs[0] * mask().to(inputs[0].dtype),)  # noqa: E731
+        self._handles.append(linear.register_forward_pre_hook(hook))
+
+    def gradients(self, loss: torch.Tensor) -> Array:
+        """(units,) neurons of all layers, then groups of all layers."""
+        found = torch.autograd.grad(loss, [self.ffn, self.heads])
+        return torch.cat([g.flatten() for g in found]).double().numpy()
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+
+def cross_entropy(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """Mean next-token cross-entropy."""
+    return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+
+def distillation(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Mean over tokens of KL(teacher || student) at the temperature, times its square."""
+    mine = torch.log_softmax(student / temperature, dim=-1).flatten(0, -2)
+    theirs = torch.log_softmax(teacher / temperature, dim=-1).flatten(0, -2)
+    divergence = torch.nn.functional.kl_div(mine, theirs, log_target=True, reduction="batchmean")
+    return divergence * temperature**2
+
+
+def admitted(g: Array) -> bool:
+    """The admission rule of the appendix for FFN threshold gradients on A', A'', B', B''."""
+    a1, a2, b1, b2 = ([float(x) for x in row] for row in g)
+    union1 = [(x + y) / 2 for x, y in zip(a1, b1, strict=True)]
+    union2 = [(x + y) / 2 for x, y in zip(a2, b2, strict=True)]
+    delta1 = [x - y for x, y in zip(union1, a1, strict=True)]
+    delta2 = [x - y for x, y in zip(union2, a2, strict=True)]
+    first = sum(x * y for x, y in zip(delta1, a2, strict=True))
+    second = sum(x * y for x, y in zip(delta2, a1, strict=True))
+    return first > 0 and second > 0

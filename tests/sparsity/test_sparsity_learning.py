@@ -1,0 +1,214 @@
+"""The whole stage: first step against plain autograd, determinism, variants, errors, clean-up."""
+
+import numpy as np
+import pytest
+import torch
+from sparsity.reference_sparsity import (
+    NaiveMasks,
+    admitted,
+    cross_entropy,
+    distillation,
+    long_tailed,
+    random_partition,
+    random_tokens,
+)
+
+from gprune import budget
+from gprune.errors import Cancelled, NumericsError, SettingsError
+from gprune.models.tiny import tiny_decoder
+from gprune.progress import silent
+from gprune.sparsity import learning
+from gprune.sparsity.batches import SubsetSampler
+from gprune.sparsity.learning import learn
+from gprune.sparsity.masks import MaskFamily
+from gprune.study import SparsitySettings
+
+ARRAYS = ("ffn", "heads")
+
+
+@pytest.fixture(autouse=True)
+def _full_precision(monkeypatch):
+    """Float32 throughout, so that gradients can be compared closely on any CPU."""
+    monkeypatch.setattr(learning, "half_precision", lambda device, dtype: torch.autograd.set_detect_anomaly(False))
+
+
+def _case(kv_heads=4, neurons=60, samples=8, dtype=torch.float32, family="llama"):
+    decoder = tiny_decoder(family, neurons=neurons, kv_heads=kv_heads, head_width=4, dtype=dtype)
+    generator = np.random.default_rng(0)
+    scores = generator.random((2, neurons))
+    head_scores = generator.random((2, kv_heads))
+    partition = random_partition(decoder.shape, 5, generator)
+    primary, auxiliary = (random_tokens(samples, 8, 64, generator) for _ in range(2))
+    return decoder, scores, head_scores, partition, primary, auxiliary
+
+
+def _learn(case, retention=0.5, seed=0, on_progress=silent, **settings):
+    return learn(*case, SparsitySettings(**settings), retention, seed, on_progress)
+
+
+def _naive_first_gradient(case, retention, settings):
+    """Gradient of the whole objective at the start: four separate runs, and one for the distillation."""
+    decoder, scores, head_scores, partition, primary, auxiliary = case
+    family = MaskFamily.build(decoder.shape, scores, head_scores, partition, decoder.device)
+    ids = torch.tensor(np.concatenate([primary.ids, auxiliary.ids]).astype(np.int64))
+    ids = ids[torch.tensor(SubsetSampler(primary, auxiliary, settings.batch, 0).draw())]
+    teacher = decoder.logits(decoder.hidden_states(ids))
+    start = 1 - retention
+    kept = (family.quantiles >= start).float()
+    ffn, heads = family.split(kept)
+    naive = NaiveMasks(decoder, ffn.numpy(), heads.numpy())
+    run = lambda part: decoder.logits(decoder.hidden_states(part))  # noqa: E731
+    to_thresholds = lambda units: np.array(  # noqa: E731
+        [
+            -sum(
+                long_tailed(float(family.quantiles[i]) - np.float32(start)) * float(units[i])
+                for i in np.flatnonzero(family.owner.numpy() == threshold)
+            )
+            for threshold in range(family.thresholds)
+        ]
+    )
+    hard = np.stack([to_thresholds(naive.gradients(cross_entropy(run(part), part))) for part in ids.chunk(4)])
+    soft = naive.gradients(distillation(run(ids), teacher, settings.distillation_temperature))
+    naive.remove()
+    chosen = hard.mean(0)
+    if not admitted(hard[:, : family.modules]):
+        chosen[: family.modules] = hard[:2, : family.modules].mean(0)
+    slope = settings.penalty * (budget.retention(decoder.shape, ffn.numpy(), heads.numpy()) - retention)
+    constraint = slope * to_thresholds(family.share.numpy())
+    return chosen + settings.distillation_weight * to_thresholds(soft) + constraint
+
+
+@pytest.mark.parametrize(("kv_heads", "seed_retention"), [(4, 0.5), (2, 0.7), (1, 0.4)])
+def test_first_step_follows_the_gradient_of_plain_autograd(kv_heads, seed_retention, monkeypatch):
+    case = _case(kv_heads=kv_heads)
+    settings = SparsitySettings(batch=8, epochs=1, distillation_temperature=2.0, distillation_weight=0.7)
+    expected = _naive_first_gradient(case, seed_retention, settings)
+    found = []
+
+    class Recorder(torch.optim.SGD):
+        def step(self):
+            found.append(self.param_groups[0]["params"][0].grad.double().numpy().copy())
+            return super().step()
+
+    monkeypatch.setattr(torch.optim, "Adam", Recorder)
+    learn(*case, settings, seed_retention, 0, silent)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+@pytest.mark.parametrize("supervision", ["adaptive", "primary", "dual"])
+def test_every_variant_meets_the_target_and_tells_its_course(kv_heads, supervision):
+    case = _case(kv_heads=kv_heads)
+    seen = []
+    masks, history = _learn(
+        case, batch=8, supervision=supervision, on_progress=lambda *args: seen.append(args)
+    )
+    half_neuron = 0.5 * case[0].shape.neuron_weights / case[0].shape.decoder_weights
+    assert abs(masks.retention - 0.5) <= half_neuron + 1e-12
+    assert history.steps.shape == (4, len(history.columns))
+    column = dict(zip(history.columns, history.steps.T, strict=True))
+    assert column["step"].tolist() == [0, 1, 2, 3]
+    assert column["epoch"].tolist() == [0, 0, 1, 1]
+    expected = {"primary": {0.0}, "dual": {1.0}, "adaptive": {0.0, 1.0}}[supervision]
+    assert set(column["admitted"]) <= expected
+    np.testing.assert_allclose(column["learning_rate"], 0.01 * (1 + np.cos(np.pi * np.arange(4) / 4)))
+    np.testing.assert_allclose(
+        column["multiplier"][1:], np.cumsum(0.1 * 20 * (column["retention"] - 0.5))[:-1], rtol=1e-6, atol=1e-9
+    )
+    assert history.thresholds.shape == (10,)
+    assert history.head_thresholds.shape == (2,)
+    assert [args[:2] for args in seen] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert "cross-entropy" in seen[0][2]
+    assert "retention" in seen[0][2]
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_other_batches():
+    runs = [_learn(_case(), batch=4, learning_rate=0.1, seed=seed) for seed in (0, 0, 1)]
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(runs[0][0], name), getattr(runs[1][0], name))
+    np.testing.assert_array_equal(runs[0][1].steps, runs[1][1].steps)
+    np.testing.assert_array_equal(runs[0][1].thresholds, runs[1][1].thresholds)
+    assert not np.array_equal(runs[0][1].steps, runs[2][1].steps)
+
+
+def test_no_epochs_prune_every_module_alike():
+    case = _case(neurons=500)
+    masks, history = _learn(case, epochs=0)
+    assert history.steps.shape == (0, len(history.columns))
+    assert np.ptp(np.concatenate([history.thresholds, history.head_thresholds])) < 1e-12
+    kept = [masks.ffn[i][case[3].labels[i] == module].mean() for i in range(2) for module in range(5)]
+    assert np.ptp(kept) <= 0.02
+
+
+def test_the_decoder_is_left_as_it_was_after_cancelling():
+    case = _case()
+    decoder = case[0]
+    ids = torch.arange(20).view(2, 10)
+    dense = decoder.logits(decoder.hidden_states(ids))
+
+    def stop(done, total, message):
+        raise Cancelled("stopped")
+
+    with pytest.raises(Cancelled, match="stopped"):
+        _learn(case, batch=8, on_progress=stop)
+    assert torch.equal(decoder.logits(decoder.hidden_states(ids)), dense)
+    assert all(not module._forward_pre_hooks for module in decoder.model.modules())
+    assert all(parameter.grad is None for parameter in decoder.model.parameters())
+
+
+def test_a_loss_that_is_not_finite_names_the_step():
+    case = _case()
+    case[0].down_proj(1).weight[0, 0] = float("nan")
+    with pytest.raises(NumericsError, match="step 1 of sparsity learning"):
+        _learn(case, batch=8)
+
+
+def test_too_small_a_text_and_too_small_a_retention():
+    case = _case(samples=1)
+    with pytest.raises(SettingsError, match="primary calibration set has 1 sequence"):
+        _learn(case)
+    with pytest.raises(SettingsError, match="retention 0.01 cannot be met"):
+        _learn(_case(), epochs=0, retention=0.01)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_models(dtype):
+    masks, history = _learn(_case(dtype=dtype), batch=8)
+    exact, exact_history = _learn(_case(), batch=8)
+    assert abs(masks.retention - exact.retention) < 1e-12
+    np.testing.assert_allclose(history.steps[0, 2:5], exact_history.steps[0, 2:5], rtol=5e-2, atol=5e-3)
+
+
+def test_without_distillation_no_teacher_runs(monkeypatch):
+    def fail(*args):
+        pytest.fail("the teacher ran")
+
+    monkeypatch.setattr(learning.Teacher, "hidden_states", fail)
+    _, history = _learn(_case(), batch=8, distillation_weight=0.0)
+    assert set(history.steps[:, history.columns.index("distillation")]) == {0.0}
+
+
+def test_learning_keeps_the_neurons_that_matter():
+    """Neurons whose columns of down_proj are zero cost nothing: their modules should go first."""
+    case = _case(neurons=60, samples=32)
+    decoder, _, _, partition = case[:4]
+    dead = partition.labels < 2
+    for layer in range(2):
+        decoder.down_proj(layer).weight[:, torch.tensor(dead[layer])] = 0
+        decoder.down_proj(layer).weight.mul_(4)
+    masks, _ = _learn(case, batch=8, learning_rate=0.05, epochs=4)
+    assert masks.ffn[dead].mean() < masks.ffn[~dead].mean() - 0.3
+
+
+def test_bfloat16_arithmetic_only_where_it_is_native(monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True, raising=False)
+    cpu = torch.device("cpu")
+    with learning.half_precision(cpu, torch.float32):
+        assert torch.is_autocast_enabled("cpu")
+    with learning.half_precision(cpu, torch.float16):
+        assert not torch.is_autocast_enabled("cpu")
+    for probe in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, probe, lambda: False, raising=False)
+    with learning.half_precision(cpu, torch.float32):
+        assert not torch.is_autocast_enabled("cpu")

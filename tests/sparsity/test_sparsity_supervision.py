@@ -1,0 +1,56 @@
+"""The admission rule and the combination of the four cross-entropy gradients."""
+
+import numpy as np
+import pytest
+import torch
+from sparsity.reference_sparsity import admitted
+
+from gprune.sparsity.supervision import admits, combine
+
+
+def test_admission_equals_the_formula_on_random_gradients():
+    generator = np.random.default_rng(0)
+    decisions = []
+    for _ in range(300):
+        gradients = generator.standard_normal((4, 3)) + generator.choice([0, 2]) * np.array([[0], [0], [1], [1]])
+        decisions.append(bool(admits(torch.tensor(gradients))))
+        assert decisions[-1] == admitted(gradients)
+    assert 20 < sum(decisions) < 280
+
+
+@pytest.mark.parametrize(
+    ("auxiliary", "expected"),
+    [
+        # The change is (g_B - g_A) / 2: B has to point further along A than A itself does.
+        ([[2.0, 0.0], [2.0, 0.0]], True),
+        ([[0.5, 9.0], [2.0, 0.0]], False),
+        ([[2.0, 0.0], [0.5, 9.0]], False),
+        ([[1.0, 0.0], [1.0, 0.0]], False),
+    ],
+)
+def test_both_subset_pairs_have_to_agree(auxiliary, expected):
+    gradients = torch.tensor([[1.0, 0.0], [1.0, 0.0], *auxiliary])
+    assert bool(admits(gradients)) is expected
+
+
+def test_a_gradient_against_the_primary_one_is_not_admitted():
+    gradients = torch.tensor([[1.0, 1.0], [1.0, 1.0], [-3.0, -3.0], [-3.0, -3.0]])
+    assert not admits(gradients)
+
+
+@pytest.mark.parametrize(
+    ("supervision", "expected", "was_admitted"),
+    [("primary", 2.0, False), ("dual", 5.0, True), ("adaptive", 5.0, True)],
+)
+def test_ffn_thresholds_follow_the_choice_and_attention_always_both(supervision, expected, was_admitted):
+    gradients = torch.tensor([[1.0, 1.0], [3.0, 3.0], [7.0, 7.0], [9.0, 9.0]])
+    gradient, flag = combine(gradients, 1, supervision)
+    assert gradient.tolist() == [expected, 5.0]
+    assert bool(flag) is was_admitted
+
+
+def test_the_attention_part_has_no_say_in_the_admission():
+    gradients = torch.tensor([[1.0, -9.0], [1.0, -9.0], [2.0, 90.0], [2.0, 90.0]])
+    gradient, flag = combine(gradients, 1, "adaptive")
+    assert bool(flag)
+    assert gradient.tolist() == [1.5, 40.5]

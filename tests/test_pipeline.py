@@ -1,0 +1,220 @@
+"""The whole path on a small model: what it returns, what it reuses, what survives a stop at any stage."""
+
+import multiprocessing
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_study
+
+from gprune import pipeline
+from gprune.errors import Cancelled, CorpusError, ModelError, NumericsError, SettingsError
+from gprune.records import ActivationStatistics, Agreement, PruningMasks
+from gprune.store import Store
+from gprune.study import from_dict
+
+METHODS = {"dense", "gprune", "flap", "flap_no_bias", "wanda_sp"}
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    texts = tiny_study.write_texts(folder / "texts")
+    return {"folder": folder, "texts": texts, "model": tiny_study.write_model(folder / "model", texts)}
+
+
+def study_of(workshop, **changes):
+    return from_dict(tiny_study.settings(workshop["model"], workshop["texts"], **changes))
+
+
+class Heard:
+    """Remembers which stages were computed and which were reused."""
+
+    def __init__(self, stop_at=None):
+        self.computed, self.reused, self.stop_at = [], [], stop_at
+
+    def __call__(self, stage, done, total, message):
+        if message == "reused":
+            self.reused.append(stage)
+        elif done == 0 and stage not in self.computed and stage != "model":
+            self.computed.append(stage)
+        if stage == self.stop_at:
+            raise Cancelled("stop")
+
+
+@pytest.fixture(scope="module")
+def finished(workshop):
+    store = Store(workshop["folder"] / "cache")
+    study = study_of(workshop, substitute=workshop["texts"][2])
+    return study, store, pipeline.run(study, store, Heard())
+
+
+def test_the_result_names_every_method_text_and_stage(finished):
+    study, store, result = finished
+    assert set(result["perplexity"]) == METHODS == set(result["retention"]) == set(result["parameters"])
+    for values in result["perplexity"].values():
+        assert set(values) == set(study.evaluation.texts)
+        assert all(np.isfinite(value) and value > 1 for value in values.values())
+    assert result["retention"]["dense"] == 1.0
+    assert Path(result["checkpoint"], "config.json").is_file()
+    assert set(result["seconds"]) == set(result["keys"])
+    assert store.run(result["run"])["state"] == "done"
+
+
+def test_retention_meets_the_target_within_a_unit(finished):
+    _, store, result = finished
+    shape = store.run(result["run"])["shape"]
+    weights = shape["layers"] * (
+        shape["neurons"] * 3 * shape["hidden"]
+        + (shape["heads"] + shape["kv_heads"]) * 2 * 4 * shape["hidden"]
+    )
+    neuron, group = 3 * shape["hidden"] / weights, 6 * 4 * shape["hidden"] / weights
+    assert abs(result["retention"]["gprune"] - 0.5) <= neuron
+    for method in ("flap", "wanda_sp"):
+        assert abs(result["retention"][method] - 0.5) <= group
+        key = result["keys"][f"masks_{method}"]
+        masks = store.get("masks", key, PruningMasks)
+        kept = masks.ffn.sum() * 3 * shape["hidden"] + masks.heads.sum() * 6 * 4 * shape["hidden"]
+        assert result["retention"][method] == pytest.approx(kept / weights, rel=1e-12)
+
+
+def test_parameters_count_what_was_cut(finished):
+    _, store, result = finished
+    record = store.run(result["run"])
+    removed = 1 - result["retention"]["gprune"]
+    shape = record["shape"]
+    weights = shape["layers"] * (shape["neurons"] * 48 + shape["kv_heads"] * 6 * 4 * 16)
+    assert result["parameters"]["dense"] - result["parameters"]["gprune"] == round(removed * weights)
+
+
+def test_agreement_compares_all_pairs_and_two_controls(finished):
+    _, store, result = finished
+    agreement = store.get("agreement", result["keys"]["agreement"], Agreement)
+    assert agreement.ari.shape == (5, 2)
+    assert sum(name.startswith("control") for name in agreement.comparisons) == 2
+
+
+def test_a_second_run_computes_nothing_and_says_the_same(finished):
+    study, store, first = finished
+    heard = Heard()
+    second = pipeline.run(study, store, heard)
+    assert heard.computed == []
+    assert second["perplexity"] == first["perplexity"]
+    assert set(second["reused"]) == set(second["keys"])
+
+
+def test_a_changed_quantile_reruns_rasa_and_what_follows_only(finished):
+    study, store, _ = finished
+    heard = Heard()
+    pipeline.run(study.with_settings({"reliability.drift_quantile": 0.5}), store, heard)
+    assert "statistics_primary" in heard.reused and "partition" in heard.reused
+    computed = {name.split(".")[0] for name in heard.computed}
+    assert computed <= {"adapted", "masks_gprune", "checkpoint", "perplexity"}
+    assert not any(name.startswith(("perplexity.dense", "perplexity.flap")) for name in heard.computed)
+
+
+def test_swapping_the_texts_reuses_both_passes(finished):
+    study, store, _ = finished
+    heard = Heard()
+    swapped = study.with_settings({"primary": study.auxiliary, "auxiliary": study.primary, "substitute": ""})
+    pipeline.run(swapped, store, heard, until="drift")
+    assert {"statistics_primary", "statistics_auxiliary"} <= set(heard.reused)
+
+
+def test_until_drift_prunes_nothing(workshop, tmp_path):
+    store = Store(tmp_path)
+    result = pipeline.run(study_of(workshop), store, Heard(), until="drift")
+    assert "perplexity" not in result and "masks_gprune" not in result["keys"]
+    assert store.run(result["run"])["state"] == "done"
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "tokens_auxiliary",
+        "statistics_primary",
+        "drift",
+        "partition",
+        "modules",
+        "masks_gprune",
+        "masks_wanda_sp",
+        "checkpoint",
+        "perplexity.flap.1",
+    ],
+)
+def test_a_run_stopped_at_any_stage_goes_on_and_ends_the_same(workshop, finished, tmp_path, stage):
+    store, study = Store(tmp_path), study_of(workshop)
+    with pytest.raises(Cancelled):
+        pipeline.run(study, store, Heard(stop_at=stage))
+    stopped = store.run(pipeline.Session(study, store, Heard()).run)
+    assert stopped["state"] == "cancelled"
+    heard = Heard()
+    result = pipeline.run(study, store, heard)
+    assert set(stopped["stages"]) <= set(heard.reused)
+    assert result["perplexity"] == finished[2]["perplexity"]
+
+
+def _run_in_process(values, cache, results):
+    result = pipeline.run(from_dict(values), Store(cache), Heard())
+    results.put((result["perplexity"]["gprune"], len(result["keys"]), len(result["reused"])))
+
+
+def test_two_runs_of_one_study_at_the_same_time_share_the_work(workshop, finished, tmp_path):
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    values = tiny_study.settings(workshop["model"], workshop["texts"])
+    both = [context.Process(target=_run_in_process, args=(values, tmp_path, results)) for _ in range(2)]
+    for process in both:
+        process.start()
+    answers = [results.get(timeout=120) for _ in both]
+    for process in both:
+        process.join()
+    assert answers[0][0] == answers[1][0] == finished[2]["perplexity"]["gprune"]
+    # what one computed the other reused: together they computed each stage at most once
+    stages = answers[0][1]
+    assert sum(total - reused for _, total, reused in answers) <= stages
+
+
+def test_two_names_of_one_text_are_found_by_their_content(workshop, tmp_path):
+    copy = tmp_path / "copy.txt"
+    copy.write_bytes(Path(workshop["texts"][0]).read_bytes())
+    with pytest.raises(SettingsError, match="are the same text"):
+        pipeline.run(study_of(workshop, auxiliary=str(copy)), Store(tmp_path / "c"), Heard())
+
+
+def test_too_small_a_text_says_how_much_there_is(workshop, tmp_path):
+    small = tmp_path / "small.txt"
+    small.write_text("ten words are not enough for a calibration set, sorry")
+    with pytest.raises(CorpusError, match=r"small\.txt"):
+        pipeline.run(study_of(workshop, auxiliary=str(small)), Store(tmp_path / "c"), Heard())
+
+
+def test_a_folder_without_a_model(workshop, tmp_path):
+    with pytest.raises(ModelError, match=r"config\.json"):
+        pipeline.run(study_of(workshop, model=str(tmp_path)), Store(tmp_path / "c"), Heard())
+
+
+def test_nan_weights_are_refused_and_the_run_says_so(workshop, tmp_path):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(workshop["model"])
+    with torch.no_grad():
+        model.model.layers[1].mlp.down_proj.weight[0, 0] = float("nan")
+    model.save_pretrained(tmp_path / "nan")
+    AutoTokenizer.from_pretrained(workshop["model"]).save_pretrained(tmp_path / "nan")
+    store, study = Store(tmp_path / "c"), study_of(workshop, model=str(tmp_path / "nan"))
+    with pytest.raises((ModelError, NumericsError), match=r"(?i)nan|not finite"):
+        pipeline.run(study, store, Heard())
+    record = store.run(store.runs()[0])
+    assert record["state"] == "failed" and "layers.1.mlp.down_proj" in record["error"]
+
+
+def test_statistics_are_the_same_however_they_are_batched(workshop, finished):
+    study, store, result = finished
+    other = Store(workshop["folder"] / "other")
+    changed = study.with_settings({"calibration.batch": 3, "substitute": ""})
+    again = pipeline.run(changed, other, Heard(), until="drift")
+    first = store.get("statistics", result["keys"]["statistics_primary"], ActivationStatistics)
+    second = other.get("statistics", again["keys"]["statistics_primary"], ActivationStatistics)
+    np.testing.assert_allclose(second.ffn_moment, first.ffn_moment, rtol=1e-5)

@@ -1,0 +1,95 @@
+"""Ranks and correlation against scipy and against loops."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from gprune import ranking
+
+
+def scores(seed, shape, levels=None):
+    generator = np.random.default_rng(seed)
+    return generator.integers(0, levels, shape).astype(float) if levels else generator.random(shape)
+
+
+def loop_rank_within(values, labels):
+    """Rank = units of the same module below, plus half of the other units that tie."""
+    result = np.zeros(len(values))
+    for i, (value, label) in enumerate(zip(values, labels, strict=True)):
+        others = [values[j] for j in range(len(values)) if labels[j] == label and j != i]
+        result[i] = sum(other < value for other in others) + 0.5 * sum(other == value for other in others)
+    return result
+
+
+@pytest.mark.parametrize("levels", [None, 1, 2, 5])
+@pytest.mark.parametrize("units", [1, 2, 13, 200])
+def test_ranks_are_scipys_average_ranks_from_zero(units, levels):
+    values = scores(units, (3, units), levels)
+    np.testing.assert_array_equal(ranking.ranks(values), stats.rankdata(values, axis=1) - 1)
+
+
+def test_ranks_keep_the_shape():
+    assert ranking.ranks(np.arange(5)).shape == (5,)
+    assert ranking.ranks(scores(0, (2, 3, 4))).shape == (2, 3, 4)
+
+
+def test_ranks_of_infinite_scores():
+    np.testing.assert_array_equal(ranking.ranks(np.array([0.0, np.inf, -np.inf, np.inf])), [1, 2.5, 0, 2.5])
+
+
+@pytest.mark.parametrize("levels", [None, 1, 3])
+@pytest.mark.parametrize("modules", [1, 4, 30])
+def test_rank_within_is_the_loop(modules, levels):
+    generator = np.random.default_rng(modules)
+    labels = generator.integers(0, modules, 60)
+    values = scores(modules, 60, levels)
+    np.testing.assert_array_equal(ranking.rank_within(values, labels), loop_rank_within(values, labels))
+
+
+def test_rank_within_one_module_is_ranks():
+    values = scores(1, 40, 6)
+    np.testing.assert_array_equal(ranking.rank_within(values, np.zeros(40, int)), ranking.ranks(values))
+
+
+def test_rank_within_ignores_increasing_maps_of_a_module():
+    labels = np.arange(60) % 4
+    values = scores(2, 60)
+    changed = np.exp(values) * (10.0**labels)
+    np.testing.assert_array_equal(ranking.rank_within(values, labels), ranking.rank_within(changed, labels))
+
+
+def test_normalized_rank_spans_zero_to_one():
+    labels = np.array([0, 0, 0, 1, 2, 2])
+    values = np.array([5.0, 1.0, 3.0, 9.0, 2.0, 2.0])
+    np.testing.assert_array_equal(ranking.normalized_rank_within(values, labels), [1, 0, 0.5, 0, 0.5, 0.5])
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 100])
+def test_rank_quantile_keeps_one_minus_threshold_of_a_module(size):
+    quantile = ranking.rank_quantile_within(scores(size, size), np.zeros(size, int))
+    assert quantile.min() == 0.5 / size
+    assert quantile.max() == 1 - 0.5 / size
+    for kept in range(size + 1):
+        assert (quantile >= 1 - kept / size).sum() == kept
+
+
+def test_module_sizes_and_means():
+    labels = np.array([0, 2, 2, 0, 2])
+    np.testing.assert_array_equal(ranking.module_sizes(labels, 4), [2, 0, 3, 0])
+    values = np.array([1.0, 2.0, 4.0, 5.0, 6.0])
+    np.testing.assert_array_equal(ranking.module_means(values, labels, 4), [3, 0, 4, 0])
+
+
+@pytest.mark.parametrize("levels", [None, 4])
+def test_spearman_is_scipys(levels):
+    first, second = scores(0, (3, 50), levels), scores(1, (3, 50), levels)
+    second[0], second[1] = first[0] ** 3, -first[1]
+    expected = [stats.spearmanr(a, b).statistic for a, b in zip(first, second, strict=True)]
+    actual = ranking.spearman(first, second)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
+    np.testing.assert_allclose(actual[:2], [1, -1], rtol=1e-12)
+
+
+def test_spearman_of_constant_scores_is_undefined():
+    assert np.isnan(ranking.spearman(np.ones((2, 5)), scores(0, (2, 5)))).all()
+    assert np.isnan(ranking.spearman(np.ones(1), np.ones(1)))

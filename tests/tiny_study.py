@@ -1,0 +1,76 @@
+"""A whole study that runs in seconds: a random small LLaMA with its own tokenizer, and two real texts.
+
+The texts are docstrings of the standard library, so that every machine has them.
+"""
+
+import inspect
+import json
+import random
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+PROSE = (random, inspect, json)
+
+
+def write_texts(folder: Path) -> tuple[str, str, str]:
+    """Three text files with different content."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = []
+    for module in PROSE:
+        path = folder / f"{module.__name__}.txt"
+        path.write_text(inspect.getsource(module), encoding="utf-8")
+        names.append(str(path))
+    return names[0], names[1], names[2]
+
+
+def write_model(folder: Path, texts: tuple[str, ...], *, kv_heads: int = 2, neurons: int = 27) -> str:
+    """A LLaMA of two layers with grouped-query attention and an odd FFN width, as a Hugging Face folder."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=["<s>", "</s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train(list(texts), trainer)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=16,
+        intermediate_size=neurons,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=kv_heads,
+        vocab_size=320,
+        max_position_embeddings=64,
+        bos_token_id=0,
+        eos_token_id=1,
+        tie_word_embeddings=True,
+    )
+    model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 2:
+                parameter.normal_(0, 0.3)
+    model.save_pretrained(folder)
+    fast.save_pretrained(folder)
+    return str(folder)
+
+
+def settings(model: str, texts: tuple[str, str, str], **changes) -> dict:
+    """A study over them, small enough for a test."""
+    values = {
+        "model": model,
+        "primary": texts[0],
+        "auxiliary": texts[1],
+        "calibration": {"samples": 16, "length": 16, "batch": 4},
+        "modularization": {"candidates": [2, 3], "restarts": 1, "steps": 5},
+        "sparsity": {"epochs": 1, "batch": 8},
+        "evaluation": {"texts": [texts[2], texts[0]], "preset": "16", "windows": 6},
+    }
+    return {**values, **changes}
