@@ -135,7 +135,7 @@ def bad_studies(workshop, tmp_path):
         "retention 0": (tiny_study.settings(model, texts, retention=0), "retention must be"),
         "too many samples": (
             tiny_study.settings(model, texts, calibration={"samples": 10**6, "length": 16}),
-            "1000000",
+            "1,000,000",
         ),
         "unknown field": (tiny_study.settings(model, texts, epochs=3), "no field 'epochs'"),
     }

@@ -62,7 +62,7 @@ def write_model(folder: Path, texts: tuple[str, ...], *, kv_heads: int = 2, neur
     return str(folder)
 
 
-def settings(model: str, texts: tuple[str, str, str], **changes) -> dict:
+def settings(model: str, texts: tuple[str, str, str], /, **changes) -> dict:
     """A study over them, small enough for a test."""
     values = {
         "model": model,

@@ -11,7 +11,9 @@ from gprune.records import Array, ModelShape, Partition, Tokens
 
 def random_partition(shape: ModelShape, modules: int, generator: np.random.Generator) -> Partition:
     """A partition with at least one neuron in every module."""
-    labels = np.stack([generator.permutation(np.arange(shape.neurons) % modules) for _ in range(shape.layers)])
+    labels = np.stack(
+        [generator.permutation(np.arange(shape.neurons) % modules) for _ in range(shape.layers)]
+    )
     counts = np.full(shape.layers, modules, dtype=np.int32)
     return Partition(
         kind="random",

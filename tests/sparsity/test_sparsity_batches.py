@@ -56,7 +56,10 @@ def test_a_small_text_makes_smaller_batches():
 
 
 def test_the_same_seed_draws_the_same():
-    draws = [np.concatenate([s.draw() for _ in range(9)]) for s in (SubsetSampler(_tokens(9), _tokens(9), 4, k) for k in (1, 1, 2))]
+    draws = [
+        np.concatenate([s.draw() for _ in range(9)])
+        for s in (SubsetSampler(_tokens(9), _tokens(9), 4, k) for k in (1, 1, 2))
+    ]
     assert draws[0].tolist() == draws[1].tolist() != draws[2].tolist()
 
 

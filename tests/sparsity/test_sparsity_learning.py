@@ -29,7 +29,9 @@ ARRAYS = ("ffn", "heads")
 @pytest.fixture(autouse=True)
 def _full_precision(monkeypatch):
     """Float32 throughout, so that gradients can be compared closely on any CPU."""
-    monkeypatch.setattr(learning, "half_precision", lambda device, dtype: torch.autograd.set_detect_anomaly(False))
+    monkeypatch.setattr(
+        learning, "half_precision", lambda device, dtype: torch.autograd.set_detect_anomaly(False)
+    )
 
 
 def _case(kv_heads=4, neurons=60, samples=8, dtype=torch.float32, family="llama"):

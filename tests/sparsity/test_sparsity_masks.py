@@ -70,7 +70,11 @@ def test_identity_and_sigmoid_surrogates():
     assert surrogate(distance.detach(), "identity").tolist() == [1.0, 1.0, 1.0, 1.0]
     (slope,) = torch.autograd.grad(torch.sigmoid(8 * distance).sum(), distance)
     torch.testing.assert_close(surrogate(distance.detach(), "sigmoid"), slope)
-    assert float(surrogate(torch.zeros(()), "sigmoid")) == float(surrogate(torch.zeros(()), "long_tailed")) == 2.0
+    assert (
+        float(surrogate(torch.zeros(()), "sigmoid"))
+        == float(surrogate(torch.zeros(()), "long_tailed"))
+        == 2.0
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -1,0 +1,22 @@
+"""Answers: what is a calibration or evaluation text, and which tokens does it give?
+
+A text is named by one string: a name of `known()`, a local file, a dataset folder, or `hub:owner/name`,
+with options after a `#`. `draw` makes a calibration set of it (section 4: 2048 sequences of 128 tokens) and
+`stream` what perplexity is measured on; `fingerprint` and `describe` answer without a tokenizer and without
+a network.
+"""
+
+from gprune.corpora.catalogue import TextEntry, known
+from gprune.corpora.identity import describe, fingerprint, prepare, same_content
+from gprune.corpora.tokens import draw, stream
+
+__all__ = [
+    "TextEntry",
+    "describe",
+    "draw",
+    "fingerprint",
+    "known",
+    "prepare",
+    "same_content",
+    "stream",
+]

@@ -1,0 +1,141 @@
+"""Answers: is this the same text as before, and what is it in one line?
+
+A fingerprint hashes what decides the tokens (the bytes of the files, the fields and documents read, how
+they are joined) and nothing else, so that two names of one content have one fingerprint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import lru_cache
+from pathlib import Path
+
+from gprune.corpora import rows
+from gprune.corpora.source import Role, Source, documents, fields_of, resolve
+from gprune.demo import texts
+from gprune.errors import CorpusError
+
+_READ = 1 << 20
+# larger texts are described by their size, not by their count of documents
+_COUNTED_BYTES = 64 << 20
+_KEPT = 256
+
+
+def fingerprint(text: str, role: Role) -> str:
+    """SHA-256 of what a text says in a role, without tokenising it.
+
+    A hub text that is not on this machine is known by its name only: `prepare` fetches it first.
+
+    Raises:
+        SettingsError: the name is not valid.
+        CorpusError: the text cannot be read.
+    """
+    source = resolve(text, role)
+    name = source.name
+    content = {
+        "files": [_digest(*_stamp(file)) for file in source.files],
+        "fields": fields_of(source),
+        "documents": [name.documents.start or 0, name.documents.stop],
+        "joined": source.joined,
+    }
+    if source.kind == "embedded":
+        content |= {"embedded": name.place, "split": source.split, "version": _version(name.place)}
+    elif not source.files:
+        content |= {"place": name.place, "split": source.split, "options": sorted(name.options)}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def same_content(first: str, second: str, role: Role = "calibration") -> bool:
+    """Whether two names mean the same content in a role.
+
+    Raises:
+        SettingsError: a name is not valid.
+        CorpusError: a text cannot be read.
+    """
+    return fingerprint(first, role) == fingerprint(second, role)
+
+
+def prepare(text: str, role: Role) -> None:
+    """Makes sure that a text is on this machine: a hub text is downloaded, any other only looked for.
+
+    Raises:
+        SettingsError: the name is not valid.
+        CorpusError: there is no such text, or it cannot be downloaded.
+    """
+    resolve(text, role, download=True)
+
+
+def describe(text: str, role: Role = "calibration") -> str:
+    """One line for people: what the text is, how much of it there is, and which fields are joined.
+
+    Raises:
+        SettingsError: the name is not valid.
+        CorpusError: there is no such text, or it cannot be read.
+    """
+    source = resolve(text, role)
+    parts = [source.title]
+    if source.split:
+        parts.append(f"split {source.split}")
+    if source.files:
+        parts += _extent(source)
+    elif source.kind == "hub":
+        parts.append("not on this machine yet")
+    return ", ".join(parts)
+
+
+def _extent(source: Source) -> list[str]:
+    stamps = tuple(_stamp(file) for file in source.files)
+    size = sum(stamp[1] for stamp in stamps)
+    parts = [f"{len(stamps):,} files"] if len(stamps) > 1 else []
+    asked = source.name.option("documents")
+    if size > _COUNTED_BYTES:
+        parts.append(f"{size / 1e6:,.0f} MB" + (f", documents {asked}" if asked else ""))
+    else:
+        count, characters = _count(source, stamps)
+        parts += [f"{count:,} documents"] if source.kind != "file" else []
+        parts.append(f"{characters:,} characters")
+    fields = fields_of(source)
+    if fields:
+        parts.append(f"the field {fields[0]}" if len(fields) == 1 else f"fields {' + '.join(fields)} joined")
+    return parts
+
+
+@lru_cache(maxsize=_KEPT)
+def _count(source: Source, stamps: tuple[tuple[Path, int, int], ...]) -> tuple[int, int]:
+    """Documents and characters; `stamps` makes a changed file a new question."""
+    count = characters = 0
+    for document in documents(source):
+        count += 1
+        characters += len(document)
+    return count, characters
+
+
+def _stamp(file: Path) -> tuple[Path, int, int]:
+    try:
+        state = file.stat()
+    except OSError as error:
+        raise CorpusError(f"the file {str(file)!r} cannot be read: {error.strerror}") from error
+    return file, state.st_size, state.st_mtime_ns
+
+
+@lru_cache(maxsize=_KEPT)
+def _digest(file: Path, size: int, modified: int) -> str:
+    """SHA-256 of a file's bytes and of how it is read; size and time make a changed file a new question."""
+    digest = hashlib.sha256(rows.kind_of(file).encode())
+    try:
+        with file.open("rb") as stream:
+            while block := stream.read(_READ):
+                digest.update(block)
+    except OSError as error:
+        raise CorpusError(f"the file {str(file)!r} cannot be read: {error.strerror}") from error
+    return digest.hexdigest()
+
+
+def _version(name: str) -> str:
+    try:
+        return texts.version(name)
+    except ModuleNotFoundError as error:
+        raise CorpusError(
+            f"the text {name!r} cannot be built: it needs the package {error.name!r}"
+        ) from error

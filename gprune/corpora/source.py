@@ -1,0 +1,204 @@
+"""Answers: where are the documents of a named text, and which of them are read?
+
+A calibration set is drawn from the split train; perplexity is measured on the split test, of PTB and C4
+on validation, as the literature does. Plain files and files of records have no splits and are read as
+they are in both roles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from gprune.corpora import catalogue, hub, layout, naming, rows
+from gprune.corpora.naming import TextName
+from gprune.demo import texts
+from gprune.errors import CorpusError, SettingsError
+
+Role = Literal["calibration", "evaluation"]
+Kind = Literal["embedded", "hub", "folder", "records", "file"]
+
+HUB_PREFIX = "hub:"
+BLANK_LINE = "\n\n"
+_RECORD_OPTIONS = ("fields", "documents", "join")
+_FOLDER_OPTIONS = ("config", "split", *_RECORD_OPTIONS)
+_REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text that was found."""
+
+    name: TextName
+    """the name it was asked for by"""
+    kind: Kind
+    """where it comes from"""
+    title: str
+    """what it is, for people"""
+    split: str = ""
+    """its split; empty for a file"""
+    files: tuple[Path, ...] = ()
+    """its files in order; empty for an embedded text and for a hub text that is not on this machine"""
+    joined: bool = False
+    """its documents, a blank line between them, are one string that is tokenised once"""
+
+
+def resolve(text: str, role: Role, download: bool = False) -> Source:
+    """Finds a text.
+
+    Args:
+        text: the name as typed.
+        role: calibration or evaluation; decides the split that is meant where none was typed.
+        download: whether a hub text that is not on this machine is fetched.
+
+    Raises:
+        SettingsError: the name has an unknown option or one that this kind of text does not take.
+        CorpusError: there is no such text, or not this split of it.
+    """
+    if role not in ("calibration", "evaluation"):
+        raise SettingsError(f"role must be calibration or evaluation (got {role!r})")
+    name = naming.parse(text)
+    if name.place in catalogue.HUB_TEXTS:
+        return _known_hub(name, role, download)
+    if name.place in texts.NAMES:
+        return _embedded(name, role)
+    if name.place.startswith(HUB_PREFIX):
+        return _any_hub(name, role, download)
+    path = Path(name.place).expanduser()
+    if not naming.path_exists(name.place):
+        raise CorpusError(_missing(name))
+    if path.is_dir():
+        return _folder(name, path, role)
+    if not path.is_file():
+        raise CorpusError(
+            f"{name.place!r} is neither a file nor a folder: give a text file or a dataset folder"
+        )
+    if rows.kind_of(path) == "text":
+        name.allow((), "a plain text file")
+        return Source(name, "file", f"text file {path.name}", files=(path,))
+    name.allow(_RECORD_OPTIONS, "a file of records")
+    return Source(name, "records", f"file {path.name}", files=(path,), joined=name.joined)
+
+
+def documents(source: Source, cache: Path | None = None) -> Iterator[str]:
+    """The documents of a text, in order and unchanged.
+
+    Args:
+        source: a text whose files are on this machine.
+        cache: folder that keeps embedded texts from call to call.
+
+    Raises:
+        CorpusError: a file cannot be read, or the slice of documents is empty.
+    """
+    span = source.name.documents
+    if span == slice(None):
+        yield from _all_documents(source, cache)
+        return
+    found = 0
+    for document in _sliced(_all_documents(source, cache), span):
+        found += 1
+        yield document
+    if not found:
+        total = sum(1 for _ in _all_documents(source, cache))
+        asked = source.name.option("documents")
+        raise CorpusError(
+            f"documents={asked} of the text {source.name.asked!r} selects none of its {total:,} documents"
+        )
+
+
+def fields_of(source: Source) -> tuple[str, ...]:
+    """The fields that make up a document; none where the text has no records."""
+    return rows.first_fields(source.files[0], source.name) if source.files else ()
+
+
+def _sliced(items: Iterator[str], span: slice) -> Iterator[str]:
+    if (span.start or 0) < 0 or (span.stop or 0) < 0:
+        return iter(list(items)[span])
+    return islice(items, span.start, span.stop)
+
+
+def _all_documents(source: Source, cache: Path | None) -> Iterator[str]:
+    if source.kind == "embedded":
+        try:
+            yield from texts.documents(source.name.place, source.split, cache)
+        except (OSError, ModuleNotFoundError) as error:
+            raise CorpusError(f"the text {source.name.place!r} cannot be built: {error}") from error
+    for file in source.files:
+        yield from rows.read_documents(file, source.name)
+
+
+def _split(name: TextName, role: Role, evaluation: str = "test") -> str:
+    return name.option("split") or ("train" if role == "calibration" else evaluation)
+
+
+def _known_split(name: TextName, split: str, known: tuple[str, ...]) -> str:
+    if split not in known:
+        example = name.typed(split=naming.closest(split, known) or known[0])
+        raise SettingsError(
+            f"the text {name.place!r} has no split {split!r}, only {', '.join(known)}. "
+            f"Type for example {example}"
+        )
+    return split
+
+
+def _embedded(name: TextName, role: Role) -> Source:
+    name.allow(("split", "documents"), "an embedded text")
+    split = _known_split(name, _split(name, role), texts.SPLITS)
+    return Source(name, "embedded", texts.DESCRIPTIONS[name.place].rstrip("."), split)
+
+
+def _known_hub(name: TextName, role: Role, download: bool) -> Source:
+    entry = catalogue.HUB_TEXTS[name.place]
+    name.allow(("split", "documents"), "a text known by name")
+    split = _known_split(name, _split(name, role, entry.evaluation), tuple(entry.files))
+    where = (entry.repository, entry.revision, entry.files[split])
+    file = hub.fetch(*where) if download else hub.cached_file(*where)
+    return Source(name, "hub", entry.description, split, (file,) if file else (), entry.joined)
+
+
+def _any_hub(name: TextName, role: Role, download: bool) -> Source:
+    repository = name.place.removeprefix(HUB_PREFIX)
+    name.allow(("revision", *_FOLDER_OPTIONS), "a hub dataset")
+    if not _REPOSITORY.fullmatch(repository):
+        raise SettingsError(f"{name.place!r} names no hub dataset: type it like hub:Salesforce/wikitext")
+    split = _split(name, role)
+    find = hub.fetch_split if download else hub.cached_split
+    file = find(repository, name.option("revision") or "main", name, split)
+    config = name.option("config")
+    title = f"hub dataset {repository}" + (f", configuration {config}" if config else "")
+    return Source(name, "hub", title, split, (file,) if file else (), name.joined)
+
+
+def _folder(name: TextName, folder: Path, role: Role) -> Source:
+    name.allow(_FOLDER_OPTIONS, "a dataset folder")
+    split = _split(name, role)
+    files = layout.folder_files(folder, name, split)
+    return Source(name, "folder", f"dataset folder {folder.name}", split, files, name.joined)
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return sorted(child.name for child in folder.expanduser().iterdir())
+    except (OSError, ValueError, RuntimeError):
+        return []
+
+
+def _missing(name: TextName) -> str:
+    """What may have been meant by a place that does not exist."""
+    path = Path(name.place)
+    folder = path.parent
+    near = naming.closest(path.name, _names_in(folder))
+    hints = [naming.closest(name.place, catalogue.names()), str(folder / near) if near else ""]
+    meant = " or ".join(repr(hint) for hint in hints if hint)
+    if meant:
+        return f"there is no text {name.place!r}: did you mean {meant}?"
+    if _REPOSITORY.fullmatch(name.place) and "/" in name.place and not path.suffix:
+        return f"there is no folder {name.place!r}: for the dataset on the hub type {HUB_PREFIX}{name.asked}"
+    known = ", ".join(catalogue.names())
+    return (
+        f"there is no text {name.place!r}: give a file, a dataset folder, hub:owner/name, or one of {known}"
+    )
