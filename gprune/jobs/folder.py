@@ -1,0 +1,190 @@
+"""What a job leaves on disk: one folder a job, named by its id, and the lock that guards it.
+
+    <cache>/jobs/<id>/study.json     what runs
+                      job.json       id, created, label, command, fingerprint; written once
+                      state.json     where the job stands; replaced as a whole at each change
+                      events.jsonl   progress, one JSON object a line, only appended to
+                      log.txt        standard output and error of the run
+                      cancel         exists once someone asked the run to stop
+
+The files are the only truth: the app, the command line and the run itself read and write them, and none of
+them needs another to be alive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from gprune.errors import JobError
+
+STUDY = "study.json"
+JOB = "job.json"
+STATE = "state.json"
+EVENTS = "events.jsonl"
+LOG = "log.txt"
+CANCEL = "cancel"
+LOCK = ".lock"
+
+# UTC date, UTC time, and eight digits that tell apart jobs of the same second
+ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
+LOCK_SECONDS = 10.0
+
+
+def root(cache: Path) -> Path:
+    """The folder of all jobs of a cache, absolute; it need not exist."""
+    return Path(cache).expanduser().resolve() / "jobs"
+
+
+def locate(cache: Path, job_id: str) -> Path:
+    """The folder of one job, always directly inside the jobs folder.
+
+    Raises:
+        JobError: the id is malformed, or no such job exists.
+    """
+    if not ID_PATTERN.fullmatch(job_id):
+        raise JobError(
+            f"{job_id[:80]!r} is not a job id: copy one from the list of jobs, as 20260131-120000-0123abcd"
+        )
+    home = root(cache)
+    folder = home / job_id
+    if folder.is_symlink() or not folder.is_dir():
+        raise JobError(
+            f"there is no job {job_id} in {home}: it may have been deleted; pick one from the list"
+        )
+    return folder
+
+
+def all_folders(home: Path) -> list[Path]:
+    """The folders of all jobs, oldest id first, links passed over; empty if there is no jobs folder yet."""
+    try:
+        names = os.listdir(home)
+    except OSError:
+        return []
+    folders = (home / name for name in sorted(names) if ID_PATTERN.fullmatch(name))
+    return [folder for folder in folders if not folder.is_symlink()]
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a JSON file; None where the file is missing or damaged."""
+    try:
+        values = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """Replaces a JSON file as a whole: readers see the old object or the new one.
+
+    On a full disk an existing file is overwritten in place instead, which needs no new space: that a job
+    ended must be recorded even then.
+
+    Raises:
+        OSError: the file cannot be written either way.
+    """
+    data = (json.dumps(values, indent=2, default=_plain) + "\n").encode()
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        if not path.exists():
+            raise
+        _overwrite(path, data)
+
+
+def _overwrite(path: Path, data: bytes) -> None:
+    with open(path, "r+b") as file:
+        file.write(data)
+        file.truncate()
+
+
+def _plain(value: object) -> object:
+    """Numpy numbers as Python numbers, anything else that JSON lacks as text."""
+    item = getattr(value, "item", None)
+    return item() if callable(item) else str(value)
+
+
+@contextlib.contextmanager
+def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
+    """Holds the lock of one folder; the system frees it if the process dies.
+
+    The lock of the jobs folder is taken before the lock of a job, never the other way round.
+
+    Raises:
+        JobError: the folder is missing or cannot be written, or another process holds the lock for too long.
+    """
+    if not folder.is_dir():
+        # the lock would make the folder anew, with nothing in it
+        raise JobError(f"{folder} cannot be written: it was deleted")
+    lock = FileLock(folder / LOCK, poll_interval=0.01)
+    try:
+        lock.acquire(timeout=seconds)
+    except Timeout as error:
+        raise JobError(
+            f"another process has held {folder / LOCK} for {seconds:g} seconds: wait a moment and try again"
+        ) from error
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def unwritable(folder: Path, error: OSError) -> JobError:
+    """The error that says why a folder cannot be written."""
+    reason = error.strerror or str(error)
+    return JobError(f"{folder} cannot be written ({reason}): free some space, or choose another cache folder")
+
+
+def append(path: Path, data: bytes) -> None:
+    """Appends bytes in one write that reaches the file at once.
+
+    Raises:
+        OSError: the file cannot be written; part of the bytes may be in it.
+    """
+    with open(path, "ab", buffering=0) as file:
+        if file.write(data) != len(data):
+            raise OSError(f"only part of the bytes fitted into {path}")
+
+
+def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:
+    """The last lines of a log as plain text, without colours; a redrawn progress bar counts as one line.
+
+    Args:
+        path: the log; a missing one has no lines.
+        count: how many lines at most.
+        window: bytes read from the end of the file.
+    """
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - window))
+            data = file.read(window)
+    except OSError:
+        return []
+    lines = data.decode("utf-8", errors="replace").replace("\r\n", "\n").rstrip().split("\n")
+    if size > window:
+        # the first line is cut at its beginning
+        lines = lines[1:] or lines
+    lines = [_printable(line.rstrip("\r").rsplit("\r", 1)[-1]) for line in lines]
+    return lines[-count:] if count > 0 and any(lines) else []
+
+
+_TERMINAL_CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def _printable(line: str) -> str:
+    return _TERMINAL_CODE.sub("", line).rstrip()

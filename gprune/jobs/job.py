@@ -1,0 +1,150 @@
+"""One job: what it runs, what it is called and where it stands, read from and written to its folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gprune.errors import JobError
+from gprune.jobs import folder as files
+from gprune.jobs.local import CommandBuilder
+from gprune.jobs.state import JobState, one_line, read_state, write_state
+from gprune.study import Study
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job as it stands at the moment of asking; times are seconds since 1970."""
+
+    id: str
+    """date, time and eight digits, unique in the cache"""
+    folder: Path
+    """where its files are"""
+    label: str
+    """what to call it on the pages"""
+    created: float
+    """when it was submitted"""
+    command: tuple[str, ...]
+    """argument list of the run"""
+    arguments: tuple[str, ...]
+    """what was added to the usual command"""
+    fingerprint: str
+    """hash of the study and the arguments: equal for jobs that do the same"""
+    state: str
+    """queued, running, cancelling, cancelled, failed or done"""
+    pid: int | None
+    """process of the run, once it has one"""
+    started: float | None
+    """when it left the queue"""
+    ended: float | None
+    """when it was done, failed or cancelled"""
+    error: str
+    """one sentence if it failed"""
+    run_id: str
+    """name of the result in the cache, once done"""
+    summary: dict[str, Any]
+    """a few plain values of the result, once done"""
+    position: int | None = None
+    """place in the queue from 1; None unless queued"""
+
+    @property
+    def active(self) -> bool:
+        """Whether something is still to happen."""
+        return self.state in ("queued", "running", "cancelling")
+
+    @property
+    def elapsed(self) -> float | None:
+        """Seconds since it left the queue; None while it waits."""
+        if self.started is None:
+            return None
+        return max(0.0, (self.ended if self.ended is not None else time.time()) - self.started)
+
+
+def fingerprint(study: Study, arguments: Sequence[str]) -> str:
+    """SHA-256 of what decides the outcome of a job; the study's display name does not."""
+    content = [study.renamed("").to_dict(), list(arguments)]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def create(home: Path, study: Study, label: str, arguments: Sequence[str], build: CommandBuilder) -> Job:
+    """Writes the folder of a new job under another name and renames it: no reader sees half a job.
+
+    Args:
+        home: the folder of all jobs.
+        study: what the job runs.
+        label: what to call it; by default the study's name, or else what it prunes.
+        arguments: further arguments of the command line.
+        build: makes the argument list from the job's folder and the arguments.
+
+    Raises:
+        JobError: the folder cannot be written.
+    """
+    now, nonce, digest = time.time(), secrets.token_hex(8), fingerprint(study, arguments)
+    digits = hashlib.sha256(f"{digest} {nonce}".encode()).hexdigest()[:8]
+    folder = home / (time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + f"-{digits}")
+    record = {
+        "id": folder.name,
+        "created": now,
+        "label": one_line(
+            label or study.name or f"{Path(study.model).name} {study.metric} {study.retention:g}"
+        ),
+        "command": build(folder, arguments),
+        "arguments": list(arguments),
+        "fingerprint": digest,
+        "nonce": nonce,
+    }
+    draft = home / f".new-{nonce}"
+    try:
+        _write(draft, study, record)
+        draft.rename(folder)
+    except OSError as error:
+        raise files.unwritable(home, error) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return read_job(folder)
+
+
+def _write(folder: Path, study: Study, record: dict[str, Any]) -> None:
+    folder.mkdir()
+    (folder / files.STUDY).write_text(study.to_json(), encoding="utf-8")
+    files.write_json(folder / files.JOB, record)
+    write_state(folder, JobState())
+    # made now, so that taking the lock on a full disk needs no new file
+    (folder / files.LOCK).touch()
+
+
+def read_job(folder: Path) -> Job:
+    """Reads one job; its place in the queue is left open.
+
+    Raises:
+        JobError: the record is missing or damaged.
+    """
+    values = files.read_json(folder / files.JOB) or {}
+    state = read_state(folder)
+    try:
+        return Job(
+            id=folder.name,
+            folder=folder,
+            label=str(values["label"]),
+            created=float(values["created"]),
+            command=tuple(str(part) for part in values["command"]),
+            arguments=tuple(str(part) for part in values["arguments"]),
+            fingerprint=str(values["fingerprint"]),
+            state=state.state,
+            pid=state.pid,
+            started=state.started,
+            ended=state.ended,
+            error=state.error,
+            run_id=state.run_id,
+            summary=state.summary,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        reason = f"its {files.JOB} is missing or damaged ({type(error).__name__}: {error})"
+        raise JobError(f"job {folder.name} cannot be read, {reason}: submit its study anew") from error

@@ -1,0 +1,159 @@
+"""Processes of this machine: start a run that outlives the app, tell whether it lives, make it stop.
+
+A run is a child of a small supervisor (``gprune.jobs.supervisor``), and both lead a session of their own:
+closing the tab, the app or the terminal ends neither. Everything is started from an argument list, without
+a shell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psutil
+
+from gprune.jobs import folder as files
+from gprune.jobs.state import JobState
+
+CommandBuilder = Callable[[Path, Sequence[str]], list[str]]
+
+PROJECT = Path(__file__).resolve().parents[2]
+# a run that has reported its end gets this long to leave the machine before it is killed
+EXIT_SECONDS = 30.0
+# clock ticks of the kernel are 0.01 s; two processes of one number start far further apart
+SAME_START_SECONDS = 0.05
+
+_started: list[subprocess.Popen[bytes]] = []
+_started_lock = threading.Lock()
+
+
+def worker_command(folder: Path, arguments: Sequence[str]) -> list[str]:
+    """The command line of a run: the job's study, reporting to its folder, results in the job's own cache."""
+    study, cache = str(folder / files.STUDY), str(folder.parents[1])
+    return [sys.executable, "-m", "gprune", "run", study, "--job", str(folder), "--cache", cache, *arguments]
+
+
+def environment() -> dict[str, str]:
+    """The environment of a run.
+
+    One core is left to the app, since two processes with as many threads as cores slow each other down
+    many times over; an `OMP_NUM_THREADS` that is already set is respected. The log is UTF-8 and unbuffered.
+    """
+    values = dict(os.environ)
+    values.setdefault("OMP_NUM_THREADS", str(max(1, _cores() - 1)))
+    return values | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+
+
+def _cores() -> int:
+    """Cores that this process may use, which in a container can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def start_supervisor(folder: Path) -> None:
+    """Starts the supervisor of a job, which starts the run itself.
+
+    Raises:
+        OSError: the system cannot start a process.
+    """
+    process = start([sys.executable, "-m", "gprune.jobs.supervisor", str(folder)], folder)
+    with _started_lock:
+        _started.append(process)
+
+
+def start(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+    """Starts a process in a session of its own that writes to the job's log.
+
+    Raises:
+        OSError: the program does not exist, or the system cannot start it.
+    """
+    with open(folder / files.LOG, "ab") as log:
+        return subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=PROJECT,
+            env=environment(),
+            start_new_session=True,
+        )
+
+
+def reap() -> None:
+    """Collects the supervisors started here that have ended, so that none stays a zombie."""
+    with _started_lock:
+        _started[:] = [process for process in _started if process.poll() is None]
+
+
+def process_start(pid: int) -> float | None:
+    """Seconds from the start of the machine to the start of a process; None if it does not run.
+
+    Counted from the machine's start because the plain creation time of a process moves whenever the clock
+    is corrected.
+    """
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return float(process.create_time() - psutil.boot_time())
+    except psutil.Error:
+        return None
+
+
+def is_alive(pid: int | None, started: float | None) -> bool:
+    """Whether a process still runs and is the one that was started then, not a later one with its number."""
+    if pid is None or started is None:
+        return False
+    actual = process_start(pid)
+    return actual is not None and abs(actual - started) <= SAME_START_SECONDS
+
+
+def worker_alive(state: JobState) -> bool:
+    """Whether the process of the run exists."""
+    return is_alive(state.pid, state.process_started)
+
+
+def supervisor_alive(state: JobState) -> bool:
+    """Whether the process that watches the run exists."""
+    return is_alive(state.supervisor, state.supervisor_started)
+
+
+def due_signal(state: JobState, now: float) -> signal.Signals | None:
+    """The signal that a run should get now.
+
+    A run asked to stop has its grace to do so by itself, then gets SIGTERM, and after as long again SIGKILL.
+    A run that reported its end but does not leave gets SIGKILL. The answer depends on the stored times only,
+    so that whoever looks next continues where the last one stopped.
+    """
+    if state.state == "cancelling" and state.cancel_requested is not None:
+        waited = now - state.cancel_requested
+        if waited >= 2 * state.grace:
+            return signal.SIGKILL
+        return signal.SIGTERM if waited >= state.grace else None
+    if state.finished and state.ended is not None and now - state.ended >= EXIT_SECONDS:
+        return signal.SIGKILL
+    return None
+
+
+def send(pid: int, started: float | None, number: signal.Signals) -> None:
+    """Signals a process, with its whole group if it leads one; a process that is gone is left alone."""
+    if not is_alive(pid, started):
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if os.getpgid(pid) == pid:
+            os.killpg(pid, number)
+        else:
+            os.kill(pid, number)
+
+
+def sweep(group: int) -> None:
+    """Kills what is left of the group of a process that has just ended."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)

@@ -1,0 +1,243 @@
+"""The queue of jobs: submit, list, follow, cancel, resume.
+
+One heavy job runs at a time; `GPRUNE_JOB_SLOTS` allows more. Jobs beyond that wait in order of submission,
+and the supervisor of each job starts the next one when it ends, so the queue advances without the app.
+`reconcile` does the same and clears up after whatever was killed: the app calls it when it starts and
+whenever it looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gprune.errors import JobError, SettingsError
+from gprune.jobs import folder as files
+from gprune.jobs import local
+from gprune.jobs.job import Job, create, fingerprint, read_job
+from gprune.jobs.state import JobState, read_state, update
+from gprune.jobs.timeline import JobProgress, measure, read_trace
+from gprune.study import Study, from_file
+
+SLOTS_VARIABLE = "GPRUNE_JOB_SLOTS"
+GRACE_SECONDS = 5.0
+# more than this is a mistake, and each one takes a turn of the machine
+MOST_OPEN = 100
+# a job taken from the queue whose supervisor has not shown up after this long is given up
+CLAIM_SECONDS = 30.0
+
+
+def submit(
+    cache: Path,
+    study: Study,
+    label: str = "",
+    arguments: Sequence[str] = (),
+    build: local.CommandBuilder = local.worker_command,
+) -> Job:
+    """Puts a study into the queue and starts it if there is room.
+
+    Args:
+        cache: the cache folder; jobs live below it.
+        study: what to run.
+        label: what to call the job; the study's name by default.
+        arguments: further arguments of the command line.
+        build: makes the argument list from the job's folder and the arguments.
+
+    Returns:
+        The new job, or the one that already waits or runs for the same study: a double click is harmless.
+
+    Raises:
+        JobError: the cache cannot be written, the queue is full, or another process holds it for too long.
+    """
+    home = files.root(cache)
+    slots()
+    digest = fingerprint(study, arguments)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise files.unwritable(home, error) from error
+    with files.locked(home):
+        _settle(home)
+        open_jobs = [job for job in jobs(cache) if job.state in ("queued", "running")]
+        for job in open_jobs:
+            if job.fingerprint == digest:
+                return job
+        if len(open_jobs) >= MOST_OPEN:
+            raise JobError(f"{len(open_jobs)} jobs wait or run already: cancel some, or wait for them to end")
+        created = create(home, study, label, arguments, build)
+        _advance(home)
+    return get(cache, created.id)
+
+
+def jobs(cache: Path) -> list[Job]:
+    """All jobs of a cache, newest first; folders that hold no readable job are passed over."""
+    found = []
+    for folder in files.all_folders(files.root(cache)):
+        with contextlib.suppress(JobError):
+            found.append(read_job(folder))
+    found.sort(key=lambda job: (job.created, job.id), reverse=True)
+    waiting = [job.id for job in reversed(found) if job.state == "queued"]
+    place = {job_id: position for position, job_id in enumerate(waiting, start=1)}
+    return [replace(job, position=place.get(job.id)) for job in found]
+
+
+def get(cache: Path, job_id: str) -> Job:
+    """One job.
+
+    Raises:
+        JobError: there is no such job, or its record is damaged.
+    """
+    job = read_job(files.locate(cache, job_id))
+    if job.state != "queued":
+        return job
+    return next((other for other in jobs(cache) if other.id == job_id), job)
+
+
+def study_of(cache: Path, job_id: str) -> Study:
+    """The study of a job.
+
+    Raises:
+        JobError: there is no such job, or its study cannot be read.
+    """
+    path = files.locate(cache, job_id) / files.STUDY
+    try:
+        return from_file(path)
+    except SettingsError as error:
+        raise JobError(f"the study of job {job_id} is not valid any more, submit it anew: {error}") from error
+
+
+def cancel(cache: Path, job_id: str, grace: float = GRACE_SECONDS) -> Job:
+    """Asks a job to stop, and returns at once.
+
+    A waiting job is cancelled there and then. A running one stops at its next progress report; if it has not
+    after `grace` seconds it gets SIGTERM, and as long again later SIGKILL, from its supervisor or, should
+    that be gone, from the next `reconcile`. A job that has ended stays as it is.
+
+    Raises:
+        JobError: there is no such job, or its folder cannot be written.
+    """
+    folder = files.locate(cache, job_id)
+
+    def ask(state: JobState) -> JobState:
+        if state.state == "queued":
+            return state.ended_as("cancelled")
+        if state.state == "running":
+            return replace(state, state="cancelling", cancel_requested=time.time(), grace=grace)
+        return state
+
+    if update(folder, ask).state == "cancelling":
+        # without the flag, on a full disk, the signals still stop the run
+        with contextlib.suppress(OSError):
+            (folder / files.CANCEL).touch()
+    reconcile(cache)
+    return get(cache, job_id)
+
+
+def resume(cache: Path, job_id: str, build: local.CommandBuilder = local.worker_command) -> Job:
+    """Submits the study of a job again; stages that had finished are taken from the cache.
+
+    Raises:
+        JobError: there is no such job, its study cannot be read, or the cache cannot be written.
+    """
+    job = get(cache, job_id)
+    return submit(cache, study_of(cache, job_id), job.label, job.arguments, build)
+
+
+def progress(cache: Path, job_id: str) -> JobProgress:
+    """Latest event, time of each stage and time left of a job.
+
+    Raises:
+        JobError: there is no such job.
+    """
+    folder = files.locate(cache, job_id)
+    return measure(read_trace(folder / files.EVENTS), read_state(folder), time.time())
+
+
+def log_tail(cache: Path, job_id: str, lines: int = 200) -> list[str]:
+    """The last lines of what the run printed, as plain text; show them as text, never as markup.
+
+    Raises:
+        JobError: there is no such job.
+    """
+    return files.last_lines(files.locate(cache, job_id) / files.LOG, lines)
+
+
+def reconcile(cache: Path) -> None:
+    """Brings the queue up to date: jobs whose process is gone end, waiting ones start where there is room.
+
+    Raises:
+        JobError: the cache cannot be written, or the number of slots is not valid.
+    """
+    local.reap()
+    home = files.root(cache)
+    if not files.all_folders(home):
+        return
+    with files.locked(home):
+        _settle(home)
+        _advance(home)
+
+
+def slots() -> int:
+    """How many jobs may run at a time.
+
+    Raises:
+        JobError: the variable does not hold a whole number of at least 1.
+    """
+    text = os.environ.get(SLOTS_VARIABLE, "1")
+    if not text.isdecimal() or int(text) < 1:
+        raise JobError(f"{SLOTS_VARIABLE} must be a whole number of at least 1, or not set (got {text!r})")
+    return int(text)
+
+
+def _settle(home: Path) -> None:
+    """Ends the jobs whose process is gone, and stops those that nobody watches; the queue's lock is held."""
+    now = time.time()
+    for folder in files.all_folders(home):
+        state = read_state(folder)
+        if state.state == "queued" or local.supervisor_alive(state):
+            continue
+        if local.worker_alive(state):
+            due = local.due_signal(state, now)
+            if due is not None and state.pid is not None:
+                local.send(state.pid, state.process_started, due)
+        elif not state.finished and not _starting(state, now):
+            update(folder, lambda current: current.without_result())
+
+
+def _starting(state: JobState, now: float) -> bool:
+    """Whether a job was taken from the queue so recently that its supervisor may still be loading."""
+    return state.pid is None and state.started is not None and abs(now - state.started) < CLAIM_SECONDS
+
+
+def _advance(home: Path) -> None:
+    """Starts waiting jobs, oldest first, while there is room; the queue's lock is held.
+
+    A run that has reported its end keeps its place until its process has left and freed its memory.
+    """
+    found = jobs(home.parent)
+    busy = sum(
+        job.state in ("running", "cancelling") or local.worker_alive(read_state(job.folder)) for job in found
+    )
+    waiting = [job for job in reversed(found) if job.state == "queued"]
+    for job in waiting[: max(0, slots() - busy)]:
+        _start(job.folder)
+
+
+def _start(folder: Path) -> None:
+    """Takes a job from the queue; the state is written first, so that a full disk starts nothing twice."""
+    claimed = update(folder, _claim)
+    if claimed.state != "running":
+        return
+    try:
+        local.start_supervisor(folder)
+    except OSError as error:
+        reason = f"no process can be started ({error.strerror or error}): free some memory and start it again"
+        update(folder, lambda state: state.ended_as("failed", reason))
+
+
+def _claim(state: JobState) -> JobState:
+    return replace(state, state="running", started=time.time()) if state.state == "queued" else state

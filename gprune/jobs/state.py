@@ -1,0 +1,131 @@
+"""Where a job stands: one frozen record in ``state.json``, changed only under the job's lock.
+
+A queued job is taken to running, and ends as done, failed or cancelled. Asked to stop, a queued job is
+cancelled at once; a running one is cancelling until its process is gone, and then cancelled, or done if it
+was faster. A cancelled job is never failed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from gprune.jobs import folder as files
+
+FINISHED = ("cancelled", "failed", "done")
+STATES = ("queued", "running", "cancelling", *FINISHED)
+REMEDY = "start it again: finished stages are kept"
+LOST = f"the process ended without a result (killed or the machine restarted); {REMEDY}"
+DAMAGED = f"the job's {files.STATE} is missing or damaged; {REMEDY}"
+ERROR_LENGTH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """Where a job stands; times are seconds since 1970, process starts seconds since the machine started."""
+
+    state: str = "queued"
+    """one of STATES"""
+    pid: int | None = None
+    """process of the run"""
+    process_started: float | None = None
+    """when that process started, which tells it from a later process with the same number"""
+    supervisor: int | None = None
+    """process that watches the run"""
+    supervisor_started: float | None = None
+    """when that process started"""
+    started: float | None = None
+    """when the job left the queue"""
+    ended: float | None = None
+    """when the job was done, failed or cancelled"""
+    cancel_requested: float | None = None
+    """when someone asked the run to stop"""
+    grace: float = 5.0
+    """seconds the run has to stop by itself; then SIGTERM, and as many seconds later SIGKILL"""
+    error: str = ""
+    """one sentence, empty unless failed"""
+    run_id: str = ""
+    """name of the result in the cache"""
+    summary: dict[str, Any] = field(default_factory=dict)
+    """a few plain values of the result, as the run reported them"""
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state in FINISHED
+
+    def ended_as(self, state: str, error: str = "") -> JobState:
+        """The same job, ended now."""
+        return replace(self, state=state, error=one_line(error), ended=time.time())
+
+    def without_result(self, reason: str = LOST) -> JobState:
+        """The job after its process is gone: a reported result stays, a cancelled job is no failure."""
+        if self.state == "cancelling":
+            return self.ended_as("cancelled")
+        if self.state == "running":
+            return self.ended_as("failed", reason)
+        return self
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks and of bounded length."""
+    line = " ".join(text.split())
+    return line if len(line) <= ERROR_LENGTH else line[: ERROR_LENGTH - 1] + "…"
+
+
+def read_state(folder: Path) -> JobState:
+    """The state of a job; a damaged file reads as failed, with the reason."""
+    values = files.read_json(folder / files.STATE) or {}
+    known = {name: values[name] for name in (f.name for f in fields(JobState)) if name in values}
+    return JobState(**known) if _plausible(known) else JobState(state="failed", error=DAMAGED)
+
+
+def _plausible(values: dict[str, Any]) -> bool:
+    if values.get("state") not in STATES:
+        return False
+    texts = all(isinstance(values.get(name, ""), str) for name in ("error", "run_id"))
+    pids = all(values.get(name) is None or _is_pid(values[name]) for name in ("pid", "supervisor"))
+    times = ("process_started", "supervisor_started", "started", "ended", "cancel_requested")
+    numbers = all(values.get(name) is None or isinstance(values[name], int | float) for name in times)
+    grace = isinstance(values.get("grace", 0.0), int | float)
+    return texts and pids and numbers and grace and isinstance(values.get("summary", {}), dict)
+
+
+def _is_pid(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def write_state(folder: Path, state: JobState) -> None:
+    """Replaces the state of a job; callers hold the job's lock.
+
+    Raises:
+        JobError: the folder cannot be written.
+    """
+    try:
+        files.write_json(folder / files.STATE, asdict(state))
+    except OSError as error:
+        raise files.unwritable(folder, error) from error
+
+
+def update(folder: Path, change: Callable[[JobState], JobState]) -> JobState:
+    """Reads, changes and writes the state under the job's lock.
+
+    Args:
+        folder: the job's folder.
+        change: from the present state to the next; the same state writes nothing.
+
+    Returns:
+        The state afterwards.
+
+    Raises:
+        JobError: the folder cannot be written or its lock not be had.
+    """
+    with files.locked(folder):
+        before = read_state(folder)
+        after = change(before)
+        if after != before:
+            write_state(folder, after)
+    return after

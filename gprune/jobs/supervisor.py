@@ -1,0 +1,117 @@
+"""Watches one run: ``python -m gprune.jobs.supervisor FOLDER``.
+
+Starts the run, stops it when it was asked to stop and does not, records how it ended if it could not do so
+itself (killed, out of memory, an import that fails), and starts the next job of the queue once its memory
+is free. All this without the app, and in a process that loads neither models nor pages.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from gprune.errors import GpruneError
+from gprune.jobs import folder as files
+from gprune.jobs import local, queue
+from gprune.jobs.state import LOST, REMEDY, JobState, read_state, update, write_state
+
+TICK_SECONDS = 0.1
+
+
+def supervise(folder: Path) -> None:
+    """Runs one job from its start to its end.
+
+    Raises:
+        JobError: the folder cannot be written.
+    """
+    worker = _launch(folder)
+    if worker is None:
+        return
+    code = _watch(folder, worker)
+    ended = update(folder, lambda state: state.without_result(_reason(code, folder)))
+    if ended.state != "done":
+        local.sweep(worker.pid)
+
+
+def _launch(folder: Path) -> subprocess.Popen[bytes] | None:
+    """Starts the run unless it was cancelled or started before; the lock keeps it from reporting before."""
+    command = (files.read_json(folder / files.JOB) or {}).get("command")
+    with files.locked(folder):
+        state = read_state(folder)
+        if state.pid is not None or state.state not in ("running", "cancelling"):
+            return None
+        if state.state == "cancelling":
+            write_state(folder, state.ended_as("cancelled"))
+            return None
+        try:
+            worker = local.start(command or [], folder)
+        except (OSError, ValueError, TypeError, IndexError) as error:
+            reason = f"the command {command!r} cannot be started ({error}): check the installation"
+            write_state(folder, state.ended_as("failed", reason))
+            return None
+        _register(folder, state, worker.pid)
+    return worker
+
+
+def _register(folder: Path, state: JobState, pid: int) -> None:
+    try:
+        write_state(
+            folder,
+            replace(
+                state,
+                pid=pid,
+                process_started=local.process_start(pid),
+                supervisor=os.getpid(),
+                supervisor_started=local.process_start(os.getpid()),
+            ),
+        )
+    except GpruneError as error:
+        # the run registers itself as well; a full disk is no reason to leave it without a supervisor
+        print(f"supervisor: {error}", file=sys.stderr)
+
+
+def _watch(folder: Path, worker: subprocess.Popen[bytes]) -> int:
+    """Waits for the run to end, and makes it end when that is due."""
+    started = local.process_start(worker.pid)
+    while True:
+        try:
+            return worker.wait(timeout=TICK_SECONDS)
+        except subprocess.TimeoutExpired:
+            due = local.due_signal(read_state(folder), time.time())
+        if due is not None:
+            local.send(worker.pid, started, due)
+
+
+def _reason(code: int, folder: Path) -> str:
+    """One sentence for a run that ended without reporting how."""
+    if code == -signal.SIGKILL:
+        return f"the process ended without a result (killed, often for lack of memory); {REMEDY}"
+    if code < 0:
+        return LOST
+    lines = files.last_lines(folder / files.LOG, 1)
+    said = f", saying: {lines[0]}" if lines else ""
+    return f"the process ended without a result (exit code {code}{said}); see its log, then {REMEDY}"
+
+
+def main(arguments: list[str]) -> int:
+    """Supervises the job in the named folder, then starts the next one."""
+    folder = Path(arguments[0]).absolute()
+    try:
+        supervise(folder)
+    except GpruneError as error:
+        print(f"supervisor: {error}", file=sys.stderr)
+    try:
+        queue.reconcile(folder.parents[1])
+    except GpruneError as error:
+        print(f"supervisor: the next job was not started: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
