@@ -42,11 +42,15 @@ def worker_command(folder: Path, arguments: Sequence[str]) -> list[str]:
 def environment() -> dict[str, str]:
     """The environment of a run.
 
-    One core is left to the app, since two processes with as many threads as cores slow each other down
-    many times over; an `OMP_NUM_THREADS` that is already set is respected. The log is UTF-8 and unbuffered.
+    One core is left to the app where there are more than two: the app is idle most of the time, and on a small
+    machine half of the cores would be too high a price. Threads that wait give their core away, since two
+    processes that spin slow each other down many times over. What is already set is respected. The log is
+    UTF-8 and unbuffered.
     """
     values = dict(os.environ)
-    values.setdefault("OMP_NUM_THREADS", str(max(1, _cores() - 1)))
+    cores = _cores()
+    values.setdefault("OMP_NUM_THREADS", str(cores - 1 if cores > 2 else cores))
+    values.setdefault("OMP_WAIT_POLICY", "passive")
     return values | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
 
 

@@ -94,10 +94,10 @@ def test_command_is_an_argument_list_of_this_interpreter(tmp_path):
     ]
 
 
-def test_environment_leaves_a_core_to_the_app(monkeypatch):
+def test_environment_leaves_a_core_to_the_app_where_there_are_more_than_two(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    for cores, threads in ((1, "1"), (2, "1"), (8, "7")):
+    for cores, threads in ((1, "1"), (2, "2"), (8, "7")):
         monkeypatch.setattr(local, "_cores", lambda cores=cores: cores)
         assert local.environment()["OMP_NUM_THREADS"] == threads
     assert local.environment()["HF_HUB_OFFLINE"] == "1"
