@@ -148,7 +148,9 @@ def test_a_short_text_is_told_with_the_numbers() -> None:
         perplexity(tiny_decoder().model, stream(127), "text", EvaluationSettings())
 
 
-@pytest.mark.parametrize(("token", "words"), [(64, "from 0 to 64, but the model knows 0 to 63"), (-1, "from -1")])
+@pytest.mark.parametrize(
+    ("token", "words"), [(64, "from 0 to 64, but the model knows 0 to 63"), (-1, "from -1")]
+)
 def test_tokens_of_another_tokenizer(token: int, words: str) -> None:
     tokens = np.arange(20)
     tokens[5] = token

@@ -129,7 +129,9 @@ def test_a_file_is_no_folder(folder: Path) -> None:
 def test_missing_and_damaged_files_are_named(folder: Path) -> None:
     shard(folder, 2)
     (folder / "model-1-of-2.safetensors").unlink()
-    with pytest.raises(ModelError, match="lacks 1 of 2 weight files, the first is 'model-1-of-2.safetensors'"):
+    with pytest.raises(
+        ModelError, match="lacks 1 of 2 weight files, the first is 'model-1-of-2.safetensors'"
+    ):
         identity.fingerprint(str(folder))
     (folder / "model.safetensors.index.json").write_text('{"no map": 1}')
     with pytest.raises(ModelError, match="index.json' cannot be read"):
@@ -166,5 +168,7 @@ def test_identity_needs_no_torch(folder: Path, project: Path) -> None:
         f"print(identity.fingerprint({str(folder)!r})); "
         "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == [identity.fingerprint(str(folder)), "[]"]

@@ -46,7 +46,9 @@ def change_weights(folder: Path, name: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_saved_model_loads_as_it_was(tmp_path: Path, family: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_saved_model_loads_as_it_was(
+    tmp_path: Path, family: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     folder = make_folder(tmp_path / family, family)
     capfd.readouterr()
     decoder = load(str(folder), device="cpu")
@@ -109,7 +111,11 @@ def test_a_hub_name_without_a_network() -> None:
 
 @pytest.mark.parametrize(
     ("model_type", "words"),
-    [("opt", "model type 'opt'.*llama, mistral"), ("gprune_llama", "pruned already"), (None, "model type None")],
+    [
+        ("opt", "model type 'opt'.*llama, mistral"),
+        ("gprune_llama", "pruned already"),
+        (None, "model type None"),
+    ],
 )
 def test_other_model_types(folder: Path, model_type: str | None, words: str) -> None:
     change_config(folder, model_type=model_type)

@@ -1,0 +1,1 @@
+"""Answers: what is a model worth on a text?"""

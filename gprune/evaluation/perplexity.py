@@ -1,0 +1,150 @@
+"""Answers: how well does a model, dense or pruned, predict a text?
+
+The measure of section 4. The text's token stream is split into windows of equal length that do not overlap;
+the rest at the end is dropped. Perplexity is exp of the mean negative log-likelihood over length - 1
+predictions a window.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from gprune.errors import CorpusError, NumericsError, SettingsError
+from gprune.models.families import FAMILIES, PRUNED_PREFIX
+from gprune.progress import Progress, silent
+from gprune.records import Array, Perplexity
+from gprune.study import PRESET_LENGTHS, EvaluationSettings
+
+# Logits in float32 that exist at a time: 64 MiB.
+_BLOCK_LOGITS = 2**24
+
+
+def perplexity(
+    model: nn.Module,
+    tokens: Array,
+    text: str,
+    settings: EvaluationSettings,
+    on_progress: Progress = silent,
+) -> Perplexity:
+    """Measures a causal language model on a token stream.
+
+    Args:
+        model: a Hugging Face causal language model, dense or cut, on any device.
+        tokens: (tokens,) token ids of the whole text.
+        text: the text as the person named it.
+        settings: length and number of the windows; ``batch`` changes speed, not results.
+        on_progress: told after every batch.
+
+    Returns:
+        The perplexity; infinite where exp overflows, never NaN. With a single window, or an infinite
+        perplexity, the standard error is infinite.
+
+    Raises:
+        CorpusError: the stream is shorter than one window, or is of another tokenizer.
+        SettingsError: the window is longer than the model can read, or the batch does not fit on the GPU.
+        NumericsError: a loss is not finite.
+    """
+    windows = _windows(model, tokens, text, settings)
+    training = model.training
+    model.eval()
+    try:
+        losses = _window_losses(model, windows, text, settings, on_progress)
+    finally:
+        model.train(training)
+    value, error = _with_error(losses)
+    preset = settings.preset if settings.preset in PRESET_LENGTHS else "custom"
+    return Perplexity(text, preset, settings.length, len(losses), value, error, losses)
+
+
+def _windows(model: nn.Module, tokens: Array, text: str, settings: EvaluationSettings) -> Array:
+    """(windows, length) the first windows of the stream."""
+    stream, length = np.asarray(tokens).reshape(-1), settings.length
+    positions = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    if positions is not None and length > positions:
+        raise SettingsError(
+            f"evaluation.preset means windows of {length} tokens, but the model reads at most {positions}: "
+            "choose a shorter window"
+        )
+    count = len(stream) // length
+    if count < 1:
+        raise CorpusError(
+            f"{text!r} has {len(stream)} tokens, less than one window of {length}: choose a longer text or a "
+            "shorter window"
+        )
+    count = min(count, settings.windows or count)
+    used = stream[: count * length]
+    vocabulary = model.get_input_embeddings().num_embeddings  # type: ignore[operator]
+    if used.min() < 0 or used.max() >= vocabulary:
+        raise CorpusError(
+            f"{text!r} holds token ids from {used.min()} to {used.max()}, but the model knows 0 to "
+            f"{vocabulary - 1}: tokenize it with the model's own tokenizer"
+        )
+    return used.reshape(count, length)
+
+
+def _window_losses(
+    model: nn.Module, windows: Array, text: str, settings: EvaluationSettings, on_progress: Progress
+) -> Array:
+    """(windows,) mean negative log-likelihood of each window."""
+    losses = np.empty(len(windows))
+    device = next(model.parameters()).device
+    for start in range(0, len(windows), settings.batch):
+        chosen = slice(start, start + settings.batch)
+        ids = torch.as_tensor(windows[chosen].astype(np.int64), device=device)
+        try:
+            losses[chosen] = _batch_losses(model, ids).cpu().numpy()
+        except torch.OutOfMemoryError as error:
+            raise SettingsError(
+                f"evaluation.batch is {settings.batch}: so many windows of {settings.length} tokens do not "
+                "fit in the GPU's memory, choose a smaller batch"
+            ) from error
+        _require_finite(losses[chosen], start, text, model)
+        done = min(start + settings.batch, len(windows))
+        on_progress(done, len(windows), f"perplexity on {text}")
+    return losses
+
+
+@torch.inference_mode()
+def _batch_losses(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    """(batch,) float64 mean loss of each window of (batch, length) ids."""
+    targets = ids[:, 1:].reshape(-1)
+    model_type = str(model.config.model_type).removeprefix(PRUNED_PREFIX)
+    if model_type not in FAMILIES:
+        # Other families may scale or cap what the head gives, so their own forward pass has to do it.
+        logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
+        losses = _cross_entropy(logits.reshape(len(targets), -1), targets)
+        return losses.view(len(ids), -1).double().mean(dim=1)
+    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
+    hidden = hidden.reshape(len(targets), -1)
+    head = model.get_output_embeddings()
+    rows = max(1, _BLOCK_LOGITS // head.out_features)
+    blocks = zip(hidden.split(rows), targets.split(rows), strict=True)
+    losses = torch.cat([_cross_entropy(head(block), target) for block, target in blocks])
+    return losses.view(len(ids), -1).double().mean(dim=1)
+
+
+def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(logits.float(), targets, reduction="none")
+
+
+def _require_finite(losses: Array, start: int, text: str, model: nn.Module) -> None:
+    bad = np.flatnonzero(~np.isfinite(losses))
+    if bad.size:
+        first, dtype = int(bad[0]), str(next(model.parameters()).dtype).removeprefix("torch.")
+        raise NumericsError(
+            f"the loss on {text!r} is {losses[first]} in window {start + first}: the model overflows in "
+            f"{dtype}, so use float32 or bfloat16, or check its weights for NaN"
+        )
+
+
+def _with_error(losses: Array) -> tuple[float, float]:
+    """Perplexity and its standard error by the delta method."""
+    with np.errstate(over="ignore"):
+        value = float(np.exp(losses.mean()))
+    if len(losses) < 2 or not np.isfinite(value):
+        return value, float("inf")
+    return value, float(value * losses.std(ddof=1) / np.sqrt(len(losses)))

@@ -1,0 +1,1 @@
+"""Answers: how does a pruned model leave the app, so that others can load it?"""

@@ -1,0 +1,318 @@
+"""Answers: how is a pruned model saved so that others load it, and does it read back as it was?
+
+A checkpoint folder holds safetensors, a configuration with the widths of each layer, the modelling file that
+builds such layers, the tokenizer and the plan. It loads with ``trust_remote_code=True`` where this project is
+not installed, and with plain ``from_pretrained`` after ``register()``.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gprune.errors import CheckpointError, GpruneError, ModelError
+from gprune.export import modeling_gprune, plan_file
+from gprune.export.plan_file import CutPlan
+from gprune.models.families import FAMILIES, PRUNED_PREFIX
+from gprune.models.identity import CONFIG_FILE, configuration, weight_files
+from gprune.models.loading import (
+    DTYPES,
+    device_of,
+    load_tokenizer,
+    move,
+    one_line,
+    quiet,
+    read_model,
+    require_finite,
+    require_readable,
+)
+from gprune.records import PruningMasks
+
+_PROBE_TOKENS = 16
+_PROBE_LOGITS = 64
+_PROBE_TEXT = "In 1987, Zoë's <unk> weren't (quite)  done\n\n\tyet: 3.50 % — n't @-@"
+# Largest difference of logits, relative to the largest logit: of two loads on one device in float32 and in
+# 16 bits, and of two devices likewise.
+_SAME_DEVICE = (1e-5, 1e-2)
+_ANY_DEVICE = (1e-4, 5e-2)
+
+
+def register() -> None:
+    """Lets ``AutoConfig`` and ``AutoModelForCausalLM`` load pruned checkpoints without remote code."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    for model_type, model_class in modeling_gprune.MODEL_CLASSES.items():
+        AutoConfig.register(model_type, model_class.config_class, exist_ok=True)
+        AutoModelForCausalLM.register(model_class.config_class, model_class, exist_ok=True)
+
+
+def save(
+    model: nn.Module,
+    tokenizer: Any,
+    folder: Path,
+    masks: PruningMasks,
+    *,
+    source: str,
+    fingerprint: str,
+    bias_compensation: bool = False,
+    study: dict[str, Any] | None = None,
+) -> Path:
+    """Saves a cut model, reads it back in full and compares the two; only then the folder gets its name.
+
+    Args:
+        model: what ``gprune.surgery.cut`` returned.
+        tokenizer: the dense model's tokenizer, or None.
+        folder: where to; it must not exist, or be empty.
+        masks: the masks that were cut.
+        source: the dense model as the person named it.
+        fingerprint: of the dense model.
+        bias_compensation: whether the cut added the removed units' mean contribution to the biases.
+        study: the settings that led to the masks.
+
+    Returns:
+        The folder.
+
+    Raises:
+        CheckpointError: the folder is taken, the disk is full, the masks are not those of the model, or the
+            saved model does not read back as it was. Nothing is left behind.
+    """
+    folder = Path(folder).absolute()
+    model_class = _pruned_class(model)
+    widths = _widths(model, masks)
+    _require_room(model, folder)
+    ids, logits = _probe(model)
+    plan = CutPlan(masks, source, fingerprint, bias_compensation, study, ids, logits)
+    partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.partial")
+    try:
+        with _as_checkpoint_error(f"the model cannot be saved in {str(folder)!r}"):
+            partial.mkdir(parents=True)
+            _write(model, tokenizer, partial, model_class, widths)
+            plan_file.write(partial, plan)
+            _require_same(model, verify_model(partial, model))
+            _require_same_tokens(tokenizer, partial)
+            if folder.is_dir():
+                folder.rmdir()
+            partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def load(folder: Path, device: str = "auto", dtype: str = "auto") -> nn.Module:
+    """Loads a pruned checkpoint.
+
+    Args:
+        folder: a folder that ``save`` made.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        dtype: ``auto`` (float32 on a CPU, the checkpoint's type on a GPU), float32, bfloat16 or float16.
+
+    Returns:
+        A causal language model in evaluation mode.
+
+    Raises:
+        CheckpointError: the folder is no pruned checkpoint or is damaged.
+        SettingsError: the device is not available.
+    """
+    place = device_of(device)
+    automatic = torch.float32 if place.type == "cpu" else "auto"
+    with _as_checkpoint_error(f"the checkpoint {str(folder)!r} cannot be loaded"):
+        return move(_read(Path(folder), DTYPES.get(dtype, automatic)), place)
+
+
+def verify(folder: Path) -> CutPlan:
+    """Checks a checkpoint on its own: files, plan, widths, finite weights, and the answer it gave when saved.
+
+    Returns:
+        The plan of the checkpoint.
+
+    Raises:
+        CheckpointError: something is missing, damaged or changed.
+    """
+    folder = Path(folder)
+    with _as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
+        verify_model(folder, None)
+    return plan_file.read(folder)
+
+
+def verify_model(folder: Path, live: nn.Module | None) -> nn.Module:
+    """Loads a checkpoint and holds it against its own plan.
+
+    Args:
+        folder: the checkpoint.
+        live: the model it was made from, which tells device and number type; None reads it on the CPU in the
+            type of the file.
+
+    Returns:
+        The loaded model.
+
+    Raises:
+        CheckpointError: configuration and plan disagree, or the model's answer has changed.
+        ModelError: the files cannot be read or hold NaN.
+    """
+    plan = plan_file.read(folder)
+    values = configuration(folder)
+    kept = plan.masks.ffn.sum(axis=1).tolist(), plan.masks.heads.sum(axis=1).tolist()
+    if kept != (values.get("ffn_widths"), values.get("key_value_groups")):
+        raise CheckpointError(
+            f"{CONFIG_FILE} and {plan_file.PLAN_FILE} name different widths: save the model again"
+        )
+    model = _read(folder, "auto" if live is None else _dtype(live))
+    if live is not None:
+        model = move(model, _device(live))
+    require_finite(model, folder)
+    _, logits = _probe(model, plan.probe_ids)
+    _require_close(torch.tensor(plan.probe_logits), torch.tensor(logits), model, _ANY_DEVICE)
+    return model
+
+
+def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:
+    model_type = str(configuration(folder).get("model_type"))
+    model_class = modeling_gprune.MODEL_CLASSES.get(model_type)
+    if model_class is None:
+        raise CheckpointError(
+            f"the folder {str(folder)!r} holds a model of type {model_type!r}, not a pruned one"
+        )
+    require_readable(weight_files(folder))
+    return read_model(model_class, folder, dtype=dtype).requires_grad_(False)
+
+
+def _write(model: Any, tokenizer: Any, folder: Path, model_class: Any, widths: dict[str, Any]) -> None:
+    with quiet():
+        model.save_pretrained(folder)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(folder)
+    shutil.copyfile(modeling_gprune.__file__, folder / "modeling_gprune.py")
+    values = configuration(folder) | widths
+    values["model_type"] = model_class.config_class.model_type
+    values["architectures"] = [model_class.__name__]
+    values["auto_map"] = {
+        "AutoConfig": f"modeling_gprune.{model_class.config_class.__name__}",
+        "AutoModelForCausalLM": f"modeling_gprune.{model_class.__name__}",
+    }
+    (folder / CONFIG_FILE).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+def _pruned_class(model: nn.Module) -> Any:
+    model_type = getattr(getattr(model, "config", None), "model_type", None)
+    if model_type not in FAMILIES:
+        raise CheckpointError(
+            f"a model of type {model_type!r} cannot be saved: cut one of {', '.join(FAMILIES)}"
+        )
+    return modeling_gprune.MODEL_CLASSES[PRUNED_PREFIX + str(model_type)]
+
+
+def _widths(model: Any, masks: PruningMasks) -> dict[str, Any]:
+    """The configuration's own fields, from the model itself, checked against the masks."""
+    layout = FAMILIES[model.config.model_type]
+    layers = list(model.get_submodule(layout.layers).children())
+    head_width = layers[0].get_submodule(layout.attention).head_dim
+    ffn = [layer.get_submodule(layout.down_proj).in_features for layer in layers]
+    groups = [layer.get_submodule(layout.k_proj).out_features // head_width for layer in layers]
+    if (ffn, groups) != (masks.ffn.sum(axis=1).tolist(), masks.heads.sum(axis=1).tolist()):
+        raise CheckpointError(
+            f"the model has layers of {ffn} neurons and {groups} key/value groups, which the {masks.method} "
+            "masks do not keep: save the model that was cut with these masks"
+        )
+    bias = {
+        name: [layer.get_submodule(getattr(layout, name)).bias is not None for layer in layers]
+        for name in ("o_proj", "down_proj")
+    }
+    flags = {f"{name}_bias": any(present) for name, present in bias.items()}
+    return {"ffn_widths": ffn, "key_value_groups": groups, **flags}
+
+
+def _require_room(model: nn.Module, folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise CheckpointError(
+            f"{str(folder)!r} already holds something: choose a new folder, or empty this one"
+        )
+    parent = next(place for place in folder.parents if place.exists())
+    needed = sum(p.numel() * p.element_size() for p in model.parameters())
+    free = shutil.disk_usage(parent).free
+    if free < needed:
+        raise CheckpointError(
+            f"the model needs {needed / 2**30:.2f} GiB, but {str(parent)!r} has {free / 2**30:.2f} GiB free: "
+            "free some space or choose another folder"
+        )
+
+
+def _probe(model: Any, ids: tuple[int, ...] = ()) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Tokens spread over the vocabulary, and logits after the last of them, at tokens spread likewise."""
+    vocabulary = model.get_input_embeddings().num_embeddings
+    ids = ids or tuple(torch.linspace(0, vocabulary - 1, _PROBE_TOKENS).long().tolist())
+    last = _logits(model, ids)[-1]
+    chosen = torch.linspace(0, vocabulary - 1, min(_PROBE_LOGITS, vocabulary)).long()
+    return ids, tuple(last[chosen].tolist())
+
+
+@torch.inference_mode()
+def _logits(model: Any, ids: tuple[int, ...]) -> torch.Tensor:
+    """(tokens, vocabulary) float32 on the CPU."""
+    batch = torch.tensor([ids], device=_device(model))
+    logits: torch.Tensor = model(input_ids=batch, use_cache=False).logits[0].float().cpu()
+    return logits
+
+
+def _require_same(live: nn.Module, loaded: nn.Module) -> None:
+    """Every tensor bit for bit, and the logits of all probe tokens."""
+    before, after = live.state_dict(), loaded.state_dict()
+    for name in sorted(before.keys() | after.keys()):
+        if name not in before or name not in after or not torch.equal(before[name], after[name]):
+            raise CheckpointError(
+                f"the saved model differs from the live one in {name}: check the disk and save again"
+            )
+    ids, _ = _probe(live)
+    _require_close(_logits(live, ids), _logits(loaded, ids), live, _SAME_DEVICE)
+
+
+def _require_same_tokens(tokenizer: Any, folder: Path) -> None:
+    if tokenizer is None:
+        return
+    expected = tokenizer(_PROBE_TEXT).input_ids
+    actual = load_tokenizer(str(folder))(_PROBE_TEXT).input_ids
+    if actual != expected:
+        raise CheckpointError(
+            f"the saved tokenizer splits {_PROBE_TEXT!r} into {actual} instead of {expected}: copy the dense "
+            "model's tokenizer files into a folder of their own and load the model from there"
+        )
+
+
+def _require_close(
+    expected: torch.Tensor, actual: torch.Tensor, model: nn.Module, tolerances: tuple[float, float]
+) -> None:
+    tolerance = tolerances[0] if _dtype(model) == torch.float32 else tolerances[1]
+    difference = float((expected - actual).abs().max() / expected.abs().max().clamp(min=1e-30))
+    if not difference <= tolerance:
+        raise CheckpointError(
+            f"the saved model's logits differ from the live one's by {difference:.1e} of the largest (at "
+            f"most {tolerance:.0e} is rounding): its weights or configuration have changed, save it again"
+        )
+
+
+def _device(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device
+
+
+def _dtype(model: nn.Module) -> torch.dtype:
+    return next(model.parameters()).dtype
+
+
+@contextmanager
+def _as_checkpoint_error(what: str) -> Iterator[None]:
+    """Turns what transformers, safetensors or the disk raise into one sentence."""
+    try:
+        yield
+    except (CheckpointError, ModelError) as error:
+        raise CheckpointError(f"{what}: {error}") from error
+    except GpruneError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{what}: {one_line(error)}") from error

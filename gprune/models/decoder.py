@@ -1,0 +1,214 @@
+"""Answers: how is a decoder's inside reached, whatever its family?
+
+The units and weights of section 3. ``Decoder`` wraps a Hugging Face causal language model of a supported
+family and names the parts that the stages need: the projections of a layer, the backbone without LM head,
+the norms and directions of neurons.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from gprune.errors import ModelError
+from gprune.models.families import Layout, layout_of
+from gprune.records import Array, ModelShape, WeightNorms
+
+# Rows of a weight matrix that are widened to float64 at a time: 4 MiB for every 1000 columns.
+_BLOCK_ROWS = 512
+
+
+class Decoder:
+    """A causal language model with its tokenizer and the names of its parts.
+
+    The model is in evaluation mode and its weights are frozen. Make one with ``from_model``.
+    """
+
+    def __init__(self, model: nn.Module, tokenizer: Any, shape: ModelShape, layout: Layout) -> None:
+        """Keeps what ``from_model`` has checked."""
+        self.model = model
+        self.tokenizer = tokenizer
+        self.shape = shape
+        self.layout = layout
+
+    @classmethod
+    def from_model(cls, model: nn.Module, tokenizer: Any = None) -> Decoder:
+        """Wraps a model after checking that it can be pruned.
+
+        Args:
+            model: a Hugging Face causal language model; it is put in evaluation mode and frozen.
+            tokenizer: its tokenizer, where one is needed.
+
+        Raises:
+            ModelError: the family is not supported, a layer has other parts (fused projections, mixtures of
+                experts), or the layers differ in width.
+        """
+        model_type = getattr(getattr(model, "config", None), "model_type", None)
+        layout = layout_of(model_type, f"the model {type(model).__name__}")
+        shape = _common_shape(model, layout)
+        return cls(model.eval().requires_grad_(False), tokenizer, shape, layout)
+
+    @property
+    def layers(self) -> list[nn.Module]:
+        """The decoder layers, first to last."""
+        return list(self.model.get_submodule(self.layout.layers).children())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.q_proj(0).weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Number type of the weights."""
+        return self.q_proj(0).weight.dtype
+
+    def gate_proj(self, layer: int) -> nn.Linear:
+        """Gate projection of a layer, weight (neurons, hidden)."""
+        return _linear(self.layers[layer], self.layout.gate_proj, layer)
+
+    def up_proj(self, layer: int) -> nn.Linear:
+        """Up projection of a layer, weight (neurons, hidden)."""
+        return _linear(self.layers[layer], self.layout.up_proj, layer)
+
+    def down_proj(self, layer: int) -> nn.Linear:
+        """Down projection of a layer, weight (hidden, neurons)."""
+        return _linear(self.layers[layer], self.layout.down_proj, layer)
+
+    def q_proj(self, layer: int) -> nn.Linear:
+        """Query projection of a layer, weight (heads * head_width, hidden)."""
+        return _linear(self.layers[layer], self.layout.q_proj, layer)
+
+    def k_proj(self, layer: int) -> nn.Linear:
+        """Key projection of a layer, weight (kv_heads * head_width, hidden)."""
+        return _linear(self.layers[layer], self.layout.k_proj, layer)
+
+    def v_proj(self, layer: int) -> nn.Linear:
+        """Value projection of a layer, weight (kv_heads * head_width, hidden)."""
+        return _linear(self.layers[layer], self.layout.v_proj, layer)
+
+    def o_proj(self, layer: int) -> nn.Linear:
+        """Attention output projection of a layer, weight (hidden, heads * head_width)."""
+        return _linear(self.layers[layer], self.layout.o_proj, layer)
+
+    def hidden_states(self, ids: torch.Tensor) -> torch.Tensor:
+        """Backbone output after the final norm; no LM head, no key/value cache.
+
+        Args:
+            ids: (batch, length) token ids on any device.
+
+        Returns:
+            (batch, length, hidden); gradients flow where they are switched on.
+        """
+        backbone = self.model.base_model
+        output = backbone(input_ids=ids.to(self.device), use_cache=False)  # type: ignore[operator]
+        states: torch.Tensor = output.last_hidden_state
+        return states
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Applies the LM head; the supported families neither scale nor cap its output.
+
+        Args:
+            hidden: (..., hidden) from ``hidden_states``.
+
+        Returns:
+            (..., vocabulary).
+        """
+        head: nn.Module = self.model.get_output_embeddings()  # type: ignore[operator]
+        scores: torch.Tensor = head(hidden)
+        return scores
+
+    @torch.no_grad()
+    def weight_norms(self) -> WeightNorms:
+        """Squared norm and mean absolute value of every column of down_proj and o_proj, in float64."""
+        down = [_column_norms(self.down_proj(layer).weight) for layer in range(self.shape.layers)]
+        out = [_column_norms(self.o_proj(layer).weight) for layer in range(self.shape.layers)]
+        return WeightNorms(
+            down_column_square=np.stack([square for square, _ in down]),
+            down_column_absolute=np.stack([absolute for _, absolute in down]),
+            out_column_square=np.stack([square for square, _ in out]),
+            out_column_absolute=np.stack([absolute for _, absolute in out]),
+        )
+
+    @torch.no_grad()
+    def neuron_parameters(self, layer: int) -> torch.Tensor:
+        """The direction of every neuron's weights, [gate row, up row, down column] (section 3.1).
+
+        Returns:
+            (neurons, 3 * hidden) float32 rows of unit length, on the model's device; a neuron whose weights
+            are all zero stays zero.
+        """
+        gate, up, down = (part(layer).weight for part in (self.gate_proj, self.up_proj, self.down_proj))
+        joined = torch.cat([gate.float(), up.float(), down.float().T], dim=1)
+        return nn.functional.normalize(joined, dim=1)
+
+
+def _column_norms(weight: torch.Tensor) -> tuple[Array, Array]:
+    """Sum of squares and mean of |w| down each column of (rows, columns), a block of rows at a time."""
+    square = torch.zeros(weight.shape[1], dtype=torch.float64, device=weight.device)
+    absolute = torch.zeros_like(square)
+    for rows in weight.split(_BLOCK_ROWS):
+        wide = rows.double()
+        square += wide.square().sum(dim=0)
+        absolute += wide.abs().sum(dim=0)
+    return square.cpu().numpy(), (absolute / weight.shape[0]).cpu().numpy()
+
+
+def _linear(layer: nn.Module, path: str, index: int) -> nn.Linear:
+    try:
+        module = layer.get_submodule(path)
+    except AttributeError as error:
+        raise ModelError(
+            f"layer {index} has no {path}: fused projections and mixtures of experts cannot be pruned here"
+        ) from error
+    if not isinstance(module, nn.Linear):
+        raise ModelError(
+            f"layer {index} has a {type(module).__name__} as {path}, not a plain linear map: "
+            "load the model unquantized and without adapters"
+        )
+    return module
+
+
+def _common_shape(model: nn.Module, layout: Layout) -> ModelShape:
+    """The sizes that all layers share."""
+    layers = list(model.get_submodule(layout.layers).children())
+    if not layers:
+        raise ModelError("the model has no decoder layers: check num_hidden_layers in its configuration")
+    shapes = [_layer_shape(layer, layout, index, len(layers)) for index, layer in enumerate(layers)]
+    for index, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ModelError(
+                f"layer {index} has {shape.neurons} neurons and {shape.kv_heads} key/value groups, layer 0 "
+                f"has {shapes[0].neurons} and {shapes[0].kv_heads}: only equal layers can be pruned, so "
+                "choose the dense one"
+            )
+    return shapes[0]
+
+
+def _layer_shape(layer: nn.Module, layout: Layout, index: int, layers: int) -> ModelShape:
+    names = ("gate_proj", "up_proj", "down_proj", "q_proj", "k_proj", "v_proj", "o_proj")
+    part = {name: _linear(layer, getattr(layout, name), index) for name in names}
+    hidden, neurons = part["gate_proj"].in_features, part["gate_proj"].out_features
+    head_width = int(layer.get_submodule(layout.attention).head_dim)  # type: ignore[arg-type]
+    queries, keys = part["q_proj"].out_features, part["k_proj"].out_features
+    shape = ModelShape(layers, neurons, queries // head_width, keys // head_width, head_width, hidden)
+    expected = {
+        "up_proj": (neurons, hidden),
+        "down_proj": (hidden, neurons),
+        "q_proj": (shape.heads * head_width, hidden),
+        "k_proj": (shape.kv_heads * head_width, hidden),
+        "v_proj": (shape.kv_heads * head_width, hidden),
+        "o_proj": (hidden, shape.heads * head_width),
+    }
+    for name, size in expected.items():
+        if tuple(part[name].weight.shape) != size:
+            actual = tuple(part[name].weight.shape)
+            raise ModelError(
+                f"layer {index}: {name} is {actual}, expected {size}: the model's parts do not fit"
+            )
+    if shape.kv_heads == 0 or shape.heads % shape.kv_heads:
+        raise ModelError(f"layer {index} has {shape.heads} query heads for {shape.kv_heads} key/value heads")
+    return shape

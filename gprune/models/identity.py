@@ -1,0 +1,212 @@
+"""Answers: which model does a name mean, and is it byte for byte the one a result was computed with?
+
+Needs no torch, so that the app can ask. Fingerprints enter the key of every cached result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gprune.errors import ModelError
+
+CONFIG_FILE = "config.json"
+WEIGHT_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+)
+VOCABULARY_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
+"""A tokenizer needs at least one of these."""
+_DOWNLOADED = ["*.json", "model*.safetensors", "*.py", "tokenizer.model", "merges.txt"]
+
+
+def resolve(name: str) -> str:
+    """What a person's word for a model means.
+
+    Args:
+        name: ``demo``, a folder or a hub name.
+
+    Returns:
+        The bundled model's folder for ``demo``, an existing folder as an absolute path, else the name itself,
+        which is then taken for a hub name.
+    """
+    if name == "demo":
+        from gprune.demo import MODEL_FOLDER
+
+        return str(MODEL_FOLDER)
+    folder = Path(name).expanduser()
+    return str(folder.resolve()) if folder.is_dir() else name
+
+
+def locate(name: str, *, download: bool = False) -> Path:
+    """The local folder that holds a model's files.
+
+    Args:
+        name: ``demo``, a folder or a hub name.
+        download: fetch a hub model that is not on this machine yet; safetensors only, no pickled weights.
+
+    Raises:
+        ModelError: there is no such folder, or the hub has no such model or cannot be reached.
+    """
+    resolved = resolve(name)
+    folder = Path(resolved).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.is_file():
+        raise ModelError(
+            f"{name!r} is a file: give the folder that holds it, with {CONFIG_FILE} and the weights"
+        )
+    if folder.is_absolute() or name == "demo" or name.startswith((".", "~")) or name.count("/") != 1:
+        raise ModelError(
+            f"there is no model folder {resolved!r}: check the spelling, or give a hub name owner/name"
+        )
+    return _snapshot(name, download)
+
+
+def _snapshot(name: str, download: bool) -> Path:
+    """The hub's local copy of a model."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=_DOWNLOADED, local_files_only=not download))
+    except HFValidationError as error:
+        raise ModelError(f"{name!r} is neither a folder on this machine nor a hub name owner/name") from error
+    except (GatedRepoError, RepositoryNotFoundError) as error:
+        raise ModelError(
+            f"the hub shows no model {name!r}: check the spelling, or log in if the model asks for permission"
+        ) from error
+    except (OSError, ValueError) as error:
+        reason = (
+            "and the hub cannot be reached (no network)" if download else "and has not been downloaded yet"
+        )
+        raise ModelError(
+            f"{name!r} is not a folder on this machine, {reason}: a local model folder needs no network"
+        ) from error
+
+
+def configuration(folder: Path) -> dict[str, Any]:
+    """The values of a model folder's ``config.json``.
+
+    Raises:
+        ModelError: the file is missing or is not a JSON object.
+    """
+    path = folder / CONFIG_FILE
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ModelError(
+            f"the folder {str(folder)!r} has no {CONFIG_FILE}: choose the model's own folder"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{str(path)!r} cannot be read ({error}): copy the model again") from error
+    if not isinstance(values, dict):
+        raise ModelError(
+            f"{str(path)!r} holds no configuration (got {type(values).__name__}): copy the model again"
+        )
+    return values
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files that hold a model's weights, in order of name.
+
+    Raises:
+        ModelError: there are none, only pickled ones, or one that the index names is missing.
+    """
+    if (folder / WEIGHT_FILE).is_file():
+        return [folder / WEIGHT_FILE]
+    if (folder / INDEX_FILE).is_file():
+        return [folder / INDEX_FILE, *_indexed_files(folder)]
+    if any(folder.glob("*.bin")) or any(folder.glob("*.pt")) or any(folder.glob("*.pth")):
+        raise ModelError(
+            f"the folder {str(folder)!r} has pickled weights only, which can run code when they are read: "
+            f"convert them to {WEIGHT_FILE}"
+        )
+    raise ModelError(f"the folder {str(folder)!r} has no weights: it needs {WEIGHT_FILE} or {INDEX_FILE}")
+
+
+def _indexed_files(folder: Path) -> list[Path]:
+    index = folder / INDEX_FILE
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{str(index)!r} cannot be read ({error!r}): copy the model again") from error
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        raise ModelError(
+            f"the folder {str(folder)!r} lacks {len(missing)} of {len(names)} weight files, the first is "
+            f"{missing[0]!r}: copy the model again"
+        )
+    return [folder / name for name in names]
+
+
+def fingerprint(name: str) -> str:
+    """SHA-256 of a model: its configuration and its weights.
+
+    A file is read once in a process, in blocks, however large it is; again only if its size or time changes.
+
+    Args:
+        name: ``demo``, a folder or the hub name of a model that is on this machine.
+
+    Returns:
+        64 hexadecimal digits; a copy of the folder elsewhere has the same.
+
+    Raises:
+        ModelError: there is no such model, or a file is missing or cannot be read.
+    """
+    folder = locate(name)
+    configuration(folder)
+    return _combined([folder / CONFIG_FILE, *weight_files(folder)])
+
+
+def tokenizer_fingerprint(name: str) -> str:
+    """SHA-256 of a model's tokenizer files.
+
+    Raises:
+        ModelError: there is no such model, or it has no tokenizer.
+    """
+    folder = locate(name)
+    require_tokenizer(folder)
+    return _combined([folder / file for file in TOKENIZER_FILES if (folder / file).is_file()])
+
+
+def require_tokenizer(folder: Path) -> None:
+    """Checks that a model folder has a tokenizer.
+
+    Raises:
+        ModelError: it has none.
+    """
+    if not any((folder / name).is_file() for name in VOCABULARY_FILES):
+        raise ModelError(
+            f"the folder {str(folder)!r} has no tokenizer: it needs one of {', '.join(VOCABULARY_FILES)}; "
+            "copy the one the model was trained with"
+        )
+
+
+def _combined(files: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        try:
+            status = file.stat()
+            content = _file_digest(str(file.resolve()), status.st_size, status.st_mtime_ns)
+        except OSError as error:
+            raise ModelError(f"{str(file)!r} cannot be read: {error.strerror or error}") from error
+        digest.update(f"{file.name}:{content}\n".encode())
+    return digest.hexdigest()
+
+
+@cache
+def _file_digest(path: str, size: int, modified: int) -> str:
+    """SHA-256 of a file's content; size and time are arguments so that a changed file is read again."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,216 @@
+"""Answers: how does a model folder become a ``Decoder``, and if it cannot, what is wrong with it?
+
+Weights are read from safetensors only; code that comes with a model runs only where it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import nn
+
+from gprune.errors import GpruneError, ModelError, SettingsError
+from gprune.models.decoder import Decoder
+from gprune.models.families import layout_of
+from gprune.models.identity import configuration, locate, require_tokenizer, weight_files
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_MESSAGE_LENGTH = 300
+
+
+def load(name: str, device: str = "auto", dtype: str = "auto", trust_remote_code: bool = False) -> Decoder:
+    """Loads a model with its tokenizer.
+
+    Args:
+        name: ``demo``, a folder or a hub name; a hub model is downloaded once.
+        device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:1``.
+        dtype: ``auto`` (float32 on a CPU, the checkpoint's type on a GPU), float32, bfloat16 or float16.
+        trust_remote_code: run Python code that comes with the model.
+
+    Raises:
+        ModelError: the model cannot be found, read or pruned.
+        SettingsError: the device or the number type is not available.
+    """
+    place = device_of(device)
+    folder = locate(name, download=True)
+    layout_of(configuration(folder).get("model_type"), f"the model {str(folder)!r}")
+    require_readable(weight_files(folder))
+    tokenizer = load_tokenizer(str(folder), trust_remote_code)
+    arguments = {"dtype": _dtype(dtype, place), "trust_remote_code": trust_remote_code}
+    model = move(read_model(_automatic(), folder, **arguments), place)
+    require_finite(model, folder)
+    return Decoder.from_model(model, tokenizer)
+
+
+def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
+    """Loads the tokenizer of a model without its weights.
+
+    Raises:
+        ModelError: there is no such model, or its tokenizer is missing or cannot be read.
+    """
+    from transformers import AutoTokenizer
+
+    folder = locate(name, download=True)
+    require_tokenizer(folder)
+    with quiet(), _as_model_error(f"the tokenizer in {str(folder)!r} cannot be read"):
+        return AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=trust_remote_code, local_files_only=True
+        )
+
+
+def device_of(device: str) -> torch.device:
+    """The device that a setting means.
+
+    Raises:
+        SettingsError: a GPU is asked for that torch does not see.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        place = torch.device(device)
+    except RuntimeError as error:
+        raise SettingsError(f"device must be auto, cpu or cuda (got {device!r})") from error
+    count = torch.cuda.device_count()
+    if place.type == "cuda" and (place.index or 0) >= count:
+        raise SettingsError(
+            f"device is {device!r}, but torch sees {count} CUDA devices here: use auto or cpu"
+        )
+    return place
+
+
+def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
+    """Reads a model folder and checks that weights and configuration say the same.
+
+    Args:
+        loader: a class with ``from_pretrained``.
+        folder: the model's folder.
+        arguments: further arguments of ``from_pretrained``.
+
+    Returns:
+        The model on the CPU in evaluation mode.
+
+    Raises:
+        ModelError: the files cannot be read, or weights are missing, left over or of another size.
+    """
+    with quiet(), _as_model_error(f"the model in {str(folder)!r} cannot be read"):
+        model, report = loader.from_pretrained(
+            folder,
+            use_safetensors=True,
+            local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            **arguments,
+        )
+    for key, words in (
+        ("mismatched_keys", "of another size"),
+        ("missing_keys", "missing"),
+        ("unexpected_keys", "left over"),
+    ):
+        names = sorted(str(entry[0] if isinstance(entry, tuple) else entry) for entry in report[key])
+        if names:
+            raise ModelError(
+                f"config.json in {str(folder)!r} disagrees with the weights: {len(names)} are {words}, the "
+                f"first is {names[0]}: copy configuration and weights from the same model"
+            )
+    checked: nn.Module = model.eval()
+    return checked
+
+
+def require_readable(files: list[Path]) -> None:
+    """Opens every safetensors file, which checks its header against its length.
+
+    Raises:
+        ModelError: a file is truncated or is not safetensors.
+    """
+    for file in (file for file in files if file.suffix == ".safetensors"):
+        try:
+            with safe_open(str(file), framework="pt"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise ModelError(
+                f"the weight file {str(file)!r} is truncated or damaged ({error}): copy or download it again"
+            ) from error
+
+
+@torch.no_grad()
+def require_finite(model: nn.Module, folder: Path) -> None:
+    """Checks every weight.
+
+    Raises:
+        ModelError: a tensor holds NaN or infinity.
+    """
+    for name, parameter in model.named_parameters():
+        count = int((~torch.isfinite(parameter)).sum())
+        if count:
+            dtype = str(parameter.dtype).removeprefix("torch.")
+            raise ModelError(
+                f"{name} in {str(folder)!r} holds {count} values that are NaN or infinite in {dtype}: "
+                "use float32 or bfloat16, or copy the model again"
+            )
+
+
+def move(model: nn.Module, place: torch.device) -> nn.Module:
+    """Moves a model to a device.
+
+    Raises:
+        ModelError: the device's memory is too small.
+    """
+    try:
+        return model.to(place)
+    except torch.OutOfMemoryError as error:
+        size = sum(p.numel() * p.element_size() for p in model.parameters()) / 2**30
+        raise ModelError(
+            f"the model needs {size:.1f} GiB, more than {place} has free: use dtype bfloat16 or device cpu"
+        ) from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps transformers' progress bars and load reports off the terminal."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def one_line(error: Exception) -> str:
+    """The message of a library's error as one line of bounded length."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words if len(words) <= _MESSAGE_LENGTH else words[:_MESSAGE_LENGTH] + " ..."
+
+
+def _automatic() -> Any:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM
+
+
+def _dtype(name: str, place: torch.device) -> torch.dtype | str:
+    if name == "auto":
+        return torch.float32 if place.type == "cpu" else "auto"
+    if name not in DTYPES:
+        raise SettingsError(f"dtype must be one of auto, {', '.join(DTYPES)} (got {name!r})")
+    return DTYPES[name]
+
+
+@contextmanager
+def _as_model_error(what: str) -> Iterator[None]:
+    """Turns whatever a reading library raises into one sentence."""
+    try:
+        yield
+    except GpruneError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{what}: {one_line(error)}") from error
