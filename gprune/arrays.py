@@ -87,8 +87,8 @@ def _module_arrays(store: Store, keys: dict[str, str]) -> dict[str, Array]:
         "module_source": adapted.source,
         "module_u_primary": modules.u_primary,
         "module_u_auxiliary": modules.u_auxiliary,
-        "drift_threshold": np.float64(adapted.drift_threshold),
-        "score_threshold": np.float64(adapted.score_threshold),
+        "drift_threshold": np.array(adapted.drift_threshold),
+        "score_threshold": np.array(adapted.score_threshold),
         "scores_adapted_ffn": adapted.scores,
     }
 

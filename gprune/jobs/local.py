@@ -42,8 +42,8 @@ def worker_command(folder: Path, arguments: Sequence[str]) -> list[str]:
 def environment() -> dict[str, str]:
     """The environment of a run.
 
-    One core is left to the app where there are more than two: the app is idle most of the time, and on a small
-    machine half of the cores would be too high a price. Threads that wait give their core away, since two
+    One core is left to the app where there are more than two: the app idles most of the time, and on a
+    small machine half of the cores is too high a price. Threads that wait give their core away, since two
     processes that spin slow each other down many times over. What is already set is respected. The log is
     UTF-8 and unbuffered.
     """
