@@ -93,9 +93,8 @@ def fill_exactly(shape: ModelShape, ffn: Array, heads: Array, margin: Array, tar
         the target as one neuron allows, or as near as the fixed heads and that floor leave possible.
     """
     order = np.argsort(margin, axis=None, kind="stable")
-    position = np.empty(order.size, dtype=np.int64)
-    position[order] = np.arange(order.size)
-    position = position.reshape(np.shape(margin))
+    position: Array = np.empty(np.shape(margin), dtype=np.int64)
+    position.ravel()[order] = np.arange(order.size)
     kept = keep_one(ffn, position)
     fixed = np.count_nonzero(heads) * shape.group_weights
     wanted = nearest_whole((target * shape.decoder_weights - fixed) / shape.neuron_weights)

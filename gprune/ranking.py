@@ -112,3 +112,21 @@ def spearman(first: Array, second: Array) -> Array:
     with np.errstate(invalid="ignore"):
         result: Array = np.where(norm > 0, (a * b).sum(-1) / norm, np.nan)
     return result
+
+
+def standardize(scores: Array) -> Array:
+    """Standard scores within each layer: mean 0, sample standard deviation 1 (ddof 1).
+
+    Args:
+        scores: (layers, units) scores.
+
+    Returns:
+        (layers, units); zeros in a layer whose scores are all equal.
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    centred = scores - scores.mean(axis=1, keepdims=True)
+    deviation = np.sqrt((centred**2).sum(axis=1, keepdims=True) / max(scores.shape[1] - 1, 1))
+    # a constant layer leaves rounding errors behind, which must not be blown up to a ranking
+    constant = (scores == scores[:, :1]).all(axis=1, keepdims=True) | (deviation == 0)
+    standard: Array = np.where(constant, 0.0, centred / np.where(constant, 1.0, deviation))
+    return standard

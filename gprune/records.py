@@ -25,7 +25,9 @@ def _freeze(record: object) -> None:
     for field in fields(record):  # type: ignore[arg-type]
         value = getattr(record, field.name)
         if isinstance(value, np.ndarray):
-            copy = np.array(value, copy=True) if value.flags.writeable else value
+            # a memory map cannot change; a read-only view of an array that can is not safe to keep
+            safe = isinstance(value, np.memmap) and not value.flags.writeable
+            copy = value if safe else np.array(value, copy=True)
             copy.flags.writeable = False
             object.__setattr__(record, field.name, copy)
 

@@ -16,7 +16,10 @@ LAYERS, NEURONS = 3, 29
 def partition(seed=0, counts=(4, 1, 6)):
     generator = np.random.default_rng(seed)
     labels = np.stack(
-        [generator.permutation(np.append(np.arange(k), generator.integers(0, k, NEURONS - k))) for k in counts]
+        [
+            generator.permutation(np.append(np.arange(k), generator.integers(0, k, NEURONS - k)))
+            for k in counts
+        ]
     )
     return Partition(
         kind="refined",
@@ -74,7 +77,9 @@ def loop_discrepancy(first, second, parts):
 def example(request):
     parts = partition()
     a, b = raw(0, request.param), raw(1, request.param)
-    halves = [[(raw(10 * d + s, request.param), raw(99 * d + s, request.param)) for s in range(3)] for d in (1, 2)]
+    halves = [
+        [(raw(10 * d + s, request.param), raw(99 * d + s, request.param)) for s in range(3)] for d in (1, 2)
+    ]
     settings = ReliabilitySettings()
     statistics = reliability.module_statistics(unit_scores(a), unit_scores(b), parts, *halves, settings)
     return parts, a, b, halves, statistics
@@ -163,7 +168,10 @@ def test_no_halves_are_refused():
 
 def loop_adapt(a, b, parts, statistics, drift_level, score_level):
     """Eq. of s_i: the auxiliary score where the module is adapted and B ranks it more repeatably."""
-    drift_cut, score_cut = loop_quantile(statistics.drift, drift_level), loop_quantile(statistics.score, score_level)
+    drift_cut, score_cut = (
+        loop_quantile(statistics.drift, drift_level),
+        loop_quantile(statistics.score, score_level),
+    )
     scores = a.copy()
     adapted = []
     for k, (layer, index) in enumerate(members(parts)):
@@ -277,7 +285,15 @@ def test_one_module_in_all_is_its_own_quantile():
     labels = np.zeros((1, 4), np.int32)
     one = np.ones(1, np.int32)
     parts = Partition(
-        "random", "magnitude", labels, one, one, np.zeros((1, 1)), np.zeros(2), np.zeros(2), np.zeros((1, 0, 5))
+        "random",
+        "magnitude",
+        labels,
+        one,
+        one,
+        np.zeros((1, 1)),
+        np.zeros(2),
+        np.zeros(2),
+        np.zeros((1, 0, 5)),
     )
     a, b = (UnitScores("flap", "t", raw(s)[:1, :4], np.ones((1, 1)), np.ones((1, 2))) for s in (0, 1))
     pairs = [(a.ffn, b.ffn)]

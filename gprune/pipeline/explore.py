@@ -5,8 +5,9 @@ Every function reads its result from the session's store or makes it (sections 3
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -86,21 +87,20 @@ def scores(session: Session, role: str, metric: str | None = None) -> UnitScores
     metric = metric or session.study.metric
     name = f"scores_{role}" if metric == session.study.metric else f"scores_{metric}_{role}"
     key = session.plan.scores(role, metric)
-    return session.stage(name, "scores", key, UnitScores, lambda _: _score(session, role, metric))
+    return session.stage(name, "scores", key, UnitScores, lambda _: _scorer(session, role, metric)())
 
 
-def _score(
-    session: Session, role: str, metric: str | None = None, shards: Sequence[int] | None = None
-) -> UnitScores:
+def _scorer(session: Session, role: str, metric: str | None = None) -> Callable[..., UnitScores]:
+    """Scores a role's calibration set, or some of its shards, from statistics that are read once."""
+    moments, weights, sizes = statistics(session, role), norms(session), shape(session)
     settings = session.study.calibration
-    moments, weights = statistics(session, role), norms(session)
-    return score(metric or session.study.metric, moments, weights, shape(session), settings, shards=shards)
+    return partial(score, metric or session.study.metric, moments, weights, sizes, settings)
 
 
 def _halves(session: Session, role: str) -> tuple[UnitScores, UnitScores]:
     """Scores of two token-disjoint halves: the even and the odd shards."""
-    shards = range(session.study.calibration.shards)
-    return _score(session, role, shards=shards[::2]), _score(session, role, shards=shards[1::2])
+    shards, scorer = range(session.study.calibration.shards), _scorer(session, role)
+    return scorer(shards=shards[::2]), scorer(shards=shards[1::2])
 
 
 def drift(session: Session, first: str = "primary", second: str = "auxiliary") -> RankDrift:
@@ -188,13 +188,12 @@ def agreement(session: Session) -> Agreement | None:
 def modules(session: Session) -> ModuleStatistics:
     """Drift, mean score and repeatability of every module (RASA before its thresholds)."""
 
-    def halves(role: str, progress: Progress) -> list[tuple[Any, Any]]:
-        splits = balanced_splits(session.study.calibration.shards)
-        pairs = []
+    def halves(role: str, progress: Progress) -> Iterator[tuple[Any, Any]]:
+        # one pair at a time: at 7B all pairs of both texts would be gigabytes
+        splits, scorer = balanced_splits(session.study.calibration.shards), _scorer(session, role)
         for done, (first, second) in enumerate(splits):
             progress(done, len(splits), f"repeatability on the {role} text")
-            pairs.append((_score(session, role, shards=first).ffn, _score(session, role, shards=second).ffn))
-        return pairs
+            yield scorer(shards=first).ffn, scorer(shards=second).ffn
 
     def compute(progress: Progress) -> ModuleStatistics:
         both = scores(session, "primary"), scores(session, "auxiliary")

@@ -1,5 +1,7 @@
 """FLAP's single ranking and Wanda-sp's one ratio, against loops and over many shapes."""
 
+from itertools import accumulate
+
 import numpy as np
 import pytest
 
@@ -42,7 +44,7 @@ def loop_flap(scores, shape, target):
             units.append((group, price, "heads", layer, g))
     units.sort(key=lambda unit: -unit[0])
     total = sum(unit[1] for unit in units)
-    kept = [sum(unit[1] for unit in units[:k]) for k in range(len(units) + 1)]
+    kept = list(accumulate((unit[1] for unit in units), initial=0.0))
     cut = min(range(len(units) + 1), key=lambda k: abs(kept[k] - target * total))
     masks = {
         "ffn": np.zeros((shape.layers, shape.neurons), bool),
@@ -118,7 +120,9 @@ def test_flap_of_constant_scores_still_meets_the_target():
 
 def test_flap_ignores_the_scale_of_a_layer():
     shape, scores = SHAPES[4], unit_scores(SHAPES[4], 2)
-    scaled = UnitScores("flap", "t", scores.ffn * [[1e-4], [1], [1e3], [7]], scores.heads, scores.channels * 50)
+    scaled = UnitScores(
+        "flap", "t", scores.ffn * [[1e-4], [1], [1e3], [7]], scores.heads, scores.channels * 50
+    )
     first, second = flap.allocate(scores, shape, 0.5), flap.allocate(scaled, shape, 0.5)
     np.testing.assert_array_equal(first.ffn, second.ffn)
     np.testing.assert_array_equal(first.heads, second.heads)
@@ -140,7 +144,9 @@ def possible(shape, target):
     """Whether one to all neurons a layer can meet the target with some number of groups."""
     layer_budget = target * shape.decoder_weights / shape.layers
     return any(
-        shape.neuron_weights <= layer_budget - groups * shape.group_weights <= shape.neurons * shape.neuron_weights
+        shape.neuron_weights
+        <= layer_budget - groups * shape.group_weights
+        <= shape.neurons * shape.neuron_weights
         for groups in range(1, shape.kv_heads + 1)
     )
 

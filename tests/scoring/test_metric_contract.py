@@ -86,7 +86,9 @@ def test_scores_have_the_models_shape_and_are_finite(metric, shape, settings):
 
 
 def test_scores_are_deterministic(metric, shape, settings):
-    made = [score(metric, statistics(activations(shape), four()), norms(shape), shape, settings) for _ in "ab"]
+    made = [
+        score(metric, statistics(activations(shape), four()), norms(shape), shape, settings) for _ in "ab"
+    ]
     assert made[0].ffn.tobytes() == made[1].ffn.tobytes()
     assert made[0].heads.tobytes() == made[1].heads.tobytes()
 

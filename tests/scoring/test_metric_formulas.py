@@ -33,7 +33,7 @@ def example():
 
 
 def group_of(channel):
-    """Key/value group of an o_proj input: query heads come in runs of group_size, channels in runs of width."""
+    """Key/value group of an o_proj input: heads are runs of head_width channels, groups runs of heads."""
     return channel // SHAPE.head_width // SHAPE.group_size
 
 

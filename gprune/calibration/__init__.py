@@ -1,0 +1,5 @@
+"""One pass of the dense model over a calibration set, and the statistics that every score follows from."""
+
+from gprune.calibration.collection import collect
+
+__all__ = ["collect"]

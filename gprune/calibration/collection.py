@@ -1,0 +1,131 @@
+"""What does the dense model do on a calibration set? One pass, from which every score follows (section 3).
+
+The inputs of down_proj and o_proj are reduced as they pass by, for disjoint shards of the sequences, so that
+any half of the set can be scored later without another pass. The LM head is never run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from gprune.calibration.accumulators import ChannelMoments, require_finite
+from gprune.errors import SettingsError
+from gprune.models.decoder import Decoder
+from gprune.progress import Progress, silent
+from gprune.records import ActivationStatistics, Array, Tokens
+from gprune.study import CalibrationSettings
+
+Observer = Callable[[int, torch.Tensor], None]
+"""Told of a layer's index and the (sequences, length, channels) inputs of one of its projections."""
+
+
+@torch.no_grad()
+def collect(
+    decoder: Decoder, tokens: Tokens, settings: CalibrationSettings, on_progress: Progress = silent
+) -> ActivationStatistics:
+    """Runs the unmodified model once and keeps the moments of every FFN and attention channel per shard.
+
+    Shards are contiguous runs of the sequences, whose order is random already; the batch size changes speed
+    and nothing else.
+
+    Args:
+        decoder: the dense model.
+        tokens: the calibration set.
+        settings: shards, batch size, and whether FLAP's released fluctuation is wanted.
+        on_progress: told of the sequences done; may raise to stop.
+
+    Returns:
+        Statistics per shard, float64.
+
+    Raises:
+        SettingsError: the set has fewer sequences than shards.
+        NumericsError: an activation is NaN or infinite.
+    """
+    samples, length = tokens.ids.shape
+    if samples < settings.shards:
+        raise SettingsError(
+            f"{tokens.text!r} gives {samples} sequences for {settings.shards} shards: "
+            "choose fewer shards (calibration.shards) or more samples"
+        )
+    shard = shard_of(samples, settings.shards)
+    ffn, attention = _accumulators(decoder, settings)
+    with observed(decoder, range(decoder.shape.layers), ffn.add, attention.add):
+        for start in range(0, samples, settings.batch):
+            on_progress(start, samples, "activation statistics")
+            stop = min(start + settings.batch, samples)
+            decoder.hidden_states(torch.from_numpy(tokens.ids[start:stop].astype(np.int64)))
+            for part in (ffn, attention):
+                part.finish_batch(shard[start:stop])
+            for complete in range(shard[start], shard[stop] if stop < samples else settings.shards):
+                require_finite(attention, ffn, complete)
+    on_progress(samples, samples, "activation statistics")
+    return _record(tokens, np.bincount(shard), length, ffn, attention)
+
+
+def shard_of(samples: int, shards: int) -> Array:
+    """(samples,) shard of each sequence: contiguous runs whose sizes differ by one at most."""
+    sizes = [len(run) for run in np.array_split(np.arange(samples), shards)]
+    index: Array = np.repeat(np.arange(shards), sizes)
+    return index
+
+
+@contextmanager
+def observed(decoder: Decoder, layers: range, ffn: Observer, attention: Observer) -> Iterator[None]:
+    """Shows the inputs of down_proj and o_proj of some layers to observers while the context is open.
+
+    Args:
+        decoder: the model; it is left as it was.
+        layers: indices of the layers to observe.
+        ffn: told of the inputs of down_proj.
+        attention: told of the inputs of o_proj.
+    """
+    handles = []
+    try:
+        for layer in layers:
+            for module, observer in ((decoder.down_proj(layer), ffn), (decoder.o_proj(layer), attention)):
+                handles.append(module.register_forward_pre_hook(_hook(observer, layer)))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _hook(observer: Observer, layer: int) -> Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], None]:
+    def hook(_: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
+        observer(layer, arguments[0])
+
+    return hook
+
+
+def _accumulators(decoder: Decoder, settings: CalibrationSettings) -> tuple[ChannelMoments, ChannelMoments]:
+    shape, released = decoder.shape, settings.flap_variant == "released"
+    widths = (("down_proj", shape.neurons), ("o_proj", shape.heads * shape.head_width))
+    ffn, attention = (
+        ChannelMoments(name, settings.shards, range(shape.layers), channels, decoder.device, released)
+        for name, channels in widths
+    )
+    return ffn, attention
+
+
+def _record(
+    tokens: Tokens, shard_samples: Array, length: int, ffn: ChannelMoments, attention: ChannelMoments
+) -> ActivationStatistics:
+    first, second = ffn.result(), attention.result()
+    return ActivationStatistics(
+        text=tokens.text,
+        fingerprint=tokens.fingerprint,
+        shard_samples=shard_samples.astype(np.int64),
+        shard_tokens=shard_samples.astype(np.int64) * length,
+        ffn_mean=first.mean,
+        ffn_moment=first.moment,
+        ffn_energy=first.energy,
+        attention_mean=second.mean,
+        attention_moment=second.moment,
+        attention_energy=second.energy,
+        ffn_released_fluctuation=first.released_fluctuation,
+        attention_released_fluctuation=second.released_fluctuation,
+    )

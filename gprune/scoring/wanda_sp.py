@@ -1,0 +1,64 @@
+"""Wanda-sp: weight magnitude times activation norm, summed over what structured pruning removes together.
+
+A base metric and a baseline of section 4. The activation norm of a channel is the root of its energy per
+sequence (not per token), as in the structured form of Wanda that came with FLAP.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gprune.records import ActivationStatistics, Array, ModelShape, UnitScores, WeightNorms
+from gprune.study import CalibrationSettings
+
+
+def score(
+    statistics: ActivationStatistics, norms: WeightNorms, shape: ModelShape, settings: CalibrationSettings
+) -> UnitScores:
+    """Scores every neuron and key/value group of the dense model.
+
+    Args:
+        statistics: merged into one shard.
+        norms: column norms of down_proj and o_proj.
+        shape: the dense model.
+        settings: not used by this metric.
+
+    Returns:
+        s_j = mean over rows r of |W_rj| * sqrt(energy_j / sequences); a group sums its channels' scores.
+    """
+    samples = int(statistics.shard_samples[0])
+    ffn = _product(norms.down_column_absolute, statistics.ffn_energy[0], samples)
+    channels = _product(norms.out_column_absolute, statistics.attention_energy[0], samples)
+    heads = channels.reshape(shape.layers, shape.kv_heads, shape.group_channels).sum(axis=-1)
+    return UnitScores("wanda_sp", statistics.text, ffn, heads, channels)
+
+
+def layer_scores(
+    norms: WeightNorms,
+    shape: ModelShape,
+    layer: int,
+    ffn_energy: Array,
+    attention_energy: Array,
+    samples: int,
+) -> tuple[Array, Array]:
+    """Scores the units of one layer, for a pass that prunes layer by layer.
+
+    Args:
+        norms: column norms of down_proj and o_proj.
+        shape: the dense model.
+        layer: index of the layer.
+        ffn_energy: (neurons,) sum over tokens of the squared inputs of down_proj.
+        attention_energy: (heads * head_width,) the same for o_proj.
+        samples: sequences seen.
+
+    Returns:
+        (neurons,) and (key/value groups,) scores.
+    """
+    ffn = _product(norms.down_column_absolute[layer], ffn_energy, samples)
+    channels = _product(norms.out_column_absolute[layer], attention_energy, samples)
+    return ffn, channels.reshape(shape.kv_heads, shape.group_channels).sum(axis=-1)
+
+
+def _product(absolute: Array, energy: Array, samples: int) -> Array:
+    product: Array = absolute * np.sqrt(energy / samples)
+    return product
