@@ -1,0 +1,134 @@
+"""Answers: which sentences of a docstring, and which lines of a source file, are text?
+
+Docstrings mix English with doctests, parameter tables and markup. ``paragraphs`` keeps the
+English; ``docstrings`` finds the docstrings of a source file and ``without_docstrings``
+takes them out, so that a prose text and a code text made from one file share nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+_ROLE = re.compile(r":[a-zA-Z:+-]+:`~?\.?([^`<]+?)(?:\s*<[^`>]*>)?`")
+_LITERAL = re.compile(r"``([^`]*)``")
+_REFERENCE = re.compile(r"\s*\[\d+\]_|`([^`<]+?)(?:\s*<[^`>]*>)?`__?")
+_BULLET = re.compile(r"^\s*(?:[-*+•]|\(?\d+[.)]|\.\. \[\d+\])\s+")
+_RULE = re.compile(r"^\s*[-=~^*#\"+'_.|]{3,}[-=~^*#\"+'_.|\s]*$")
+_DIRECTIVE = re.compile(r"^\s*(?:\.\.\s|:\w[\w ]*:)")
+_SENTENCE_END = (".", "!", "?", ":", ")", "`", '"')
+
+
+def paragraphs(docstring: str, shortest: int = 80, least_letters: float = 0.85) -> list[str]:
+    """Return the English paragraphs of a docstring, each on one line and without markup.
+
+    Args:
+        docstring: raw docstring, as it stands in the source.
+        shortest: characters under which a paragraph is left out.
+        least_letters: share of letters and spaces, 0 to 1, under which it is left out.
+
+    Returns:
+        The paragraphs in the order of the docstring.
+    """
+    candidates = (_plain(" ".join(block)) for block in _blocks(inspect.cleandoc(docstring)))
+    return [line for line in candidates if _is_prose(line, shortest, least_letters)]
+
+
+def docstrings(tree: ast.Module) -> Iterator[str]:
+    """Yield the docstrings of a module, its classes and its functions, in source order.
+
+    Args:
+        tree: a parsed source file.
+
+    Yields:
+        Each docstring as it stands in the source.
+    """
+    for node in _documented(tree):
+        literal = _docstring_literal(node)
+        if literal is not None:
+            yield literal.value  # type: ignore[misc]
+
+
+def without_docstrings(source: str, tree: ast.Module) -> str:
+    """Return a source file without its docstrings, its other lines untouched.
+
+    Args:
+        source: text of the file.
+        tree: the same text, parsed.
+
+    Returns:
+        The text that is left; a body that was only a docstring becomes ``...``.
+    """
+    lines: list[str | None] = list(source.split("\n"))
+    for node in _documented(tree):
+        literal = _docstring_literal(node)
+        if literal is None or literal.end_lineno is None:
+            continue
+        for number in range(literal.lineno - 1, literal.end_lineno):
+            lines[number] = None
+        if len(node.body) == 1:
+            lines[literal.lineno - 1] = " " * literal.col_offset + "..."
+    return "\n".join(line for line in lines if line is not None)
+
+
+def _documented(tree: ast.Module) -> Iterator[Documented]:
+    # Walks statements only: expressions hold no docstrings and are most of the tree.
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Documented):
+            yield node
+        for field in ("finalbody", "orelse", "handlers", "body"):
+            children = getattr(node, field, None)
+            if isinstance(children, list):
+                waiting.extend(child for child in reversed(children) if hasattr(child, "body"))
+
+
+def _docstring_literal(node: Documented) -> ast.Constant | None:
+    if not node.body or not isinstance(node.body[0], ast.Expr):
+        return None
+    value = node.body[0].value
+    return value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
+
+
+def _blocks(text: str) -> Iterator[list[str]]:
+    # A block ends at an empty line, a rule, a bullet or a change of indentation, so that a
+    # parameter's description is a block apart from its "name : type" line.
+    block: list[str] = []
+    indentation = 0
+    in_directive = False
+    for line in text.split("\n"):
+        depth = len(line) - len(line.lstrip())
+        bullet = _BULLET.match(line)
+        ends = not line.strip() or _RULE.match(line) or bullet is not None
+        if block and (ends or depth != indentation):
+            yield block
+            block = []
+        in_directive = bool(_DIRECTIVE.match(line)) or (in_directive and bool(line.strip()))
+        if not line.strip() or _RULE.match(line) or in_directive:
+            continue
+        block.append(line[bullet.end() :] if bullet else line.strip())
+        indentation = bullet.end() if bullet else depth
+    if block:
+        yield block
+
+
+def _plain(block: str) -> str:
+    text = _ROLE.sub(r"\1", block)
+    text = _LITERAL.sub(r"`\1`", text)
+    text = _REFERENCE.sub(lambda match: match.group(1) or "", text)
+    return re.sub(r"\s+", " ", text.replace("**", "").replace("::", ":")).strip()
+
+
+def _is_prose(line: str, shortest: int, least_letters: float) -> bool:
+    if len(line) < shortest or line.startswith((">>>", "...", "$", "|", "+")):
+        return False
+    # Wrapped fragments of tables and formulas do not end like a sentence.
+    if not line.endswith(_SENTENCE_END):
+        return False
+    letters = sum(character.isalpha() or character == " " for character in line)
+    return letters >= least_letters * len(line)
