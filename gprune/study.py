@@ -145,9 +145,9 @@ class SparsitySettings:
     """weight of the distillation from the dense model, on both texts"""
     distillation_temperature: float = 1.0
     """temperature of the distillation"""
-    learning_rate: float = 0.02
+    learning_rate: float = 0.05
     """Adam step size of the thresholds, with cosine decay"""
-    penalty: float = 20.0
+    penalty: float = 100.0
     """rho of the augmented Lagrangian"""
     dual_rate: float = 0.1
     """the multiplier grows by dual_rate * rho * g each step"""

@@ -158,7 +158,8 @@ def agreement(session: Session) -> Agreement | None:
 
     if not session.study.substitute:
         return None
-    tokens(session, "substitute")
+    for make in (tokens, statistics, scores):
+        make(session, "substitute")
     made = {"AB": partition(session)}
     # the direction is decided once per metric (appendix), on the study's own pair
     profile = made["AB"].profile
@@ -174,6 +175,7 @@ def agreement(session: Session) -> Agreement | None:
     }
     keys = [session.plan.partition()]
     for name, (pair, changes) in wanted.items():
+        drift(session, *pair)
         made[name] = partition(session, f"partition_{name.lower()}", *pair, **changes)
         keys.append(session.plan.partition(*pair, **changes))
 
