@@ -30,7 +30,16 @@ from gprune.study import EvaluationSettings, Study
 
 SMALL = ModelShape(layers=4, neurons=60, heads=4, kv_heads=2, head_width=8, hidden=16)
 LARGE = ModelShape(layers=32, neurons=11008, heads=32, kv_heads=32, head_width=128, hidden=4096)
-DRIFT_ONLY = ("tokens_primary", "tokens_auxiliary", "norms", "scores_primary", "scores_auxiliary", "drift")
+DRIFT_ONLY = (
+    "tokens_primary",
+    "tokens_auxiliary",
+    "norms",
+    "statistics_primary",
+    "statistics_auxiliary",
+    "scores_primary",
+    "scores_auxiliary",
+    "drift",
+)
 METHODS = {"dense": 40.0, "gprune": 62.0, "flap": 118.0, "flap_no_bias": 121.0, "wanda_sp": 190.0}
 COMPARISONS = (
     "A-B against A-C",
@@ -93,7 +102,9 @@ def write_run(
     return name
 
 
-def run_record(name: str, study: Study, shape: ModelShape, entries: dict[str, Any], state: str) -> dict[str, Any]:
+def run_record(
+    name: str, study: Study, shape: ModelShape, entries: dict[str, Any], state: str
+) -> dict[str, Any]:
     """What run.json holds."""
     inputs = {
         "model": "m" * 64,
@@ -114,7 +125,12 @@ def run_record(name: str, study: Study, shape: ModelShape, entries: dict[str, An
         "shape": asdict(shape),
         "parameters": shape.decoder_weights + 1000,
         "texts": {"primary": "English prose of Python's reference"},
-        "provenance": {"gprune": "0.1.0", "commit": "0123456789ab", "uncommitted_changes": False, "inputs": inputs},
+        "provenance": {
+            "gprune": "0.1.0",
+            "commit": "0123456789ab",
+            "uncommitted_changes": False,
+            "inputs": inputs,
+        },
         "result": {"run": name} if state == "done" else None,
     }
 
@@ -151,7 +167,10 @@ def everything(
     made["checkpoint"] = ("checkpoint", None)
     for method, level in METHODS.items():
         for index, text in enumerate(study.evaluation.texts):
-            made[f"perplexity.{method}.{index}"] = ("perplexity", _perplexity(text, level * (1 + index), random))
+            made[f"perplexity.{method}.{index}"] = (
+                "perplexity",
+                _perplexity(text, level * (1 + index), random),
+            )
     if study.substitute:
         made["agreement"] = ("agreement", _agreement(shape.layers, random))
     return made
@@ -211,7 +230,10 @@ def _statistics(
     primary: UnitScores, auxiliary: UnitScores, partition: Partition, random: np.random.Generator
 ) -> ModuleStatistics:
     pairs = zip(primary.ffn, auxiliary.ffn, partition.labels, strict=True)
-    moved = [np.abs(normalized_rank_within(a, labels) - normalized_rank_within(b, labels)) for a, b, labels in pairs]
+    moved = [
+        np.abs(normalized_rank_within(a, labels) - normalized_rank_within(b, labels))
+        for a, b, labels in pairs
+    ]
     labels = partition.global_labels.ravel()
     return ModuleStatistics(
         drift=module_means(np.concatenate(moved), labels, partition.modules),

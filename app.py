@@ -1,0 +1,36 @@
+"""GPrune Studio: chooses which page answers which question. Start it with `streamlit run app.py`."""
+
+import streamlit as st
+
+from gprune.views import frame
+
+st.set_page_config(page_title="GPrune Studio", page_icon="✂️", layout="wide")
+
+
+def _page(stem: str, title: str, icon: str, url: str, question: str, *, default: bool = False) -> st.Page:
+    return st.Page(f"pages/{stem}.py", title=title, icon=icon, url_path=url, help=question, default=default)
+
+
+page = st.navigation(
+    {
+        "Explore": [
+            _page(
+                "overview", "Overview", ":material/dashboard:", "home", "A run in half a minute", default=True
+            ),
+            _page("rank_drift", "Rank drift", ":material/swap_vert:", "drift", "Which neurons move?"),
+            _page(
+                "module_agreement", "Module agreement", ":material/hub:", "agreement", "Do modules survive?"
+            ),
+            _page("reliability", "RASA thresholds", ":material/tune:", "rasa", "Which modules are adapted?"),
+            _page("pruning_decisions", "Pruning decisions", ":material/cut:", "decisions", "Who is kept?"),
+        ],
+        "Run": [
+            _page("jobs", "Launch & jobs", ":material/rocket_launch:", "launch", "Start and follow runs")
+        ],
+        "Compare": [
+            _page("comparison", "Compare", ":material/leaderboard:", "compare", "Which method is better?")
+        ],
+    }
+)
+frame.draw(page)
+page.run()

@@ -1,0 +1,167 @@
+"""Answers: where did the budget go, and which neurons were chosen differently from the base method?
+
+Figure 3: modules sorted by the mean rank drift (Eq. 1) of their neurons, in bins of equal module count;
+retention and retained-mask Jaccard are pooled over the neurons of a bin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gprune.ranking import module_means
+from gprune.records import Array, Partition, PruningMasks
+
+BUDGET_TOLERANCE = 0.005
+"""Methods whose retained fractions differ by more are not compared as equals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Figure 3 for one pair of methods."""
+
+    names: list[str]
+    """percentile range of each bin"""
+    drift: Array
+    """(bins,) mean drift of the bin's modules"""
+    neurons: Array
+    """(bins,) neurons in the bin"""
+    ours: Array
+    """(bins,) retained fraction of the bin's neurons under GPrune"""
+    base: Array
+    """(bins,) the same under the base method"""
+    jaccard: Array
+    """(bins,) neurons kept by both over neurons kept by either; NaN where neither keeps any"""
+    chance: Array
+    """(bins,) Jaccard expected of two independent masks with these retentions"""
+    shares: Array
+    """(4, bins) percent of the bin's neurons kept by both, only by GPrune, only by the base, by neither"""
+
+
+def module_bins(drift: Array, partition: Partition, bins: int) -> Array:
+    """The drift bin of every module.
+
+    Args:
+        drift: (layers, neurons) rank drift of Eq. 1.
+        partition: modules of every layer.
+        bins: number of bins; at most one for each module.
+
+    Returns:
+        (modules,) int64 bin, 0 = most stable; bins hold equally many modules, give or take one.
+    """
+    labels = partition.global_labels.ravel()
+    means = module_means(drift.ravel(), labels, partition.modules)
+    order = np.argsort(means, kind="stable")
+    chosen = np.empty(len(order), dtype=np.int64)
+    for index, part in enumerate(np.array_split(order, min(bins, len(order)))):
+        chosen[part] = index
+    return chosen
+
+
+def compare(drift: Array, partition: Partition, ours: PruningMasks, base: PruningMasks, bins: int) -> Bins:
+    """Bins the decisions of two methods by the drift of the modules.
+
+    Args:
+        drift: (layers, neurons) rank drift of Eq. 1.
+        partition: modules of every layer.
+        ours: masks of GPrune.
+        base: masks of the base method.
+        bins: number of bins, lowered to the number of modules.
+
+    Returns:
+        Retention, Jaccard and its chance level of every bin.
+    """
+    bin_of_module = module_bins(drift, partition, bins)
+    number = int(bin_of_module.max()) + 1
+    bin_of_neuron = bin_of_module[partition.global_labels].ravel()
+    first, second = ours.ffn.ravel(), base.ffn.ravel()
+    size = np.bincount(bin_of_neuron, minlength=number)
+
+    def fraction(mask: Array) -> Array:
+        counted: Array = np.bincount(bin_of_neuron, weights=mask, minlength=number) / size
+        return counted
+
+    kept, base_kept, both, either = (
+        fraction(mask) for mask in (first, second, first & second, first | second)
+    )
+    return Bins(
+        names=bin_names(number),
+        drift=fraction(drift.ravel()),
+        neurons=size,
+        ours=kept,
+        base=base_kept,
+        jaccard=_ratio(both, either),
+        chance=chance_jaccard(kept, base_kept),
+        shares=100.0 * np.stack([both, kept - both, base_kept - both, 1.0 - either]),
+    )
+
+
+def chance_jaccard(first: Array, second: Array) -> Array:
+    """Jaccard of two independent masks: r1 r2 / (r1 + r2 - r1 r2)."""
+    product = first * second
+    return _ratio(product, first + second - product)
+
+
+def _ratio(above: Array, below: Array) -> Array:
+    result: Array = np.divide(above, below, out=np.full(np.shape(above), np.nan), where=below > 0)
+    return result
+
+
+def bin_names(number: int) -> list[str]:
+    """Percentile ranges of equal bins, as `0-20 %`."""
+    edges = np.linspace(0, 100, number + 1).round().astype(int)
+    return [f"{low}–{high} %" for low, high in zip(edges[:-1], edges[1:], strict=True)]
+
+
+def bin_table(result: Bins, base_name: str) -> pd.DataFrame:
+    """Figure 3 as a table, one row a bin."""
+    return pd.DataFrame(
+        {
+            "drift bin": result.names,
+            "mean drift": result.drift,
+            "neurons": result.neurons,
+            "retained, GPrune": result.ours,
+            f"retained, {base_name}": result.base,
+            "Jaccard": result.jaccard,
+            "Jaccard by chance": result.chance,
+            "kept by both, %": result.shares[0],
+            "only GPrune, %": result.shares[1],
+            f"only {base_name}, %": result.shares[2],
+            "kept by neither, %": result.shares[3],
+        }
+    )
+
+
+def layer_retention(masks: PruningMasks) -> tuple[Array, Array]:
+    """(layers,) retained fraction of neurons and (layers,) of key/value groups."""
+    return masks.ffn.mean(axis=1), masks.heads.mean(axis=1)
+
+
+def layer_jaccard(ours: PruningMasks, base: PruningMasks) -> Array:
+    """(layers,) Jaccard of the neurons kept by two methods; NaN where neither keeps any."""
+    both = (ours.ffn & base.ffn).sum(axis=1).astype(float)
+    return _ratio(both, (ours.ffn | base.ffn).sum(axis=1).astype(float))
+
+
+def layer_table(masks: dict[str, PruningMasks]) -> pd.DataFrame:
+    """Retained fractions of every layer under every method."""
+    columns: dict[str, Array] = {}
+    for name, mask in masks.items():
+        columns[f"neurons, {name}"], columns[f"key/value groups, {name}"] = layer_retention(mask)
+    layers = len(next(iter(masks.values())).ffn)
+    return pd.DataFrame({"layer": np.arange(layers)} | columns)
+
+
+def headline(result: Bins, base_name: str) -> str:
+    """The finding in one sentence: where GPrune keeps more and where less than the base method."""
+    change = result.ours - result.base
+    unstable, rest = float(change[-1]), change[:-1]
+    if len(change) < 2 or abs(unstable) < BUDGET_TOLERANCE:
+        return f"GPrune spreads the budget over stable and unstable modules as {base_name} does"
+    word, other = ("less", "more") if unstable < 0 else ("more", "less")
+    stable = float(np.average(rest, weights=result.neurons[:-1]))
+    opposite = stable * unstable < 0
+    tail = f" and {other} of the others ({stable:+.3f})" if opposite else f" (others {stable:+.3f})"
+    return f"GPrune keeps {word} of the most unstable modules than {base_name} ({unstable:+.3f}){tail}"

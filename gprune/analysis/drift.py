@@ -1,0 +1,178 @@
+"""Answers: which neurons move when the calibration text changes, and is it above the re-sampling floor?
+
+Figure 1a and Eq. 1 of section 3.1: rank drift of every neuron, as shares of neurons in bins, so that a chart
+of 352,256 neurons needs a hundred numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gprune.ranking import ranks
+from gprune.records import Array, RankDrift, UnitScores
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """One curve of the drift histogram."""
+
+    name: str
+    """what was compared with what"""
+    shares: Array
+    """(bins,) percent of all neurons in each bin"""
+    median: float
+    """median drift over all neurons"""
+    correlation: float
+    """median over layers of the Spearman correlation; NaN where no layer has one"""
+
+
+CROSS, HALVES, FLOOR_PRIMARY, FLOOR_AUXILIARY = "A | B", "half A | half B", "A re-sampled", "B re-sampled"
+"""Names of the four curves, in the order of `distributions`."""
+
+
+def shares(values: Array, bins: int) -> Array:
+    """Share of values in equal bins of [0, 1].
+
+    Args:
+        values: drifts in [0, 1], any shape, not empty.
+        bins: number of bins.
+
+    Returns:
+        (bins,) percent; the last bin includes 1.
+    """
+    counts, _ = np.histogram(values, bins=bins, range=(0.0, 1.0))
+    percent: Array = 100.0 * counts / np.size(values)
+    return percent
+
+
+def distributions(drift: RankDrift, bins: int, layer: int | None = None) -> list[Distribution]:
+    """The cross-text drift, its equal-sized-halves form, and the two re-sampling controls.
+
+    Args:
+        drift: the record.
+        bins: number of bins in [0, 1].
+        layer: one layer, or all of them together.
+
+    Returns:
+        Four curves.
+    """
+    sources = (
+        (CROSS, drift.magnitude, drift.correlation),
+        (HALVES, drift.half, drift.correlation_half),
+        (FLOOR_PRIMARY, drift.resample_primary, drift.correlation_primary),
+        (FLOOR_AUXILIARY, drift.resample_auxiliary, drift.correlation_auxiliary),
+    )
+    chosen = slice(None) if layer is None else slice(layer, layer + 1)
+    return [
+        Distribution(
+            name, shares(values[chosen], bins), float(np.median(values[chosen])), middle(rho[chosen])
+        )
+        for name, values, rho in sources
+    ]
+
+
+def middle(values: Array) -> float:
+    """Median of the finite values; NaN where there are none."""
+    finite = np.asarray(values)[np.isfinite(values)]
+    return float(np.median(finite)) if finite.size else float("nan")
+
+
+def distribution_table(curves: list[Distribution]) -> pd.DataFrame:
+    """The drift histogram as a table: one row a bin, one column a curve."""
+    bins = len(curves[0].shares)
+    edges = np.linspace(0.0, 1.0, bins + 1)
+    columns: dict[str, Array] = {"drift from": edges[:-1], "drift to": edges[1:]}
+    return pd.DataFrame(columns | {f"{curve.name}, % of neurons": curve.shares for curve in curves})
+
+
+def by_layer(magnitude: Array, bins: int) -> Array:
+    """(layers, bins) percent of each layer's neurons in each drift bin."""
+    return np.stack([shares(row, bins) for row in magnitude])
+
+
+def layer_table(drift: RankDrift) -> pd.DataFrame:
+    """Median drift and Spearman correlations of every layer."""
+    return pd.DataFrame(
+        {
+            "layer": np.arange(len(drift.magnitude)),
+            "median drift A|B": np.median(drift.magnitude, axis=1),
+            "median drift, A re-sampled": np.median(drift.resample_primary, axis=1),
+            "Spearman A|B": drift.correlation,
+            "Spearman half A|half B": drift.correlation_half,
+            "Spearman, A re-sampled": drift.correlation_primary,
+            "Spearman, B re-sampled": drift.correlation_auxiliary,
+        }
+    )
+
+
+def joint_ranks(primary: Array, auxiliary: Array, bins: int) -> Array:
+    """How many neurons of a layer hold which ranks on A and on B.
+
+    Args:
+        primary: (neurons,) scores on A.
+        auxiliary: (neurons,) scores on B.
+        bins: bins of each axis.
+
+    Returns:
+        (bins, bins) counts: row = rank on B, column = rank on A, both from least to most important.
+    """
+    top = max(len(primary) - 1, 1)
+    first, second = ranks(primary) / top, ranks(auxiliary) / top
+    counts, _, _ = np.histogram2d(second, first, bins=bins, range=[[0, 1], [0, 1]])
+    return counts
+
+
+def top_drifting(drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, count: int) -> pd.DataFrame:
+    """The neurons whose rank moves most, over all layers.
+
+    Args:
+        drift: the record.
+        primary: scores on A.
+        auxiliary: scores on B.
+        count: rows at most.
+
+    Returns:
+        One row a neuron, the largest drift first; ties in order of layer and neuron.
+    """
+    layers, neurons = drift.magnitude.shape
+    flat = drift.magnitude.ravel()
+    order = _largest(flat, min(count, flat.size))
+    layer, neuron = order // neurons, order % neurons
+    top = max(neurons - 1, 1)
+    rank_a = {int(i): ranks(primary.ffn[i]) for i in np.unique(layer)}
+    rank_b = {int(i): ranks(auxiliary.ffn[i]) for i in np.unique(layer)}
+    return pd.DataFrame(
+        {
+            "layer": layer,
+            "neuron": neuron,
+            "drift d": flat[order],
+            "signed drift": drift.signed.ravel()[order],
+            "rank on A": [rank_a[int(i)][j] / top for i, j in zip(layer, neuron, strict=True)],
+            "rank on B": [rank_b[int(i)][j] / top for i, j in zip(layer, neuron, strict=True)],
+            "score on A": primary.ffn[layer, neuron],
+            "score on B": auxiliary.ffn[layer, neuron],
+            "A re-sampled": drift.resample_primary.ravel()[order],
+            "B re-sampled": drift.resample_auxiliary.ravel()[order],
+        }
+    )
+
+
+def _largest(values: Array, count: int) -> Array:
+    """Indices of the largest values, in falling order; equal values by rising index."""
+    candidates = np.flatnonzero(values >= np.partition(values, len(values) - count)[len(values) - count])
+    ordered = candidates[np.lexsort((candidates, -values[candidates]))]
+    return ordered[:count]
+
+
+def headline(curves: list[Distribution]) -> str:
+    """The finding in one sentence: how far switching the text moves ranks, against re-sampling it."""
+    cross, floor = curves[0], max(curves[2].median, curves[3].median)
+    if floor <= 0:
+        return f"Switching the text moves half of the neurons by more than {cross.median:.1%} of the ranking"
+    ratio = cross.median / floor
+    if ratio < 1.5:
+        return "Switching the text moves ranks hardly more than re-sampling it"
+    return f"Switching the text moves ranks {ratio:.1f} times as far as re-sampling it"

@@ -1,0 +1,102 @@
+"""Answers: what does a run say in half a minute, and can it be trusted?
+
+The overview's checks read the run's record (`run.json`) and its masks; each is a finding with a verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gprune.records import ModelShape, PruningMasks
+from gprune.study import Study
+
+PAPER_SAMPLES = 2048
+"""sequences of each calibration text in section 4"""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One trust check."""
+
+    verdict: Literal["pass", "warn", "unknown"]
+    sentence: str
+
+
+def checks(record: dict[str, Any], study: Study, masks: dict[str, PruningMasks]) -> list[Check]:
+    """Every trust check of a run.
+
+    Args:
+        record: the run's record.
+        study: its study.
+        masks: masks that are there, by display name.
+    """
+    shape = ModelShape(**record["shape"]) if record.get("shape") else None
+    inputs = (record.get("provenance") or {}).get("inputs") or {}
+    return [
+        _budgets(shape, study.retention, masks),
+        _texts(inputs),
+        _seeds(study),
+        _windows(study),
+        _samples(study),
+        _code(record.get("provenance") or {}),
+    ]
+
+
+def _budgets(shape: ModelShape | None, target: float, masks: dict[str, PruningMasks]) -> Check:
+    if shape is None or not masks:
+        return Check("unknown", "Budgets: no masks yet")
+    one_group = shape.group_weights / shape.decoder_weights
+    off = {name: mask.retention - target for name, mask in masks.items()}
+    worst = max(off, key=lambda name: abs(off[name]))
+    if abs(off[worst]) <= one_group:
+        return Check(
+            "pass",
+            f"Budgets match: every method keeps {target:.1%} of the decoder's weights to within one "
+            f"key/value group ({one_group:.2%})",
+        )
+    return Check(
+        "warn", f"Budgets differ: {worst} keeps {target + off[worst]:.2%} where {target:.2%} was asked for"
+    )
+
+
+def _texts(inputs: dict[str, Any]) -> Check:
+    calibration, evaluation = inputs.get("calibration") or {}, inputs.get("evaluation") or {}
+    if not evaluation:
+        return Check("unknown", "Texts: nothing is evaluated in this run")
+    shared = sorted(text for text, digest in evaluation.items() if digest in calibration.values())
+    if shared:
+        return Check(
+            "warn",
+            f"Calibration and evaluation use the very same text: {', '.join(shared)}; its figure flatters",
+        )
+    return Check("pass", "Calibration and evaluation texts are different parts of their corpora")
+
+
+def _seeds(study: Study) -> Check:
+    return Check("warn", f"One seed ({study.seed}): differences between methods carry no spread over seeds")
+
+
+def _windows(study: Study) -> Check:
+    if study.evaluation.windows is None:
+        return Check("pass", "Perplexity is measured on every window of the evaluation texts")
+    return Check(
+        "warn",
+        f"Perplexity is measured on at most {study.evaluation.windows} windows a text: compare it only with "
+        "figures of the same limit",
+    )
+
+
+def _samples(study: Study) -> Check:
+    samples = study.calibration.samples
+    if samples >= PAPER_SAMPLES:
+        return Check("pass", f"{samples} calibration sequences a text, as many as in the paper or more")
+    return Check("warn", f"{samples} calibration sequences a text; the paper uses {PAPER_SAMPLES}")
+
+
+def _code(provenance: dict[str, Any]) -> Check:
+    if not provenance.get("commit"):
+        return Check("unknown", "The commit of the program is not recorded")
+    if provenance.get("uncommitted_changes"):
+        return Check("warn", f"Made by commit {provenance['commit']} with changes that were not committed")
+    return Check("pass", f"Made by commit {provenance['commit']} without further changes")

@@ -1,0 +1,97 @@
+"""Answers: which modules are sensitive and weakly supported, and what changes when the lines move?
+
+Section 3.2 (RASA). The decision itself is `gprune.reliability.adapt`; this counts what it decided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gprune.records import AdaptedScores, Array, ModuleStatistics
+
+KEPT, FROM_PRIMARY, FROM_AUXILIARY = 0, 1, 2
+"""Groups of `groups`: not adapted, adapted and scored from A, adapted and scored from B."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a pair of thresholds does."""
+
+    modules: int
+    """modules in all"""
+    adapted: int
+    """modules adapted"""
+    neurons: int
+    """neurons in adapted modules"""
+    all_neurons: int
+    """neurons in all"""
+    from_primary: int
+    """adapted modules that stay with A"""
+    from_auxiliary: int
+    """adapted modules scored from B"""
+    rescored: int
+    """neurons whose score comes from B"""
+
+
+def groups(adapted: AdaptedScores) -> Array:
+    """(modules,) int: KEPT, FROM_PRIMARY or FROM_AUXILIARY."""
+    chosen: Array = adapted.adapted.astype(np.int64) * (1 + adapted.source.astype(np.int64))
+    return chosen
+
+
+def count(statistics: ModuleStatistics, adapted: AdaptedScores) -> Counts:
+    """Counts modules and neurons that a pair of thresholds touches."""
+    group, size = groups(adapted), statistics.size
+    return Counts(
+        modules=len(size),
+        adapted=int((group != KEPT).sum()),
+        neurons=int(size[group != KEPT].sum()),
+        all_neurons=int(size.sum()),
+        from_primary=int((group == FROM_PRIMARY).sum()),
+        from_auxiliary=int((group == FROM_AUXILIARY).sum()),
+        rescored=int(size[group == FROM_AUXILIARY].sum()),
+    )
+
+
+def by_layer(statistics: ModuleStatistics, adapted: AdaptedScores, layers: int) -> Array:
+    """(2, layers) adapted modules of each layer: scored from A, scored from B."""
+    group = groups(adapted)
+    rows = [
+        np.bincount(statistics.layer[group == g], minlength=layers) for g in (FROM_PRIMARY, FROM_AUXILIARY)
+    ]
+    return np.stack(rows)
+
+
+def overlap(first: Array, second: Array) -> float:
+    """Jaccard overlap of two sets of modules given as (modules,) bool; 1 where both are empty."""
+    union = int((first | second).sum())
+    return float((first & second).sum() / union) if union else 1.0
+
+
+def labels_within_layer(layer: Array) -> Array:
+    """(modules,) number of each module within its layer, from the layers of modules in ascending order."""
+    starts = np.searchsorted(layer, layer, side="left")
+    numbers: Array = np.arange(len(layer)) - starts
+    return numbers
+
+
+def table(statistics: ModuleStatistics, adapted: AdaptedScores) -> pd.DataFrame:
+    """Every module with its statistics and what becomes of it, adapted ones first."""
+    names = np.array(["not adapted", "adapted, from A", "adapted, from B"])
+    group = groups(adapted)
+    frame = pd.DataFrame(
+        {
+            "layer": statistics.layer,
+            "module": labels_within_layer(statistics.layer),
+            "neurons": statistics.size,
+            "within-module drift": statistics.drift,
+            "mean primary score": statistics.score,
+            "u on A": statistics.u_primary,
+            "u on B": statistics.u_auxiliary,
+            "decision": names[group],
+        }
+    )
+    return frame.iloc[np.lexsort((np.arange(len(group)), -group))].reset_index(drop=True)

@@ -1,0 +1,104 @@
+"""How every figure looks: fixed colours of methods, titled axes, transparent background.
+
+Methods carry Okabe and Ito's colours, cividis shows magnitude, purple-orange shows signs, and grey is kept
+for floors and references. Fonts and grid lines come from the app's theme, light or dark.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+)
+GREY, PALE = "#8C8C8C", "rgba(140, 140, 140, 0.45)"
+MAGNITUDE = "Cividis"
+
+METHOD_LABELS = {
+    "dense": "Dense",
+    "gprune": "GPrune",
+    "flap": "FLAP",
+    "flap_no_bias": "FLAP, no bias",
+    "wanda_sp": "Wanda-sp",
+}
+METHOD_COLORS = {
+    "dense": GREY,
+    "gprune": BLUE,
+    "flap": ORANGE,
+    "flap_no_bias": VERMILLION,
+    "wanda_sp": GREEN,
+}
+METHOD_SYMBOLS = {
+    "dense": "line-ns-open",
+    "gprune": "circle",
+    "flap": "square",
+    "flap_no_bias": "square-open",
+    "wanda_sp": "diamond",
+}
+MOST_LAYER_TICKS = 16
+
+
+def label(method: str) -> str:
+    """Display name of a method."""
+    return METHOD_LABELS.get(method, method)
+
+
+def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -> go.Figure:
+    """Titles the axes and sets what all figures share.
+
+    Args:
+        figure: changed in place and returned.
+        x: title of the horizontal axis, with its unit.
+        y: title of the vertical axis, with its unit.
+        height: in pixels.
+        layout: further entries of the layout.
+    """
+    shared: dict[str, Any] = {
+        "height": height,
+        "margin": {"l": 64, "r": 16, "t": 16, "b": 52},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "title": None,
+        },
+        "uirevision": "fixed",
+        "hoverlabel": {"namelength": -1},
+    }
+    figure.update_layout(**(shared | layout))
+    figure.update_xaxes(title_text=x, zeroline=False)
+    figure.update_yaxes(title_text=y, zeroline=False)
+    return figure
+
+
+def layer_axis(figure: go.Figure, layers: int, axis: str = "x", **place: Any) -> None:
+    """Whole-numbered ticks for an axis of layers, at most about sixteen."""
+    step = max(1, -(-layers // MOST_LAYER_TICKS))
+    update = figure.update_xaxes if axis == "x" else figure.update_yaxes
+    update(tickmode="linear", tick0=0, dtick=step, range=[-0.5, layers - 0.5], **place)
+
+
+def waiting(sentence: str) -> go.Figure:
+    """Empty axes that say what will stand here; they also make the browser load Plotly meanwhile."""
+    figure = go.Figure()
+    style(figure, "", "", 220)
+    figure.update_xaxes(showticklabels=False, showgrid=False)
+    figure.update_yaxes(showticklabels=False, showgrid=False)
+    figure.add_annotation(text=sentence, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
+    return figure
+
+
+def payload(figure: go.Figure) -> int:
+    """Bytes that a figure sends to the browser."""
+    return len(figure.to_json().encode())

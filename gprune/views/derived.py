@@ -1,0 +1,153 @@
+"""Small results that the pages draw, each computed once for its keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from gprune import records, reliability
+from gprune.analysis import comparison, decisions, drift
+from gprune.records import Array
+from gprune.study import ReliabilitySettings
+from gprune.views.loaders import MissingResultError, Run, record
+
+MOST_TABLE_ROWS = 2000
+
+
+def _get(root: str, stage: str, key: str, kind: type) -> Any:
+    return record(root, stage, key, kind.__name__)
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def drift_curves(root: str, key: str, bins: int, layer: int | None = None) -> list[drift.Distribution]:
+    """The four curves of the drift histogram."""
+    return drift.distributions(_get(root, "drift", key, records.RankDrift), bins, layer)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def drift_by_layer(root: str, key: str, bins: int) -> Array:
+    """(layers, bins) percent of each layer's neurons."""
+    return drift.by_layer(_get(root, "drift", key, records.RankDrift).magnitude, bins)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def drift_layers(root: str, key: str) -> pd.DataFrame:
+    """Medians and correlations of every layer."""
+    return drift.layer_table(_get(root, "drift", key, records.RankDrift))
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def drift_top(root: str, key: str, primary: str, auxiliary: str, count: int) -> pd.DataFrame:
+    """The neurons whose rank moves most."""
+    first, second = (_get(root, "scores", name, records.UnitScores) for name in (primary, auxiliary))
+    return drift.top_drifting(_get(root, "drift", key, records.RankDrift), first, second, count)
+
+
+@st.cache_data(max_entries=128, show_spinner=False)
+def decision_bins(
+    root: str, drift_key: str, partition: str, ours: str, base: str, bins: int
+) -> decisions.Bins:
+    """Figure 3 for two methods."""
+    first, second = (_get(root, "masks", key, records.PruningMasks) for key in (ours, base))
+    magnitude = _get(root, "drift", drift_key, records.RankDrift).magnitude
+    return decisions.compare(
+        magnitude, _get(root, "partition", partition, records.Partition), first, second, bins
+    )
+
+
+@st.cache_data(max_entries=128, show_spinner=False)
+def module_scores(root: str, primary: str, partition: str, scale: str) -> Array:
+    """(modules,) mean primary score under a scale."""
+    scores = _get(root, "scores", primary, records.UnitScores).ffn
+    return reliability.mean_scores(scores, _get(root, "partition", partition, records.Partition), scale)
+
+
+def preview(
+    run: Run, settings: ReliabilitySettings
+) -> tuple[records.ModuleStatistics, records.AdaptedScores]:
+    """What RASA decides under other settings, computed in this process.
+
+    Raises:
+        MissingResultError: scores, modules or their statistics are missing.
+    """
+    primary, auxiliary = (run.load(f"scores_{role}", records.UnitScores) for role in ("primary", "auxiliary"))
+    partition = run.load("partition", records.Partition)
+    statistics = run.load("modules", records.ModuleStatistics)
+    if settings.score_scale != run.study.reliability.score_scale:
+        keys = run.key("scores_primary"), run.key("partition")
+        statistics = replace(statistics, score=module_scores(run.root, *keys, settings.score_scale))
+    return statistics, reliability.adapt(primary, auxiliary, partition, statistics, settings, run.study.seed)
+
+
+def measurements(run: Run) -> list[comparison.Measurement]:
+    """Every perplexity of a run; results that are not there yet are left out."""
+    masks = run.masks()
+    found = []
+    for name in run.stages:
+        if not name.startswith("perplexity."):
+            continue
+        method = name.split(".")[1]
+        value = run.load(name, records.Perplexity)
+        retention, parameters = _size(run, method, masks)
+        found.append(
+            comparison.Measurement(
+                run=run.name,
+                method=method,
+                text=value.text,
+                perplexity=value.perplexity,
+                standard_error=value.standard_error,
+                windows=value.windows,
+                length=value.length,
+                retention=retention,
+                parameters=parameters,
+                model=str(
+                    ((run.record.get("provenance") or {}).get("inputs") or {}).get("model", run.study.model)
+                ),
+            )
+        )
+    return found
+
+
+def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
+    """Retained fraction of the decoder's weights, and parameters of the whole model (0 if not known)."""
+    total, shape = int(run.record.get("parameters") or 0), run.shape
+    if method == comparison.DENSE:
+        return 1.0, total
+    used = "flap" if method == "flap_no_bias" else method
+    if used not in masks:
+        return float("nan"), 0
+    kept = masks[used].retention
+    removed = round((1 - kept) * shape.decoder_weights) if shape else 0
+    return kept, total - removed if shape and total else 0
+
+
+def layer_strip(run: Run) -> dict[str, Array]:
+    """(layers,) rows of the overview's heat map, as far as the run has come."""
+    rows: dict[str, Array] = {}
+    if run.has("drift"):
+        rows["median drift A|B"] = drift_layers(run.root, run.key("drift"))["median drift A|B"].to_numpy()
+    if run.has("agreement"):
+        rows["mean ARI"] = _mean_ari(run.load("agreement", records.Agreement))
+    masks = run.masks()
+    if "gprune" in masks:
+        rows["neurons kept"], rows["key/value groups kept"] = decisions.layer_retention(masks["gprune"])
+        base = run.study.metric
+        if base in masks:
+            rows["Jaccard with the base"] = decisions.layer_jaccard(masks["gprune"], masks[base])
+    if not rows:
+        raise MissingResultError("drift")
+    return rows
+
+
+def _mean_ari(record: records.Agreement) -> Array:
+    chosen = [
+        row
+        for name, row in zip(record.comparisons, record.ari, strict=True)
+        if not name.startswith("control")
+    ]
+    mean: Array = np.mean(chosen or list(record.ari), axis=0)
+    return mean

@@ -1,0 +1,181 @@
+"""The frame around every page: which run is shown, what is being computed, and the run's settings."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import streamlit as st
+
+from gprune.views import live, stages, work
+from gprune.views.commands import command
+from gprune.views.loaders import Run, root
+from gprune.views.text import plain
+
+_SITUATION, _RUN = "frame_situation", "run"
+_WANTED = "frame_wanted_run"
+_visited: list[bool] = []
+"""not empty once this server has drawn a page"""
+
+
+def draw(page: Any) -> None:
+    """Draws the frame and notes the situation for the page.
+
+    Args:
+        page: the page that is about to run; the jobs page watches jobs by itself.
+    """
+    _heal_first_address()
+    situation = work.look(root())
+    if work.autostart(situation):
+        situation = work.look(situation.root)
+    st.session_state[_SITUATION] = situation
+    with st.sidebar:
+        _sidebar(situation)
+    if situation.active and page.url_path != "launch":
+        live.watch(situation.root, situation.signature)
+    if situation.problem:
+        st.error(plain(situation.problem), icon=":material/error:")
+    if not situation.runs:
+        _nothing_yet(situation)
+
+
+def _heal_first_address() -> None:
+    """Loads the page once more where a server's very first visitor comes by the address of a page.
+
+    In its first run a server looks for that address among the file names of `pages/` and reports it missing;
+    from the second on it knows the addresses given in `app.py`.
+    """
+    if _visited:
+        return
+    _visited.append(True)
+    if urlsplit(st.context.url or "").path.strip("/"):
+        st.html("<script>window.location.reload()</script>", unsafe_allow_javascript=True)
+
+
+def situation() -> work.Situation:
+    """Runs and jobs as they were when the page began to draw."""
+    found: work.Situation = st.session_state[_SITUATION]
+    return found
+
+
+def current_run() -> Run | None:
+    """The run that is chosen in the frame; None where there is none."""
+    return situation().run_named(str(st.session_state.get(_RUN, "")))
+
+
+def choose_run(name: str) -> None:
+    """Lets the next drawing of the frame show another run."""
+    st.session_state[_WANTED] = name
+
+
+def _sidebar(situation: work.Situation) -> None:
+    names = [run.name for run in situation.runs]
+    wanted = st.session_state.pop(_WANTED, None)
+    if wanted in names:
+        st.session_state[_RUN] = wanted
+    elif st.session_state.get(_RUN) not in (None, *names):
+        # the run was deleted or its record damaged since it was chosen
+        del st.session_state[_RUN]
+    asked = st.query_params.get(_RUN)
+    if asked and asked not in names:
+        st.warning(f"The address asks for the run {plain(asked)}, which is not in this cache.")
+    if names:
+        st.selectbox("Run", names, key=_RUN, bind="query-params", help="Every page shows this run.")
+    run = situation.run_named(str(st.session_state.get(_RUN, "")))
+    with st.container(horizontal=True, gap="xsmall"):
+        if run is not None:
+            _badges(run)
+        if situation.active:
+            st.badge(f"{len(situation.active)} at work", icon=":material/hourglass_top:", color="orange")
+    if run is not None:
+        _settings(run)
+    if situation.unreadable:
+        _unreadable(situation)
+
+
+def _unreadable(situation: work.Situation) -> None:
+    count = len(situation.unreadable)
+    with st.expander(f"{count} run{'s' if count > 1 else ''} cannot be read", icon=":material/warning:"):
+        for broken in situation.unreadable:
+            st.caption(f"**{plain(broken.name)}**: {plain(broken.reason)}.")
+        st.caption("Delete the folder, or run the study again. The other runs are not affected.")
+
+
+def _badges(run: Run) -> None:
+    colors: dict[str, Any] = {"done": "green", "failed": "red", "cancelled": "orange"}
+    if run.is_demo:
+        st.badge(
+            "demo", color="violet", help="The small bundled model: for looking around, not for conclusions."
+        )
+    state = run.state
+    if state == "running" and not work.is_live(run):
+        st.badge("interrupted", color="orange", help="No process is at work on it; continue it to finish it.")
+    else:
+        st.badge(plain(state or "unknown"), color=colors.get(state, "blue"))
+
+
+def _settings(run: Run) -> None:
+    study = run.study
+    st.caption(
+        f"{plain(study.model)} · {plain(study.metric)} · keep {study.retention:.0%}  \n"
+        f"A: {plain(study.primary)}  \nB: {plain(study.auxiliary)}"
+    )
+    with st.popover("Settings", icon=":material/tune:", width="stretch"):
+        st.caption("The whole study, to be copied")
+        st.code(study.to_json(), language="json", height=320)
+        st.caption("The same as a command")
+        st.code(command(study), language="bash", wrap_lines=True)
+
+
+def _nothing_yet(situation: work.Situation) -> None:
+    if situation.active:
+        return
+    failed = next((job for job in situation.jobs if job.state == "failed"), None)
+    if failed is not None:
+        st.error(
+            f"{plain(failed.label)} failed: {plain(failed.error)}. Its log is on the page Launch & jobs.",
+            icon=":material/error:",
+        )
+    else:
+        st.info("No run is here yet. Start one on the page Launch & jobs.", icon=":material/info:")
+    if st.button("Start the bundled demo", key="frame_demo", icon=":material/play_arrow:", type="primary"):
+        from gprune.study_demo import demo_study
+
+        work.start(situation.root, demo_study())
+        st.rerun()
+
+
+def page_title(title: str, question: str) -> None:
+    """Title of a page and the question that it answers."""
+    st.title(title, anchor=False)
+    st.caption(question)
+
+
+def require_run() -> Run | None:
+    """The chosen run; where there is none, says what the page will show and returns None."""
+    run = current_run()
+    if run is None:
+        st.caption("This page fills itself as soon as a run has come far enough.")
+        return None
+    if not run.complete and not work.is_live(run):
+        _incomplete(run)
+    return run
+
+
+def _incomplete(run: Run) -> None:
+    """Says that a run stopped before its end, and offers to go on with it."""
+    reason = (
+        f" It failed: {plain(run.record['error'])}."
+        if run.state == "failed" and run.record.get("error")
+        else ""
+    )
+    step, steps = stages.step(run.study, set(run.stages))
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.warning(
+            f"This run stopped at step {step} of {steps}.{reason} Finished stages are kept.",
+            icon=":material/pause_circle:",
+            width="stretch",
+        )
+        if st.button("Continue this run", key="frame_continue", icon=":material/play_arrow:"):
+            work.start(run.root, run.study)
+            st.rerun()

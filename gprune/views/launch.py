@@ -1,0 +1,169 @@
+"""The launch form: a study from widgets, its exact command, and the two ways to start it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from gprune.errors import GpruneError
+from gprune.study import METRIC_NAMES, Study, from_dict
+from gprune.study_demo import demo_study
+from gprune.views import frame, settings_form, texts, work
+from gprune.views.card import card
+from gprune.views.charts.style import label
+from gprune.views.commands import command
+from gprune.views.text import plain
+
+_ASKED_ABOVE = {
+    "calibration": ("samples",),
+    "modularization": (),
+    "reliability": (),
+    "sparsity": ("epochs",),
+    "evaluation": ("texts", "preset", "windows"),
+}
+
+
+def new_study(root: str) -> None:
+    """The form for a new run."""
+    with card("launch_form", "Start a run"):
+        values, changes = _basics(), dict[str, Any]()
+        with st.expander("More settings", icon=":material/tune:"):
+            for section, title in settings_form.SECTIONS.items():
+                if set(settings_form.fields(section)) - set(_ASKED_ABOVE[section]):
+                    st.markdown(f"**{title}**")
+                    changes |= settings_form.section(section, _ASKED_ABOVE[section], "launch")
+            values |= _machine()
+        study = _checked(values, changes)
+        if study is None:
+            return
+        st.caption("The exact command")
+        st.code(command(study), language="bash", wrap_lines=True)
+        if st.button("Start the run", key="launch_start", type="primary", icon=":material/play_arrow:"):
+            _start(root, study)
+
+
+def _basics() -> dict[str, Any]:
+    """The fields everyone sets; the demo's values to begin with, so that the first click works."""
+    demo, help_ = demo_study(), settings_form.documentation()
+    with st.grid(3, min_column_width=240):
+        model = st.selectbox(
+            "Model", _models(), key="launch_model", accept_new_options=True, help=help_["model"],
+            placeholder="demo, a folder or a hub name",
+        )  # fmt: skip
+        primary = texts.pick("Primary text A", "launch_primary", demo.primary, optional=False)
+        auxiliary = texts.pick("Auxiliary text B", "launch_auxiliary", demo.auxiliary, optional=False)
+        metric = st.selectbox(
+            "Metric", METRIC_NAMES, format_func=label, key="launch_metric", help=help_["metric"]
+        )
+        retention = st.number_input(
+            "Retention",
+            value=demo.retention,
+            step=0.05,
+            format="%.2f",
+            key="launch_retention",
+            help=help_["retention"],
+        )
+        substitute = texts.pick("Third text C, for the agreement", "launch_substitute", demo.substitute)
+        samples = st.number_input(
+            "Sequences of each text", value=demo.calibration.samples, step=64, key="launch_samples",
+            help=help_["calibration.samples"],
+        )  # fmt: skip
+        epochs = st.number_input(
+            "Epochs", value=demo.sparsity.epochs, step=1, key="launch_epochs", help=help_["sparsity.epochs"]
+        )
+        seed = st.number_input("Seed", value=0, step=1, key="launch_seed", help=help_["seed"])
+    evaluation = _evaluation(demo, "launch")
+    name = st.text_input("Name (optional)", key="launch_name", help=help_["name"])
+    return {
+        "model": (model or "").strip(),
+        "primary": primary,
+        "auxiliary": auxiliary,
+        "substitute": substitute,
+        "metric": metric,
+        "retention": retention,
+        "seed": seed,
+        "name": name.strip(),
+        "calibration": {"samples": samples},
+        "sparsity": {"epochs": epochs},
+        "evaluation": evaluation,
+    }
+
+
+def _evaluation(study: Study, key: str) -> dict[str, Any]:
+    help_ = settings_form.documentation()
+    left, middle, right = st.columns([3, 1, 1])
+    with left:
+        chosen = texts.pick_several("Evaluate on", f"{key}_evaluate", study.evaluation.texts)
+    with middle:
+        preset = st.selectbox(
+            "Window tokens", ["128", "2048"], key=f"{key}_preset", accept_new_options=True,
+            help=help_["evaluation.preset"],
+        )  # fmt: skip
+    with right:
+        windows = st.number_input(
+            "Windows at most", value=study.evaluation.windows, step=16, key=f"{key}_windows",
+            placeholder="all", help=help_["evaluation.windows"],
+        )  # fmt: skip
+    return {"texts": chosen, "preset": str(preset or "").strip(), "windows": windows}
+
+
+def _models() -> list[str]:
+    earlier = [run.study.model for run in frame.situation().runs]
+    return list(dict.fromkeys(["demo", *earlier]))
+
+
+def _machine() -> dict[str, Any]:
+    """Where and how precisely to compute."""
+    help_ = settings_form.documentation()
+    st.markdown("**Machine**")
+    with st.grid(3, min_column_width=220):
+        device = st.selectbox(
+            "Device",
+            ["auto", "cpu", "cuda"],
+            key="launch_device",
+            accept_new_options=True,
+            help=help_["device"],
+        )
+        dtype = st.selectbox(
+            "Number type", ["auto", "float32", "bfloat16", "float16"], key="launch_dtype", help=help_["dtype"]
+        )
+        trust = st.toggle("Trust the model's code", key="launch_trust", help=help_["trust_remote_code"])
+    return {"device": device or "auto", "dtype": dtype, "trust_remote_code": trust}
+
+
+def _checked(values: dict[str, Any], changes: dict[str, Any]) -> Study | None:
+    """The study of the form, or None after its one error has been shown."""
+    try:
+        return from_dict(values).with_settings(changes)
+    except GpruneError as error:
+        st.error(plain(error), icon=":material/error:")
+        return None
+
+
+def _start(root: str, study: Study) -> None:
+    job = work.start(root, study)
+    if job is not None:
+        st.session_state["jobs_wanted"] = job.id
+        st.rerun()
+
+
+def evaluate_run(root: str) -> None:
+    """The form that measures the chosen run on other texts; its masks are reused."""
+    run = frame.current_run()
+    if run is None:
+        return
+    with card("launch_measure", "Measure an existing run on other texts", run):
+        st.caption(f"Uses the masks of {plain(run.name)}: nothing is calibrated or learned again.")
+        wanted = _evaluation(run.study, "measure")
+        try:
+            study = run.study.with_settings({f"evaluation.{name}": value for name, value in wanted.items()})
+        except GpruneError as error:
+            st.error(plain(error), icon=":material/error:")
+            return
+        if study == run.study:
+            st.caption("The run is measured on just these texts already.")
+            return
+        st.code(command(study), language="bash", wrap_lines=True)
+        if st.button("Start the evaluation", key="measure_start", icon=":material/play_arrow:"):
+            _start(root, study)

@@ -1,0 +1,5 @@
+"""Methods side by side."""
+
+from gprune.views import comparison
+
+comparison.show()

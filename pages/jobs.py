@@ -1,0 +1,5 @@
+"""Launch and follow runs."""
+
+from gprune.views import jobs
+
+jobs.show()

@@ -1,0 +1,5 @@
+"""A run in half a minute."""
+
+from gprune.views import overview
+
+overview.show()

@@ -1,0 +1,5 @@
+"""RASA thresholds."""
+
+from gprune.views import reliability
+
+reliability.show()

@@ -1,0 +1,120 @@
+"""Figure 3 against a loop over modules and neurons."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gprune.analysis import decisions
+from gprune.records import Partition, PruningMasks
+
+
+def a_partition(labels: np.ndarray) -> Partition:
+    counts = (labels.max(axis=1) + 1).astype(np.int32)
+    none = np.full(2, np.nan)
+    empty = np.zeros((len(labels), 0))
+    return Partition(
+        "refined", "magnitude", labels, counts, counts, empty, none, none, np.zeros((len(labels), 0, 5))
+    )
+
+
+def masks(ffn: np.ndarray, retention: float = 0.5) -> PruningMasks:
+    return PruningMasks("gprune", ffn.astype(bool), np.ones((len(ffn), 1), dtype=bool), retention, retention)
+
+
+def reference_bins(
+    drift: np.ndarray, labels: np.ndarray, ours: np.ndarray, base: np.ndarray, bins: int
+) -> tuple[list[float], list[float], list[float]]:
+    """Figure 3 as its caption says it: sort modules by mean drift, cut into equal bins, pool the neurons."""
+    modules = []
+    for layer in range(len(labels)):
+        for label in range(labels[layer].max() + 1):
+            members = [(layer, i) for i in range(labels.shape[1]) if labels[layer, i] == label]
+            modules.append((float(np.mean([drift[m] for m in members])), members))
+    modules.sort(key=lambda module: module[0])
+    kept, kept_base, jaccard = [], [], []
+    for part in np.array_split(np.arange(len(modules)), bins):
+        neurons = [n for index in part for n in modules[index][1]]
+        first, second = [bool(ours[n]) for n in neurons], [bool(base[n]) for n in neurons]
+        both = sum(a and b for a, b in zip(first, second, strict=True))
+        either = sum(a or b for a, b in zip(first, second, strict=True))
+        kept.append(sum(first) / len(neurons))
+        kept_base.append(sum(second) / len(neurons))
+        jaccard.append(both / either if either else float("nan"))
+    return kept, kept_base, jaccard
+
+
+@pytest.mark.parametrize("bins", [1, 3, 5, 7])
+def test_bins_equal_the_loop(bins: int) -> None:
+    random = np.random.default_rng(3)
+    labels = np.stack([random.permutation(np.arange(31) % 6) for _ in range(3)]).astype(np.int32)
+    drift = random.random(labels.shape)
+    ours, base = random.random(labels.shape) < 0.6, random.random(labels.shape) < 0.4
+    found = decisions.compare(drift, a_partition(labels), masks(ours), masks(base), bins)
+    kept, kept_base, jaccard = reference_bins(drift, labels, ours, base, bins)
+    np.testing.assert_allclose(found.ours, kept, rtol=1e-12)
+    np.testing.assert_allclose(found.base, kept_base, rtol=1e-12)
+    np.testing.assert_allclose(found.jaccard, jaccard, rtol=1e-12)
+    np.testing.assert_allclose(found.shares.sum(axis=0), 100)
+    assert found.neurons.sum() == labels.size
+
+
+def test_bins_hold_equally_many_modules_give_or_take_one() -> None:
+    labels = np.stack([np.arange(13) % 13] * 2).astype(np.int32)
+    drift = np.random.default_rng(0).random(labels.shape)
+    counts = np.bincount(decisions.module_bins(drift, a_partition(labels), 5))
+    assert counts.tolist() == [6, 5, 5, 5, 5]
+
+
+def test_one_module_in_all_makes_one_bin() -> None:
+    labels = np.zeros((1, 4), dtype=np.int32)
+    kept = np.array([[1, 1, 0, 0]])
+    found = decisions.compare(np.zeros((1, 4)), a_partition(labels), masks(kept), masks(kept), 5)
+    assert found.names == ["0–100 %"] and found.jaccard.tolist() == [1.0]
+
+
+def test_jaccard_is_unknown_where_neither_method_keeps_a_neuron() -> None:
+    labels = np.array([[0, 0, 1, 1]], dtype=np.int32)
+    kept = np.array([[0, 0, 1, 1]])
+    found = decisions.compare(np.array([[0.0, 0, 1, 1]]), a_partition(labels), masks(kept), masks(kept), 2)
+    assert np.isnan(found.jaccard[0]) and np.isnan(found.chance[0]) and found.jaccard[1] == 1.0
+
+
+def test_chance_level_of_the_paper() -> None:
+    # retentions of the most unstable bin in Fig. 3a
+    assert decisions.chance_jaccard(np.array([0.349]), np.array([0.437]))[0] == pytest.approx(0.241, abs=5e-4)
+    assert decisions.chance_jaccard(np.array([0.5]), np.array([0.5]))[0] == pytest.approx(1 / 3)
+
+
+def test_chance_level_is_met_by_independent_masks() -> None:
+    random = np.random.default_rng(1)
+    labels = np.zeros((1, 200_000), dtype=np.int32)
+    ours, base = random.random(labels.shape) < 0.35, random.random(labels.shape) < 0.44
+    found = decisions.compare(np.zeros(labels.shape), a_partition(labels), masks(ours), masks(base), 1)
+    assert found.jaccard[0] == pytest.approx(found.chance[0], abs=0.005)
+
+
+def test_headline_says_where_less_is_kept() -> None:
+    labels = np.array([[0, 0, 1, 1]], dtype=np.int32)
+    drift = np.array([[0.0, 0, 1, 1]])
+    ours, base = masks(np.array([[1, 1, 0, 0]])), masks(np.array([[1, 0, 1, 0]]))
+    words = decisions.headline(decisions.compare(drift, a_partition(labels), ours, base, 2), "FLAP")
+    assert "less of the most unstable modules than FLAP (-0.500) and more of the others (+0.500)" in words
+    same = decisions.headline(decisions.compare(drift, a_partition(labels), ours, ours, 2), "FLAP")
+    assert "as FLAP does" in same
+
+
+def test_layer_retention_and_jaccard() -> None:
+    ours, base = masks(np.array([[1, 1, 0, 0], [0, 0, 0, 0]])), masks(np.array([[1, 0, 0, 0], [0, 0, 0, 0]]))
+    np.testing.assert_allclose(decisions.layer_retention(ours)[0], [0.5, 0.0])
+    np.testing.assert_allclose(decisions.layer_jaccard(ours, base), [0.5, np.nan])
+    table = decisions.layer_table({"GPrune": ours, "FLAP": base})
+    assert table["neurons, FLAP"].tolist() == [0.25, 0.0] and list(table["layer"]) == [0, 1]
+
+
+def test_bin_table_names_the_base_method() -> None:
+    labels = np.array([[0, 0, 1, 1]], dtype=np.int32)
+    kept = masks(np.array([[1, 0, 1, 0]]))
+    result = decisions.compare(np.zeros((1, 4)), a_partition(labels), kept, kept, 2)
+    table = decisions.bin_table(result, "Wanda-sp")
+    assert table["retained, Wanda-sp"].tolist() == [0.5, 0.5] and len(table) == 2

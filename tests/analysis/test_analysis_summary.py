@@ -1,0 +1,78 @@
+"""The overview's trust checks and the published numbers' settings."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from gprune.analysis import published, summary
+from gprune.records import ModelShape, PruningMasks
+from gprune.study import CalibrationSettings, EvaluationSettings, Study
+
+SHAPE = ModelShape(layers=2, neurons=12, heads=4, kv_heads=2, head_width=4, hidden=8)
+
+
+def a_study(**changes: Any) -> Study:
+    return Study(**({"model": "demo", "primary": "a", "auxiliary": "b"} | changes))
+
+
+def a_record(**inputs: Any) -> dict[str, Any]:
+    return {"shape": asdict(SHAPE), "provenance": {"commit": "abc", "inputs": inputs}}
+
+
+def masks(retention: float) -> dict[str, PruningMasks]:
+    ffn, heads = np.ones((2, 12), dtype=bool), np.ones((2, 2), dtype=bool)
+    return {"FLAP": PruningMasks("flap", ffn, heads, retention, 0.5)}
+
+
+def verdicts(record: dict[str, Any], study: Study, found: dict[str, PruningMasks]) -> dict[str, str]:
+    return {check.sentence.split(":")[0]: check.verdict for check in summary.checks(record, study, found)}
+
+
+def test_budgets_may_differ_by_one_group() -> None:
+    one = SHAPE.group_weights / SHAPE.decoder_weights
+    assert verdicts(a_record(), a_study(), masks(0.5 + one))["Budgets match"] == "pass"
+    assert verdicts(a_record(), a_study(), masks(0.5 + 1.01 * one))["Budgets differ"] == "warn"
+    assert verdicts(a_record(), a_study(), {})["Budgets"] == "unknown"
+
+
+def test_measuring_on_the_calibration_text_is_warned_about() -> None:
+    record = a_record(calibration={"primary": "1"}, evaluation={"wiki": "1", "ptb": "2"})
+    sentences = [check.sentence for check in summary.checks(record, a_study(), {})]
+    assert any("very same text: wiki" in sentence for sentence in sentences)
+    apart = a_record(calibration={"primary": "1"}, evaluation={"wiki": "2"})
+    assert any("different parts" in check.sentence for check in summary.checks(apart, a_study(), {}))
+
+
+def test_samples_and_windows_below_the_papers_are_named() -> None:
+    study = a_study(calibration=CalibrationSettings(samples=256), evaluation=EvaluationSettings(windows=96))
+    found = " ".join(
+        check.sentence for check in summary.checks(a_record(), study, {}) if check.verdict == "warn"
+    )
+    assert "256 calibration sequences" in found and "at most 96 windows" in found
+
+
+def test_uncommitted_changes_and_a_missing_commit() -> None:
+    record = a_record()
+    record["provenance"]["uncommitted_changes"] = True
+    assert any("not committed" in check.sentence for check in summary.checks(record, a_study(), {}))
+    last = summary.checks({"shape": None, "provenance": None}, a_study(), {})[-1]
+    assert last.verdict == "unknown"
+
+
+def test_published_numbers_belong_to_llama2_7b_on_wikitext_and_ptb() -> None:
+    same = a_study(model="/models/Llama-2-7b-hf", primary="wikitext2", auxiliary="ptb")
+    assert published.same_setting(published.DRIFT, same)
+    assert not published.same_setting(published.SWAP, same)
+    assert not published.same_setting(published.DRIFT, a_study())
+    other_metric = a_study(model="llama-2-7b", primary="wikitext2", auxiliary="ptb", metric="wanda_sp")
+    assert not published.same_setting(published.DRIFT, other_metric)
+
+
+def test_published_tables_hold_the_papers_values() -> None:
+    assert published.substitution()["mean ARI"].tolist() == [0.575, 0.582, 0.583]
+    table = published.perplexities()
+    flap = table[(table["method"] == "GPrune (FLAP)") & (table["retained"] == 0.5)]
+    assert flap[["WikiText2", "PTB"]].to_numpy().tolist() == [[37.02, 125.41]]

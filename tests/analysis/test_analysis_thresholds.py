@@ -1,0 +1,56 @@
+"""What the RASA page counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gprune.analysis import thresholds
+from gprune.records import AdaptedScores, ModuleStatistics
+
+
+def statistics() -> ModuleStatistics:
+    return ModuleStatistics(
+        drift=np.array([0.1, 0.2, 0.9, 0.8]),
+        score=np.array([1.0, 2.0, 0.5, 0.4]),
+        size=np.array([3, 5, 2, 6]),
+        layer=np.array([0, 0, 1, 1]),
+        u_primary=np.array([0.1, 0.1, 0.3, 0.1]),
+        u_auxiliary=np.array([0.2, 0.2, 0.1, 0.2]),
+    )
+
+
+def adapted(chosen: list[bool], source: list[int]) -> AdaptedScores:
+    return AdaptedScores(np.zeros((2, 8)), np.array(chosen), np.array(source, dtype=np.int8), 0.8, 0.6)
+
+
+def test_counts_modules_neurons_and_sources() -> None:
+    counts = thresholds.count(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]))
+    assert (counts.adapted, counts.modules, counts.neurons, counts.all_neurons) == (2, 4, 8, 16)
+    assert (counts.from_primary, counts.from_auxiliary, counts.rescored) == (1, 1, 2)
+
+
+def test_nothing_adapted_counts_nothing() -> None:
+    counts = thresholds.count(statistics(), adapted([False] * 4, [0] * 4))
+    assert (counts.adapted, counts.neurons, counts.from_primary, counts.from_auxiliary) == (0, 0, 0, 0)
+
+
+def test_by_layer_keeps_layers_without_adapted_modules() -> None:
+    rows = thresholds.by_layer(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]), layers=3)
+    np.testing.assert_array_equal(rows, [[0, 1, 0], [0, 1, 0]])
+
+
+def test_overlap_of_sets() -> None:
+    first, second = np.array([True, True, False]), np.array([True, False, False])
+    assert thresholds.overlap(first, second) == 0.5
+    nothing = np.zeros(3, dtype=bool)
+    assert thresholds.overlap(nothing, nothing) == 1.0
+
+
+def test_modules_are_numbered_within_their_layer() -> None:
+    assert thresholds.labels_within_layer(np.array([0, 0, 1, 3, 3, 3])).tolist() == [0, 1, 0, 0, 1, 2]
+
+
+def test_table_puts_adapted_modules_first() -> None:
+    table = thresholds.table(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]))
+    assert table["decision"].tolist() == ["adapted, from B", "adapted, from A", "not adapted", "not adapted"]
+    assert table["module"].tolist() == [0, 1, 0, 1] and table["neurons"].tolist() == [2, 6, 3, 5]

@@ -1,0 +1,207 @@
+"""Every page in every situation, without a browser: no exception, the right words, no torch."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from views.app_driver import CHARTS, PAGES, PROJECT, charts, on, opened, words
+from views.synthetic_run import DRIFT_ONLY, a_study, read, write_run
+
+from gprune.records import ModelShape
+from gprune.store import Store
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
+    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
+    return tmp_path
+
+
+def test_a_finished_run_fills_every_page(cache: Path) -> None:
+    write_run(cache)
+    app = opened()
+    for page in PAGES:
+        on(app, page)
+        assert len(charts(app)) == CHARTS[page], page
+        assert not app.error and "demo" in words(app), page
+
+
+def test_pages_keep_their_frame_when_they_run_again(cache: Path) -> None:
+    name = write_run(cache)
+    app = opened()
+    for page in PAGES:
+        on(app, page).run()
+        assert app.selectbox(key="run").value == name, page
+
+
+def test_an_empty_cache_leads_to_the_demo_from_every_page(cache: Path) -> None:
+    app = opened()
+    for page in PAGES:
+        on(app, page)
+        assert "No run is here yet" in words(app)
+        assert app.button(key="frame_demo").label == "Start the bundled demo"
+
+
+def test_half_a_run_draws_what_is_there_and_says_what_is_missing(cache: Path) -> None:
+    write_run(cache, stages=DRIFT_ONLY, state="cancelled")
+    app = opened()
+    assert len(charts(on(app, "rank_drift"))) == CHARTS["rank_drift"]
+    for page, missing in {
+        "module_agreement": "Needs “module agreement”",
+        "reliability": "Needs “modules”",
+        "pruning_decisions": "Needs “modules”",
+        "comparison": "Needs “perplexity of Dense, text 1”",
+    }.items():
+        assert missing in words(on(app, page)), page
+        assert "This run stopped at step 9 of" in words(app)
+        assert app.button(key="frame_continue").label == "Continue this run"
+
+
+def test_a_failed_run_gives_its_reason(cache: Path) -> None:
+    write_run(cache, stages=DRIFT_ONLY, state="failed")
+    assert "It failed: the disk is full" in words(opened())
+
+
+def test_a_corrupt_run_is_named_and_the_others_stay(cache: Path) -> None:
+    write_run(cache)
+    (cache / "runs" / "broken").mkdir()
+    (cache / "runs" / "broken" / "run.json").write_text("{", encoding="utf-8")
+    app = opened()
+    for page in PAGES:
+        on(app, page)
+        assert len(charts(app)) == CHARTS[page]
+        assert "**broken**" in words(app) and "not readable JSON" in words(app)
+
+
+def test_a_damaged_array_costs_its_cards_only(cache: Path) -> None:
+    name = write_run(cache)
+    key = read(cache, name)["stages"]["scores_auxiliary"]["key"]
+    (cache / "scores" / key / "ffn.npy").unlink()
+    app = on(opened(), "rank_drift")
+    assert len(charts(app)) == CHARTS["rank_drift"] - 1
+    assert len(app.error) == 2 and all("no whole result" in error.value for error in app.error)
+
+
+def test_results_that_do_not_fit_together_cost_their_cards_only(cache: Path) -> None:
+    name = write_run(cache)
+    other = write_run(cache, ModelShape(2, 30, 4, 2, 8, 16), modules=3, study=a_study(seed=5), seed=5)
+    values = read(cache, name)
+    values["stages"]["partition"] = read(cache, other)["stages"]["partition"]
+    Store(cache).save_run(name, values)
+    app = opened(run=name)
+    for page in PAGES:
+        on(app, page)
+    assert "do not fit together" in words(on(app, "reliability"))
+
+
+def test_senseless_addresses_are_ignored(cache: Path) -> None:
+    write_run(cache)
+    query = {
+        "run": "nowhere",
+        "rd_bins": "many",
+        "rd_layer": "-7",
+        "rasa_qd": "7",
+        "rasa_scale": "huge",
+        "pd_base": "<b>evil</b>",
+        "pd_bins": "99",
+        "cp_runs": "nowhere",
+    }
+    app = opened(**query)
+    for page in PAGES:
+        assert len(charts(on(app, page))) == CHARTS[page], page
+
+
+def test_a_run_that_is_gone_is_told(cache: Path) -> None:
+    write_run(cache)
+    assert "asks for the run nowhere, which is not in this cache" in words(opened(run="nowhere"))
+
+
+def test_an_address_restores_run_and_threshold(cache: Path) -> None:
+    write_run(cache)
+    other = write_run(cache, study=a_study(seed=3, name="Other"), seed=3)
+    app = opened(run=other, rasa_qd="0.5")
+    assert app.selectbox(key="run").value == other
+    assert on(app, "reliability").slider(key="rasa_qd").value == 0.5
+    assert app.number_input(key="rasa_qd_exact").value == 0.5
+
+
+@pytest.mark.parametrize(
+    "shape", [ModelShape(1, 13, 4, 1, 2, 8), ModelShape(80, 24, 4, 2, 2, 8)], ids=["one", "eighty"]
+)
+def test_one_layer_and_eighty_layers(cache: Path, shape: ModelShape) -> None:
+    write_run(cache, shape, modules=1)
+    app = opened()
+    for page in PAGES:
+        assert len(charts(on(app, page))) == CHARTS[page], page
+
+
+def test_names_from_outside_are_text_and_nothing_else(cache: Path) -> None:
+    evil = "<script>alert(1)</script> ![x](http://example.org/x.png)"
+    write_run(cache, study=a_study(primary=evil, name=evil))
+    app = opened()
+    for page in PAGES:
+        on(app, page)
+        assert "![x](" not in words(app) and "<script>" not in json.dumps(charts(app)), page
+        assert not any(item.proto.allow_html for item in app.markdown), page
+
+
+def test_both_budgets_and_the_paper_stand_beside_each_other(cache: Path) -> None:
+    write_run(cache)
+    app = on(opened(), "rank_drift")
+    assert "median rank correlation 0.62" in words(app).replace("\\", "")
+    assert any(
+        badge.value.endswith("different setting]") for badge in app.markdown if "published" in badge.value
+    )
+
+
+def test_the_chart_of_a_live_run_appears_with_its_stage(cache: Path) -> None:
+    from datetime import UTC, datetime
+
+    name = write_run(cache, stages=DRIFT_ONLY[:-1], state="running")
+    values = read(cache, name) | {"updated": datetime.now(UTC).isoformat()}
+    Store(cache).save_run(name, values)
+    app = on(opened(), "rank_drift")
+    assert "Needs “rank drift”, which is being computed" in words(app)
+    write_run(cache, stages=DRIFT_ONLY, state="running")
+    assert len(charts(app.run())) == CHARTS["rank_drift"]
+
+
+def test_page_files_are_short_and_their_addresses_differ_from_their_names() -> None:
+    entry = (PROJECT / "app.py").read_text(encoding="utf-8")
+    assert len(entry.splitlines()) <= 40
+    calls = [node for node in ast.walk(ast.parse(entry)) if isinstance(node, ast.Call)]
+    named = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "_page"]
+    listed = [(ast.literal_eval(call.args[0]), ast.literal_eval(call.args[3])) for call in named]
+    assert (
+        {stem for stem, _ in listed} == set(PAGES) == {path.stem for path in (PROJECT / "pages").glob("*.py")}
+    )
+    for stem, address in listed:
+        assert stem != address
+        assert len((PROJECT / "pages" / f"{stem}.py").read_text(encoding="utf-8").splitlines()) <= 15
+
+
+def test_the_app_never_imports_torch(cache: Path) -> None:
+    write_run(cache)
+    script = (
+        "import sys\nfrom streamlit.testing.v1 import AppTest\n"
+        "app = AppTest.from_file('app.py', default_timeout=60).run()\n"
+        f"for page in {PAGES!r}:\n    app.switch_page(f'pages/{{page}}.py').run()\n    assert not "
+        "app.exception\n"
+        "print('torch' in sys.modules, 'transformers' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=PROJECT,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.strip() == "False False", done.stderr[-2000:]

@@ -1,0 +1,52 @@
+"""Drives the app without a browser: opens it, goes to a page, reads what a reader would see."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from streamlit.testing.v1 import AppTest
+
+PROJECT = Path(__file__).resolve().parents[2]
+PAGES = (
+    "overview",
+    "rank_drift",
+    "module_agreement",
+    "reliability",
+    "pruning_decisions",
+    "jobs",
+    "comparison",
+)
+CHARTS = {
+    "overview": 1,
+    "rank_drift": 4,
+    "module_agreement": 3,
+    "reliability": 2,
+    "pruning_decisions": 5,
+    "jobs": 0,
+    "comparison": 2,
+}
+
+
+def opened(**query: str) -> AppTest:
+    app = AppTest.from_file(str(PROJECT / "app.py"), default_timeout=60)
+    for name, value in query.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def on(app: AppTest, page: str) -> AppTest:
+    app.switch_page(f"pages/{page}.py").run()
+    assert not app.exception, (page, [item.value for item in app.exception])
+    return app
+
+
+def words(app: AppTest) -> str:
+    """Everything a reader sees as text."""
+    kinds = (app.title, app.markdown, app.caption, app.info, app.warning, app.error, app.metric)
+    return "\n".join(str(item.value) for kind in kinds for item in kind)
+
+
+def charts(app: AppTest) -> list[dict[str, Any]]:
+    return [json.loads(item.proto.spec) for item in app.get("plotly_chart")]

@@ -1,0 +1,37 @@
+"""Caches with synthetic runs, shared by the tests of the pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from views.synthetic_run import LARGE, a_study, write_run
+
+from gprune.study import EvaluationSettings
+from gprune.views.loaders import Run, all_runs
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished run of 4 layers with 60 neurons and grouped key/value heads."""
+    return _only_run(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="session")
+def large_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished run of the shape of LLaMA2-7B: 32 layers with 11008 neurons, 46 modules a layer."""
+    root = tmp_path_factory.mktemp("large")
+    study = a_study(
+        model="/models/llama-2-7b",
+        primary="wikitext2",
+        auxiliary="ptb",
+        substitute="c4",
+        evaluation=EvaluationSettings(texts=("wikitext2", "ptb")),
+    )
+    write_run(root, LARGE, modules=46, study=study)
+    return all_runs(str(root))[0][0]
+
+
+def _only_run(root: Path) -> Run:
+    write_run(root)
+    return all_runs(str(root))[0][0]

@@ -1,0 +1,191 @@
+"""Every figure: its traces, its axis titles, its colours, and what it costs to send."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+from views.synthetic_run import SMALL, a_study, everything
+
+from gprune import records
+from gprune.analysis import comparison as compare
+from gprune.analysis import drift as drift_analysis
+from gprune.analysis import thresholds
+from gprune.records import ModelShape
+from gprune.views import derived
+from gprune.views.charts import (
+    agreement,
+    comparison,
+    decisions,
+    drift,
+    learning,
+    overview,
+    reliability,
+    style,
+)
+from gprune.views.loaders import Run
+
+CEILING = 300_000
+
+
+def _statistics(run: Run) -> tuple[records.ModuleStatistics, records.AdaptedScores]:
+    return derived.preview(run, run.study.reliability)
+
+
+def _decision_bins(run: Run) -> decisions.Bins:
+    keys = [run.key(name) for name in ("drift", "partition", "masks_gprune", "masks_flap")]
+    return derived.decision_bins(run.root, *keys, 5)
+
+
+FIGURES: dict[str, Callable[[Run], go.Figure]] = {
+    "drift histogram": lambda run: drift.histogram(
+        derived.drift_curves(run.root, run.key("drift"), 100), False
+    ),
+    "drift histogram, log": lambda run: drift.histogram(
+        derived.drift_curves(run.root, run.key("drift"), 20), True
+    ),
+    "drift by layer": lambda run: drift.layers(derived.drift_by_layer(run.root, run.key("drift"), 40)),
+    "correlations": lambda run: drift.correlations(derived.drift_layers(run.root, run.key("drift"))),
+    "joint ranks": lambda run: drift.joint(
+        run.load("scores_primary", records.UnitScores).ffn[0],
+        run.load("scores_auxiliary", records.UnitScores).ffn[0],
+        0,
+    ),
+    "ARI": lambda run: agreement.lines(run.load("agreement", records.Agreement), "ari"),
+    "overlap": lambda run: agreement.lines(run.load("agreement", records.Agreement), "overlap"),
+    "module counts": lambda run: agreement.counts(run.load("partition", records.Partition)),
+    "modules, log": lambda run: reliability.scatter(*_statistics(run), True),
+    "modules, linear": lambda run: reliability.scatter(*_statistics(run), False),
+    "adapted by layer": lambda run: reliability.by_layer(
+        thresholds.by_layer(*_statistics(run), len(run.load("partition", records.Partition).counts))
+    ),
+    "retention": lambda run: decisions.retention(_decision_bins(run), "flap"),
+    "jaccard": lambda run: decisions.jaccard(_decision_bins(run), "flap"),
+    "shares": lambda run: decisions.shares(_decision_bins(run), "flap"),
+    "neurons by layer": lambda run: decisions.by_layer(run.masks(), "neurons"),
+    "heads by layer": lambda run: decisions.by_layer(run.masks(), "heads"),
+    "strip": lambda run: overview.strip(derived.layer_strip(run)),
+    "losses": lambda run: learning.losses(
+        run.load("history", records.LearningHistory), {"ce_primary": "on A"}
+    ),
+    "learned retention": lambda run: learning.retention(
+        run.load("history", records.LearningHistory), "retention", 0.5
+    ),
+    "perplexity": lambda run: _perplexity(run),
+}
+
+
+def _perplexity(run: Run) -> go.Figure:
+    rows = compare.rows(derived.measurements(run))
+    return comparison.dots(rows, run.study.evaluation.texts[0], [row.method for row in rows])
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_payload_stays_small_at_the_size_of_llama2_7b(name: str, large_run: Run) -> None:
+    assert style.payload(FIGURES[name](large_run)) < CEILING
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_axes_are_titled_and_the_background_is_the_themes(name: str, small_run: Run) -> None:
+    figure = FIGURES[name](small_run)
+    assert figure.layout.xaxis.title.text
+    assert figure.layout.yaxis.title.text or name in ("strip", "perplexity")
+    assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
+    assert figure.layout.uirevision == "fixed"
+    assert not any(trace.type.endswith("gl") for trace in figure.data)
+    assert "NaN" not in json.dumps(json.loads(figure.to_json()))
+
+
+def test_the_drift_histogram_fills_the_cross_text_curve_and_greys_the_floors(small_run: Run) -> None:
+    figure = FIGURES["drift histogram"](small_run)
+    cross, halves, *floors = figure.data
+    assert cross.type == "bar" and cross.marker.color == style.BLUE and "ρ" in cross.name
+    assert halves.line.dash == "dash" and [floor.line.color for floor in floors] == [style.GREY] * 2
+    np.testing.assert_allclose(np.sum(cross.y), 100)
+
+
+def test_the_drift_axis_ends_where_the_last_curve_ends() -> None:
+    shares = np.array([60.0, 40, 0, 0, 0, 0, 0, 0, 0, 0])
+    curves = [drift_analysis.Distribution(name, shares, 0.1, 0.5) for name in ("A | B", "half A | half B")]
+    assert drift.histogram(curves, False).layout.xaxis.range == (0, pytest.approx(0.3))
+
+
+def test_wide_layers_become_cells_and_narrow_ones_points() -> None:
+    random = np.random.default_rng(0)
+    wide, narrow = random.random(drift.MOST_POINTS + 1), random.random(drift.MOST_POINTS)
+    assert drift.joint(wide, wide, 0).data[0].type == "heatmap"
+    assert drift.joint(narrow, narrow, 0).data[0].type == "scatter"
+
+
+def test_controls_are_grey_and_carry_their_mean(small_run: Run) -> None:
+    figure = FIGURES["ARI"](small_run)
+    controls = [trace for trace in figure.data if trace.name.startswith("control")]
+    assert len(controls) == 2 and {trace.line.color for trace in controls} == {style.GREY}
+    assert all("±" in trace.name for trace in figure.data)
+
+
+def test_module_groups_and_threshold_lines(small_run: Run) -> None:
+    statistics, adapted = _statistics(small_run)
+    figure = reliability.scatter(statistics, adapted, False)
+    assert sum(len(trace.x) for trace in figure.data) == len(statistics.drift)
+    assert [trace.marker.symbol for trace in figure.data] == ["circle", "square", "diamond"]
+    corner, drift_line, score_line = figure.layout.shapes
+    assert (corner.x0, corner.y1) == (adapted.drift_threshold, adapted.score_threshold)
+    assert drift_line.x0 == adapted.drift_threshold and score_line.y0 == adapted.score_threshold
+
+
+def test_on_a_log_axis_the_note_is_placed_by_exponent(small_run: Run) -> None:
+    statistics, adapted = _statistics(small_run)
+    note = reliability.scatter(statistics, adapted, True).layout.annotations[1]
+    assert note.y == pytest.approx(np.log10(adapted.score_threshold))
+
+
+def test_methods_keep_their_colours_on_every_page(small_run: Run) -> None:
+    bars = {trace.name: trace.marker.color for trace in FIGURES["retention"](small_run).data}
+    lines = {trace.name: trace.line.color for trace in FIGURES["neurons by layer"](small_run).data}
+    assert bars["GPrune"] == lines["GPrune"] == style.METHOD_COLORS["gprune"]
+    assert bars["FLAP"] == lines["FLAP"] == style.METHOD_COLORS["flap"]
+
+
+def test_perplexity_is_logarithmic_with_errors_and_a_dense_line(small_run: Run) -> None:
+    figure = FIGURES["perplexity"](small_run)
+    assert figure.layout.xaxis.type == "log" and len(figure.layout.shapes) == 1
+    assert all(trace.error_x.array[0] > 0 for trace in figure.data)
+
+
+@pytest.mark.parametrize(
+    ("shape", "modules"),
+    [
+        (ModelShape(1, 13, 4, 1, 2, 8), 1),
+        (ModelShape(80, 24, 4, 4, 2, 8), 3),
+        (ModelShape(2, 1, 2, 2, 4, 8), 1),
+    ],
+    ids=["one layer, one module", "eighty layers", "one neuron a layer"],
+)
+def test_extreme_shapes_are_drawn(
+    shape: ModelShape, modules: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    from views.synthetic_run import write_run
+
+    from gprune.views.loaders import all_runs
+
+    root = tmp_path_factory.mktemp("shape")
+    write_run(root, shape, modules=modules)
+    run = all_runs(str(root))[0][0]
+    for name, make in FIGURES.items():
+        assert len(make(run).data) > 0, name
+
+
+def test_layer_ticks_never_exceed_the_limit() -> None:
+    for layers in (1, 6, 16, 17, 32, 80, 126):
+        figure = go.Figure()
+        style.layer_axis(figure, layers)
+        assert layers / figure.layout.xaxis.dtick <= style.MOST_LAYER_TICKS
+
+
+def test_the_synthetic_run_has_every_stage() -> None:
+    made = everything(SMALL, 6, a_study(), np.random.default_rng(0))
+    assert {"drift", "agreement", "masks_gprune", "history", "perplexity.dense.1"} <= set(made)

@@ -1,0 +1,131 @@
+"""What happens when a reader moves a slider, fills the form, or presses a button."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from views.app_driver import on, opened, words
+from views.synthetic_run import a_study, write_run
+
+from gprune.jobs import queue
+from gprune.plan import run_name
+from gprune.study import Study
+from gprune.study_demo import demo_study
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
+    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
+    return tmp_path
+
+
+def test_sliders_and_number_fields_stay_in_step(cache: Path) -> None:
+    write_run(cache)
+    app = on(opened(), "reliability")
+    before = app.metric[0].value
+    app.slider(key="rasa_qd").set_value(0.3).run()
+    assert app.number_input(key="rasa_qd_exact").value == 0.3
+    app.number_input(key="rasa_qs_exact").set_value(0.955).run()
+    assert app.slider(key="rasa_qs").value == 0.955
+    assert app.metric[0].value != before and not app.exception
+
+
+def test_presets_set_the_lines_and_the_rule(cache: Path) -> None:
+    write_run(cache)
+    app = on(opened(), "reliability")
+    app.button(key="rasa_preset_Paper, Vicuna: 0.90 / 0.85").click().run()
+    assert app.slider(key="rasa_qs").value == 0.85
+    app.button(key="rasa_preset_None").click().run()
+    assert app.metric[0].value == "0 / 24"
+
+
+def test_the_thresholds_start_a_run_that_reuses_the_rest(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = watch_submissions(monkeypatch)
+    write_run(cache)
+    app = on(opened(), "reliability")
+    assert "These are the thresholds of this run" in words(app)
+    app.slider(key="rasa_qd").set_value(0.8).run()
+    app.button(key="rasa_prune").click().run()
+    assert [study.reliability.drift_quantile for study in started] == [0.8]
+    assert started[0].calibration == a_study().calibration and run_name(started[0]) != run_name(a_study())
+
+
+def watch_submissions(monkeypatch: pytest.MonkeyPatch) -> list[Study]:
+    """Replaces the queue by a list; no process is started."""
+    started: list[Study] = []
+
+    class Accepted:
+        id, label, state, active = "20260101-000000-00000000", "a run", "running", False
+
+    def submit(_: Path, study: Study, *__: Any, **___: Any) -> Any:
+        started.append(study)
+        return Accepted()
+
+    monkeypatch.setattr(queue, "submit", submit)
+    return started
+
+
+def test_the_form_starts_the_study_that_it_shows(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = watch_submissions(monkeypatch)
+    app = on(opened(), "jobs")
+    app.number_input(key="launch_retention").set_value(0.7).run()
+    app.selectbox(key="launch_metric").set_value("wanda_sp").run()
+    assert any("--retention 0.7" in code.value and "wanda_sp" in code.value for code in app.code)
+    app.button(key="launch_start").click().run()
+    assert [(study.retention, study.metric, study.model) for study in started] == [(0.7, "wanda_sp", "demo")]
+
+
+def test_the_untouched_form_is_the_demo(cache: Path) -> None:
+    app = on(opened(), "jobs")
+    study = demo_study()
+    assert any("--samples 256" in code.value and study.primary in code.value for code in app.code)
+    assert not app.error
+
+
+def test_a_form_with_a_mistake_says_so_once_and_cannot_be_started(cache: Path) -> None:
+    app = on(opened(), "jobs")
+    app.number_input(key="launch_retention").set_value(1.5).run()
+    assert [error.value for error in app.error] == [
+        r"retention must be more than 0 and less than 1\: 0\.5 keeps half of the decoder's weights "
+        r"\(got 1\.5\)"
+    ]
+    assert not [button for button in app.button if button.key == "launch_start"]
+    app.number_input(key="launch_retention").set_value(0.5).run()
+    app.selectbox(key="launch_auxiliary").set_value("python-reference").run()
+    assert len(app.error) == 1 and "the same text" in app.error[0].value
+
+
+def test_measuring_on_other_texts_keeps_the_rest_of_the_study(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = watch_submissions(monkeypatch)
+    write_run(cache)
+    app = on(opened(), "jobs")
+    app.multiselect(key="measure_evaluate").set_value(["wikitext2"]).run()
+    app.button(key="measure_start").click().run()
+    assert started == [a_study().with_settings({"evaluation.texts": ["wikitext2"]})]
+
+
+def test_a_missing_third_text_is_asked_for_with_the_command(cache: Path) -> None:
+    write_run(cache, study=a_study(substitute=""))
+    app = on(opened(), "module_agreement")
+    assert "`substitute` is empty" in words(app)
+    app.selectbox(key="ma_substitute").set_value("c4").run()
+    assert any("--substitute c4" in code.value for code in app.code)
+    app.selectbox(key="ma_substitute").set_value("science-docs").run()
+    assert "substitute is already the auxiliary text" in words(app)
+
+
+def test_no_winner_is_called_between_different_budgets(cache: Path) -> None:
+    first = write_run(cache)
+    second = write_run(cache, study=a_study(retention=0.7), seed=1)
+    app = on(opened(), "comparison")
+    assert "GPrune has the lowest perplexity" in words(app)
+    app.multiselect(key="cp_runs").set_value([first, second]).run()
+    assert "No winner is called" in words(app) and "lowest perplexity" not in words(app)
+    assert "★" not in " ".join(str(value) for value in app.dataframe[0].value.to_numpy().ravel())

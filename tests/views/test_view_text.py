@@ -1,0 +1,40 @@
+"""Text from outside: no Markdown, no mark-up, no formulas."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from gprune.views import text
+
+
+def test_markdown_is_escaped() -> None:
+    assert text.plain("[x](http://y) :red[z] *b*") == r"\[x\]\(http\://y\) \:red\[z\] \*b\*"
+    assert text.plain("two\nlines") == "two lines"
+
+
+def test_mark_up_of_figures_is_escaped() -> None:
+    assert text.in_figure("<a href='x'>&") == "&lt;a href='x'&gt;&amp;"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (None, "–"),
+        (float("nan"), "–"),
+        (0.4, "0 s"),
+        (89.4, "89 s"),
+        (90, "1 min 30 s"),
+        (7265, "2 h 01 min"),
+        (-3, "0 s"),
+    ],
+)
+def test_durations(seconds: float | None, words: str) -> None:
+    assert text.duration(seconds) == words
+
+
+def test_formulas_in_text_cells_and_headings_get_an_apostrophe_and_numbers_do_not() -> None:
+    frame = pd.DataFrame({"=name": ["=1+1", "@x", "plain", "-2", "+3"], "drift": [-0.5, 1.0, 2.0, 3.0, -4.0]})
+    lines = text.csv(frame).decode().split("\n")
+    assert lines[0] == "'=name,drift"
+    assert lines[1:6] == ["'=1+1,-0.5", "'@x,1.0", "plain,2.0", "'-2,3.0", "'+3,-4.0"]

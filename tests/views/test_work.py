@@ -1,0 +1,87 @@
+"""The demo's first start, and when a page must be drawn anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from views.synthetic_run import DRIFT_ONLY, a_study, read, write_run
+
+from gprune.errors import JobError
+from gprune.jobs import queue
+from gprune.store import Store
+from gprune.study import Study
+from gprune.study_demo import demo_study
+from gprune.views import work
+from gprune.views.loaders import all_runs
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Study]:
+    studies: list[Study] = []
+    monkeypatch.setattr(queue, "submit", lambda cache, study, *_, **__: studies.append(study))
+    monkeypatch.setenv(work.AUTOSTART_VARIABLE, "1")
+    return studies
+
+
+def test_the_demo_starts_where_nothing_was_ever_run(tmp_path: Path, submitted: list[Study]) -> None:
+    assert work.autostart(work.look(str(tmp_path)))
+    assert submitted == [demo_study()]
+
+
+def test_it_does_not_start_when_switched_off(
+    tmp_path: Path, submitted: list[Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(work.AUTOSTART_VARIABLE, "0")
+    assert not work.autostart(work.look(str(tmp_path))) and submitted == []
+
+
+def test_it_does_not_start_beside_a_run_or_after_any_job(tmp_path: Path, submitted: list[Study]) -> None:
+    write_run(tmp_path)
+    assert not work.autostart(work.look(str(tmp_path)))
+    situation = work.Situation(str(tmp_path), [], [], [object()], "")  # type: ignore[list-item]
+    assert not work.autostart(situation)
+    assert not work.autostart(work.Situation(str(tmp_path), [], [], [], "the queue is locked"))
+    assert submitted == []
+
+
+def test_the_signature_changes_with_a_stage_and_with_a_state(tmp_path: Path) -> None:
+    name = write_run(tmp_path, stages=DRIFT_ONLY, state="running")
+    first = work.look(str(tmp_path)).signature
+    assert work.look(str(tmp_path)).signature == first
+    values = read(tmp_path, name)
+    values["stages"]["partition"] = {"stage": "partition", "key": "0" * 32}
+    Store(tmp_path).save_run(name, values)
+    second = work.look(str(tmp_path)).signature
+    Store(tmp_path).save_run(name, values | {"state": "failed"})
+    assert len({first, second, work.look(str(tmp_path)).signature}) == 3
+
+
+def test_a_run_that_has_been_quiet_for_long_is_not_live(tmp_path: Path) -> None:
+    from datetime import UTC, datetime
+
+    name = write_run(tmp_path, stages=DRIFT_ONLY, state="running")
+    assert not work.is_live(all_runs(str(tmp_path))[0][0])
+    values = read(tmp_path, name) | {"updated": datetime.now(UTC).isoformat()}
+    Store(tmp_path).save_run(name, values)
+    assert work.is_live(all_runs(str(tmp_path))[0][0])
+    Store(tmp_path).save_run(name, values | {"updated": "yesterday"})
+    assert not work.is_live(all_runs(str(tmp_path))[0][0])
+
+
+def test_trouble_with_the_queue_is_told_and_runs_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = write_run(tmp_path)
+
+    def refuse(_: Path) -> None:
+        raise JobError("the queue is locked")
+
+    monkeypatch.setattr(queue, "jobs", refuse)
+    situation = work.look(str(tmp_path))
+    assert situation.problem == "the queue is locked" and [run.name for run in situation.runs] == [name]
+
+
+def test_a_job_whose_study_is_gone_makes_no_run(tmp_path: Path) -> None:
+    assert work.made_by(str(tmp_path), "20260101-000000-00000000") == ""
+    assert a_study().name == "Synthetic"
