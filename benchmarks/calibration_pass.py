@@ -11,11 +11,13 @@ most 1.10 times a plain forward.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 # the project is not installed: a script finds it beside its own folder
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from gprune.records import Array, ModelShape
+from gprune.records import Array, ModelShape, ModelSize
 
 
 def retention(shape: ModelShape, ffn: Array, heads: Array) -> float:
@@ -27,6 +27,25 @@ def retention(shape: ModelShape, ffn: Array, heads: Array) -> float:
     """
     kept = np.count_nonzero(ffn) * shape.neuron_weights + np.count_nonzero(heads) * shape.group_weights
     return kept / shape.decoder_weights
+
+
+def parameters(shape: ModelShape, size: ModelSize, ffn: Array, heads: Array, compensated: bool) -> int:
+    """Parameters of the pruned model, embeddings, norms and biases included.
+
+    Args:
+        shape: the dense model.
+        size: its parameters and biases.
+        ffn: (layers, neurons) bool, True = kept.
+        heads: (layers, key/value groups) bool, True = kept.
+        compensated: whether the removed units' mean goes into biases, which are added where there are none.
+
+    Returns:
+        The count that the saved model has.
+    """
+    neurons, groups = np.count_nonzero(~np.asarray(ffn)), np.count_nonzero(~np.asarray(heads))
+    removed = neurons * (shape.neuron_weights + size.neuron_biases)
+    removed += groups * (shape.group_weights + size.group_biases)
+    return int(size.parameters - removed + (size.missing_biases if compensated else 0))
 
 
 def nearest_whole(value: float) -> int:

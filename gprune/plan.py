@@ -98,24 +98,35 @@ class Plan:
 
     def statistics(self, role: str) -> str:
         """Key of the activation statistics of a calibration set."""
-        calibration = self.study.calibration
-        released = calibration.flap_variant == "released"
-        settings = {"shards": calibration.shards, "released": released}
+        return self._statistics(role, self.study.calibration.flap_variant == "released")
+
+    def _statistics(self, role: str, released: bool) -> str:
+        settings = {"shards": self.study.calibration.shards, "released": released}
         return content_key("statistics", settings, self._model() | {"tokens": self.tokens(role)})
 
-    def scores(self, role: str, metric: str | None = None) -> str:
-        """Key of the importance scores of a calibration set under a metric (the study's by default)."""
-        calibration = self.study.calibration
-        settings = {
-            "metric": metric or self.study.metric,
-            "variant": calibration.flap_variant,
-            "square": calibration.square_head_score,
-        }
-        return content_key("scores", settings, {"statistics": self.statistics(role), "norms": self.norms()})
+    def scores(self, role: str, metric: str | None = None, *, heads: bool = True) -> str:
+        """Key of the importance scores of a calibration set.
+
+        Args:
+            role: primary, auxiliary or substitute.
+            metric: the study's by default.
+            heads: False leaves out what changes the scores of attention only.
+        """
+        calibration, metric = self.study.calibration, metric or self.study.metric
+        settings: dict[str, Any] = {"metric": metric}
+        if metric == "flap":
+            settings["variant"] = calibration.flap_variant
+            if heads:
+                settings["square"] = calibration.square_head_score
+        # the moments are the same whether or not the released recursion is kept beside them
+        released = metric == "flap" and calibration.flap_variant == "released"
+        needs = {"statistics": self._statistics(role, released), "norms": self.norms()}
+        return content_key("scores", settings, needs)
 
     def drift(self, first: str = "primary", second: str = "auxiliary") -> str:
         """Key of the rank drift between two roles."""
-        return content_key("drift", {}, {"first": self.scores(first), "second": self.scores(second)})
+        needs = {"first": self.scores(first, heads=False), "second": self.scores(second, heads=False)}
+        return content_key("drift", {}, needs)
 
     def partition(
         self,
@@ -157,6 +168,7 @@ class Plan:
         if method == "gprune":
             settings |= _slice(self.study.sparsity, ("bias_compensation",)) | {"seed": self.study.seed}
             needs |= {"auxiliary": self.tokens("auxiliary"), "adapted": self.adapted()}
+            needs["heads"] = self.scores("primary")
         return content_key("masks", settings, needs)
 
     def history(self) -> str:

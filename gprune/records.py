@@ -103,6 +103,20 @@ class ModelShape:
         return self.layers * (self.neurons * self.neuron_weights + self.kv_heads * self.group_weights)
 
 
+@dataclass(frozen=True, slots=True)
+class ModelSize:
+    """What the parameter count of a pruned model follows from, beside its weights."""
+
+    parameters: int
+    """parameters of the whole dense model; tied tensors count once"""
+    group_biases: int
+    """bias parameters of q, k and v that leave with one key/value group"""
+    neuron_biases: int
+    """bias parameters of gate and up that leave with one neuron"""
+    missing_biases: int
+    """bias parameters that o_proj and down_proj lack in all layers, and that bias compensation adds"""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Tokens:
     """A calibration set: token-disjoint sequences of equal length (section 4, 2048 x 128 in the paper)."""

@@ -109,7 +109,7 @@ def test_a_changed_quantile_reruns_rasa_and_what_follows_only(finished):
     pipeline.run(study.with_settings({"reliability.drift_quantile": 0.5}), store, heard)
     assert "statistics_primary" in heard.reused and "partition" in heard.reused
     computed = {name.split(".")[0] for name in heard.computed}
-    assert computed <= {"adapted", "masks_gprune", "checkpoint", "perplexity"}
+    assert computed <= {"adapted", "history", "masks_gprune", "checkpoint", "perplexity"}
     assert not any(name.startswith(("perplexity.dense", "perplexity.flap")) for name in heard.computed)
 
 
@@ -119,6 +119,33 @@ def test_swapping_the_texts_reuses_both_passes(finished):
     swapped = study.with_settings({"primary": study.auxiliary, "auxiliary": study.primary, "substitute": ""})
     pipeline.run(swapped, store, heard, until="drift")
     assert {"statistics_primary", "statistics_auxiliary"} <= set(heard.reused)
+
+
+def test_parameters_are_those_of_the_saved_model(finished):
+    from safetensors import safe_open
+
+    _, _, result = finished
+    with safe_open(Path(result["checkpoint"], "model.safetensors"), "pt") as weights:
+        saved = sum(int(np.prod(weights.get_slice(name).get_shape())) for name in weights.keys())  # noqa: SIM118
+    assert result["parameters"]["gprune"] == saved
+
+
+def test_a_lost_history_is_learned_again_and_gives_the_same_masks(workshop, finished, tmp_path):
+    store, study = Store(tmp_path), study_of(workshop)
+    first = pipeline.run(study, store, Heard(), until="masks")
+    assert "history" not in first["reused"]
+    folder = store.folder("history", first["keys"]["history"])
+    (folder / "manifest.json").unlink()
+    heard = Heard()
+    again = pipeline.run(study, store, heard, until="masks")
+    assert "history" in heard.computed and "masks_gprune" in heard.reused
+    assert again["keys"] == first["keys"] and store.has("history", first["keys"]["history"])
+
+
+def test_sequences_longer_than_the_models_positions_are_refused(workshop, tmp_path):
+    study = study_of(workshop, calibration={"samples": 16, "length": 65})
+    with pytest.raises(SettingsError, match="65 tokens do not fit the model, which has 64 positions"):
+        pipeline.run(study, Store(tmp_path), Heard())
 
 
 def test_until_drift_prunes_nothing(workshop, tmp_path):

@@ -66,6 +66,8 @@ CALIBRATION = {
         ({"metric": "wanda_sp"}, {"scores", "drift", "partition", "modules", "adapted"} | DECISION),
         ({"calibration.samples": 64}, {"tokens"} | CALIBRATION),
         ({"calibration.shards": 4}, CALIBRATION - {"wanda_sp"}),
+        ({"calibration.square_head_score": False}, {"scores", "flap"} | DECISION),
+        ({"calibration.flap_variant": "released"}, CALIBRATION - {"wanda_sp"}),
         ({"evaluation.windows": 8}, {"dense", "pruned"}),
         ({"name": "another"}, set()),
         ({"calibration.batch": 4, "evaluation.batch": 2}, set()),
@@ -102,3 +104,11 @@ def test_run_names_are_safe_and_follow_the_settings_but_not_the_display_name():
 
 def _fields(inputs):
     return {name: getattr(inputs, name) for name in inputs.__slots__}
+
+
+def test_settings_of_flap_change_nothing_but_its_baseline_under_another_metric():
+    study = demo_study().with_settings({"metric": "wanda_sp"})
+    before = keys(study)
+    for change in ({"calibration.square_head_score": False}, {"calibration.flap_variant": "released"}):
+        after = keys(study.with_settings(change))
+        assert {name for name in before if before[name] != after[name]} <= {"flap", "statistics"}

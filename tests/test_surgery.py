@@ -318,3 +318,26 @@ def test_a_real_model(shared) -> None:
         with masked(decoder, masks):
             expected = decoder.model(ids).logits
         assert_equal_logits(cut(decoder, masks)(ids).logits, expected)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("compensated", [False, True])
+def test_parameters_are_counted_as_the_cut_model_has_them(family: str, compensated: bool) -> None:
+    from gprune import budget
+
+    decoder = tiny_decoder(family, layers=3, hidden=12, neurons=13, heads=6, kv_heads=2, head_width=4, seed=3)
+    shape, random = decoder.shape, np.random.default_rng(0)
+    ffn, heads = random.random((3, 13)) < 0.6, np.array([[True, False], [True, True], [False, True]])
+    masks = PruningMasks("gprune", ffn, heads, budget.retention(shape, ffn, heads), 0.6)
+    statistics = None
+    if compensated:
+        from gprune.calibration import collect
+        from gprune.records import Tokens
+        from gprune.study import CalibrationSettings
+
+        ids = random.integers(0, 64, (4, 6), dtype=np.int32)
+        settings = CalibrationSettings(samples=4, length=6, shards=2)
+        statistics = collect(decoder, Tokens("t", "f", ids, 4), settings)
+    model = cut(decoder, masks, statistics)
+    counted = sum(parameter.numel() for parameter in model.parameters())
+    assert budget.parameters(shape, decoder.size, ffn, heads, compensated) == counted

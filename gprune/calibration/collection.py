@@ -42,10 +42,16 @@ def collect(
         Statistics per shard, float64.
 
     Raises:
-        SettingsError: the set has fewer sequences than shards.
+        SettingsError: there are fewer sequences than shards, or they are longer than the model's positions.
         NumericsError: an activation is NaN or infinite.
     """
     samples, length = tokens.ids.shape
+    positions = getattr(decoder.model.config, "max_position_embeddings", None)
+    if positions is not None and length > positions:
+        raise SettingsError(
+            f"sequences of {length} tokens do not fit the model, which has {positions} positions: "
+            f"set calibration.length to {positions} or less"
+        )
     if samples < settings.shards:
         raise SettingsError(
             f"{tokens.text!r} gives {samples} sequences for {settings.shards} shards: "

@@ -43,14 +43,12 @@ def environment() -> dict[str, str]:
     """The environment of a run.
 
     One core is left to the app where there are more than two: the app idles most of the time, and on a
-    small machine half of the cores is too high a price. Threads that wait give their core away, since two
-    processes that spin slow each other down many times over. What is already set is respected. The log is
-    UTF-8 and unbuffered.
+    small machine half of the cores is too high a price. An `OMP_NUM_THREADS` that is already set is
+    respected. The log is UTF-8 and unbuffered.
     """
     values = dict(os.environ)
     cores = _cores()
     values.setdefault("OMP_NUM_THREADS", str(cores - 1 if cores > 2 else cores))
-    values.setdefault("OMP_WAIT_POLICY", "passive")
     return values | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
 
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from gprune.errors import ModelError
 from gprune.models.families import Layout, layout_of
-from gprune.records import Array, ModelShape, WeightNorms
+from gprune.records import Array, ModelShape, ModelSize, WeightNorms
 
 # Rows of a weight matrix that are widened to float64 at a time: 4 MiB for every 1000 columns.
 _BLOCK_ROWS = 512
@@ -50,6 +50,21 @@ class Decoder:
         layout = layout_of(model_type, f"the model {type(model).__name__}")
         shape = _common_shape(model, layout)
         return cls(model.eval().requires_grad_(False), tokenizer, shape, layout)
+
+    @property
+    def size(self) -> ModelSize:
+        """Parameters and biases of the dense model."""
+        shape = self.shape
+        queries = shape.group_channels * (self.q_proj(0).bias is not None)
+        keys = shape.head_width * sum(part(0).bias is not None for part in (self.k_proj, self.v_proj))
+        neuron = sum(part(0).bias is not None for part in (self.gate_proj, self.up_proj))
+        missing = sum(part(0).bias is None for part in (self.o_proj, self.down_proj))
+        return ModelSize(
+            parameters=sum(parameter.numel() for parameter in self.model.parameters()),
+            group_biases=queries + keys,
+            neuron_biases=neuron,
+            missing_biases=missing * shape.hidden * shape.layers,
+        )
 
     @property
     def layers(self) -> list[nn.Module]:

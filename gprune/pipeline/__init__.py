@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gprune import budget
 from gprune.errors import Cancelled
 from gprune.pipeline.session import Listener, Session
 from gprune.store import Store
@@ -75,10 +76,13 @@ def _execute(session: Session, until: str) -> dict[str, Any]:
 def _retained(session: Session) -> dict[str, Any]:
     from gprune.pipeline import explore, prune
 
+    shape, size = explore.shape(session), explore.size(session)
     masks = {method: prune.masks(session, method) for method in prune.MASKS}
-    weights = explore.shape(session).decoder_weights
-    retention, parameters = {}, {}
-    for method, (name, _) in prune.METHODS.items():
-        retention[method] = 1.0 if name == "dense" else masks[name].retention
-        parameters[method] = session.parameters - round((1 - retention[method]) * weights)
+    retention, parameters = {"dense": 1.0}, {"dense": size.parameters}
+    for method in prune.METHODS:
+        name, compensated = prune.source(session, method)
+        if name != "dense":
+            kept = masks[name]
+            retention[method] = kept.retention
+            parameters[method] = budget.parameters(shape, size, kept.ffn, kept.heads, compensated)
     return {"retained_fraction": retention["gprune"], "retention": retention, "parameters": parameters}

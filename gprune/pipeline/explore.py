@@ -21,6 +21,7 @@ from gprune.records import (
     AdaptedScores,
     Agreement,
     ModelShape,
+    ModelSize,
     ModuleStatistics,
     Partition,
     RankDrift,
@@ -47,27 +48,29 @@ def norms(session: Session) -> WeightNorms:
     """Weight norms that the scores need; the session learns the model's shape with them."""
     key, store = session.plan.norms(), session.store
     result = session.stage("norms", "norms", key, WeightNorms, lambda _: session.decoder.weight_norms())
-    manifest = store.manifest("shapes", key)
-    if manifest is None:
-        store.put("shapes", key, session.decoder.shape, {"parameters": _parameters(session.decoder.model)})
-        manifest = store.manifest("shapes", key) or {}
-    session.shape = store.get("shapes", key, ModelShape)
-    session.parameters = int(manifest["parameters"])
+    if not (store.has("shapes", key) and store.has("sizes", key)):
+        store.put("shapes", key, session.decoder.shape)
+        store.put("sizes", key, session.decoder.size)
+    session.shape, session.size = store.get("shapes", key, ModelShape), store.get("sizes", key, ModelSize)
     return result
 
 
-def _parameters(model: Any) -> int:
-    """Parameters of a model; tied tensors count once."""
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def shape(session: Session) -> ModelShape:
-    """The sizes of the model."""
+    """The sizes of the model that decide what can be pruned."""
     if session.shape is None:
         norms(session)
     if session.shape is None:
         raise RuntimeError("norms() leaves the model's shape in the session")
     return session.shape
+
+
+def size(session: Session) -> ModelSize:
+    """Parameters and biases of the model."""
+    if session.size is None:
+        norms(session)
+    if session.size is None:
+        raise RuntimeError("norms() leaves the model's size in the session")
+    return session.size
 
 
 def statistics(session: Session, role: str) -> ActivationStatistics:

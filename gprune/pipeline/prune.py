@@ -10,7 +10,7 @@ from typing import Any
 from gprune.pipeline import explore, provenance
 from gprune.pipeline.session import Session
 from gprune.progress import Progress
-from gprune.records import Perplexity, PruningMasks
+from gprune.records import LearningHistory, Perplexity, PruningMasks
 
 METHODS = {
     "dense": ("dense", False),
@@ -26,21 +26,39 @@ MASKS = ("gprune", "flap", "wanda_sp")
 
 def masks(session: Session, method: str) -> PruningMasks:
     """Which units a method keeps: gprune, or a baseline with its own allocation."""
-    compute = {"gprune": _learn, "flap": _flap, "wanda_sp": _wanda_sp}[method]
+    if method == "gprune":
+        return _learned(session)
+    compute = {"flap": _flap, "wanda_sp": _wanda_sp}[method]
     key = session.plan.masks(method)
-    result = session.stage(
+    return session.stage(
         f"masks_{method}", "masks", key, PruningMasks, lambda progress: compute(session, progress)
     )
-    if method == "gprune":
-        session.note("history", "history", session.plan.history(), 0.0, True)
-    return result
 
 
-def _learn(session: Session, progress: Progress) -> PruningMasks:
+def _learned(session: Session) -> PruningMasks:
+    """The masks of gprune and, as a result of its own, how they were learned."""
+    found: list[PruningMasks] = []
+
+    def learn(progress: Progress) -> LearningHistory:
+        result, history = _learn(session, progress)
+        found.append(result)
+        return history
+
+    plan = session.plan
+    # the history first: where it is lost, learning again gives both, since the same seed gives the same masks
+    session.stage("history", "history", plan.history(), LearningHistory, learn)
+
+    def masks_of(progress: Progress) -> PruningMasks:
+        return found[0] if found else _learn(session, progress)[0]
+
+    return session.stage("masks_gprune", "masks", plan.masks("gprune"), PruningMasks, masks_of)
+
+
+def _learn(session: Session, progress: Progress) -> tuple[PruningMasks, LearningHistory]:
     from gprune.sparsity.learning import learn
 
     study = session.study
-    result, history = learn(
+    return learn(
         session.decoder,
         explore.adapted(session).scores,
         explore.scores(session, "primary").heads,
@@ -52,9 +70,6 @@ def _learn(session: Session, progress: Progress) -> PruningMasks:
         study.seed,
         progress,
     )
-    # kept before the masks, so that whoever finds the masks finds their history
-    session.store.put("history", session.plan.history(), history, provenance.versions())
-    return result
 
 
 def _flap(session: Session, _: Progress) -> PruningMasks:

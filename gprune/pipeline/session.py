@@ -7,6 +7,7 @@ one entry a stage, so that the app can draw what is there while the rest is stil
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -20,7 +21,7 @@ from gprune.errors import SettingsError
 from gprune.pipeline import provenance
 from gprune.plan import Inputs, Plan, run_name
 from gprune.progress import Progress
-from gprune.records import Array, ModelShape
+from gprune.records import Array, ModelShape, ModelSize
 from gprune.store import Store
 from gprune.study import Study
 
@@ -53,7 +54,7 @@ class Session:
         self.run = run_name(study)
         self.stages: dict[str, dict[str, Any]] = {}
         self.shape: ModelShape | None = None
-        self.parameters = 0
+        self.size: ModelSize | None = None
         self.started = datetime.now(UTC)
         self._streams: dict[str, Array] = {}
 
@@ -146,7 +147,7 @@ class Session:
             "seconds": round((datetime.now(UTC) - self.started).total_seconds(), 1),
             "stages": {**previous.get("stages", {}), **self.stages},
             "shape": asdict(self.shape) if self.shape else previous.get("shape"),
-            "parameters": self.parameters or previous.get("parameters"),
+            "size": asdict(self.size) if self.size else previous.get("size"),
             "texts": self._descriptions,
             "provenance": provenance.collect(self.plan.inputs),
             "result": result or previous.get("result"),
@@ -194,7 +195,7 @@ def _precision(study: Study) -> str:
     """The number type that `auto` means on this machine."""
     if study.dtype != "auto":
         return study.dtype
-    if study.device == "cpu":
+    if study.device == "cpu" or not _has_driver():
         return "float32"
     from gprune.models import identity
     from gprune.models.loading import device_of
@@ -203,3 +204,12 @@ def _precision(study: Study) -> str:
         return "float32"
     stored = identity.configuration(identity.locate(study.model))
     return str(stored.get("dtype") or stored.get("torch_dtype") or "float32")
+
+
+def _has_driver() -> bool:
+    """Whether CUDA can be there at all: asked of the system, since importing torch to ask takes seconds."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from gprune import records, reliability
+from gprune import budget, records, reliability
 from gprune.analysis import comparison, decisions, drift
 from gprune.records import Array
 from gprune.study import ReliabilitySettings
@@ -114,15 +114,17 @@ def measurements(run: Run) -> list[comparison.Measurement]:
 
 def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
     """Retained fraction of the decoder's weights, and parameters of the whole model (0 if not known)."""
-    total, shape = int(run.record.get("parameters") or 0), run.shape
+    shape, size = run.shape, run.size
     if method == comparison.DENSE:
-        return 1.0, total
+        return 1.0, size.parameters if size else 0
     used = "flap" if method == "flap_no_bias" else method
     if used not in masks:
         return float("nan"), 0
-    kept = masks[used].retention
-    removed = round((1 - kept) * shape.decoder_weights) if shape else 0
-    return kept, total - removed if shape and total else 0
+    kept = masks[used]
+    if shape is None or size is None:
+        return kept.retention, 0
+    compensated = method == "flap" or (method == "gprune" and run.study.sparsity.bias_compensation)
+    return kept.retention, budget.parameters(shape, size, kept.ffn, kept.heads, compensated)
 
 
 def layer_strip(run: Run) -> dict[str, Array]:

@@ -15,7 +15,7 @@ import streamlit as st
 
 from gprune import records
 from gprune.errors import GpruneError, SettingsError, StoreError
-from gprune.records import ModelShape
+from gprune.records import ModelShape, ModelSize
 from gprune.store import Store, default_cache
 from gprune.study import Study, from_dict
 from gprune.views import stages
@@ -83,6 +83,12 @@ class Run:
         """Sizes of the model, once known."""
         values = self.record.get("shape")
         return ModelShape(**values) if values else None
+
+    @property
+    def size(self) -> ModelSize | None:
+        """Parameters and biases of the model, once known."""
+        values = self.record.get("size")
+        return ModelSize(**values) if values else None
 
     @property
     def complete(self) -> bool:

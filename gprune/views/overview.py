@@ -169,7 +169,7 @@ def _provenance(run: Run, drawn: Card) -> None:
         "run": run.name,
         "started": record.get("started"),
         "wall time": duration(record.get("seconds")),
-        "parameters": record.get("parameters"),
+        "parameters": (record.get("size") or {}).get("parameters"),
         **shape,
         **texts,
         **source,

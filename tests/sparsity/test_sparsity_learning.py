@@ -26,14 +26,6 @@ from gprune.study import SparsitySettings
 ARRAYS = ("ffn", "heads")
 
 
-@pytest.fixture(autouse=True)
-def _full_precision(monkeypatch):
-    """Float32 throughout, so that gradients can be compared closely on any CPU."""
-    monkeypatch.setattr(
-        learning, "half_precision", lambda device, dtype: torch.autograd.set_detect_anomaly(False)
-    )
-
-
 def _case(kv_heads=4, neurons=60, samples=8, dtype=torch.float32, family="llama"):
     decoder = tiny_decoder(family, neurons=neurons, kv_heads=kv_heads, head_width=4, dtype=dtype)
     generator = np.random.default_rng(0)
@@ -75,9 +67,11 @@ def _naive_first_gradient(case, retention, settings):
     chosen = hard.mean(0)
     if not admitted(hard[:, : family.modules]):
         chosen[: family.modules] = hard[:2, : family.modules].mean(0)
-    slope = settings.penalty * (budget.retention(decoder.shape, ffn.numpy(), heads.numpy()) - retention)
-    constraint = slope * to_thresholds(family.share.numpy())
-    return chosen + settings.distillation_weight * to_thresholds(soft) + constraint
+    performance = chosen + settings.distillation_weight * to_thresholds(soft)
+    slope = to_thresholds(family.share.numpy())
+    multiplier = -performance @ slope / (slope @ slope)
+    deviation = budget.retention(decoder.shape, ffn.numpy(), heads.numpy()) - retention
+    return performance + (multiplier + settings.penalty * deviation) * slope
 
 
 @pytest.mark.parametrize(("kv_heads", "seed_retention"), [(4, 0.5), (2, 0.7), (1, 0.4)])
@@ -102,6 +96,7 @@ def test_first_step_follows_the_gradient_of_plain_autograd(kv_heads, seed_retent
 def test_every_variant_meets_the_target_and_tells_its_course(kv_heads, supervision):
     case = _case(kv_heads=kv_heads)
     seen = []
+    settings = SparsitySettings()
     masks, history = _learn(
         case, batch=8, supervision=supervision, on_progress=lambda *args: seen.append(args)
     )
@@ -113,10 +108,12 @@ def test_every_variant_meets_the_target_and_tells_its_course(kv_heads, supervisi
     assert column["epoch"].tolist() == [0, 0, 1, 1]
     expected = {"primary": {0.0}, "dual": {1.0}, "adaptive": {0.0, 1.0}}[supervision]
     assert set(column["admitted"]) <= expected
-    np.testing.assert_allclose(column["learning_rate"], 0.01 * (1 + np.cos(np.pi * np.arange(4) / 4)))
     np.testing.assert_allclose(
-        column["multiplier"][1:], np.cumsum(0.1 * 20 * (column["retention"] - 0.5))[:-1], rtol=1e-6, atol=1e-9
+        column["learning_rate"], settings.learning_rate * (1 + np.cos(np.pi * np.arange(4) / 4)) / 2
     )
+    growth = settings.dual_rate * settings.penalty
+    deviation = column["retention"] - 0.5
+    np.testing.assert_allclose(np.diff(column["multiplier"]), growth * deviation[:-1], atol=1e-9)
     assert history.thresholds.shape == (10,)
     assert history.head_thresholds.shape == (2,)
     assert [args[:2] for args in seen] == [(1, 4), (2, 4), (3, 4), (4, 4)]
@@ -192,25 +189,12 @@ def test_without_distillation_no_teacher_runs(monkeypatch):
 
 def test_learning_keeps_the_neurons_that_matter():
     """Neurons whose columns of down_proj are zero cost nothing: their modules should go first."""
-    case = _case(neurons=60, samples=32)
+    case = _case(neurons=400, samples=32)
     decoder, _, _, partition = case[:4]
     dead = partition.labels < 2
     for layer in range(2):
         decoder.down_proj(layer).weight[:, torch.tensor(dead[layer])] = 0
         decoder.down_proj(layer).weight.mul_(4)
-    masks, _ = _learn(case, batch=8, learning_rate=0.05, epochs=4)
+    # The texts are random: only the dense model tells what matters.
+    masks, _ = _learn(case, batch=8, learning_rate=0.05, epochs=4, distillation_weight=100.0)
     assert masks.ffn[dead].mean() < masks.ffn[~dead].mean() - 0.3
-
-
-def test_bfloat16_arithmetic_only_where_it_is_native(monkeypatch):
-    monkeypatch.undo()
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True, raising=False)
-    cpu = torch.device("cpu")
-    with learning.half_precision(cpu, torch.float32):
-        assert torch.is_autocast_enabled("cpu")
-    with learning.half_precision(cpu, torch.float16):
-        assert not torch.is_autocast_enabled("cpu")
-    for probe in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
-        monkeypatch.setattr(torch.cpu, probe, lambda: False, raising=False)
-    with learning.half_precision(cpu, torch.float32):
-        assert not torch.is_autocast_enabled("cpu")

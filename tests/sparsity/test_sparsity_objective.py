@@ -26,7 +26,7 @@ def test_chunked_gradients_equal_plain_autograd(monkeypatch, chunk_tokens, tempe
     monkeypatch.setattr(objective, "_LEAST_TOKENS", 1)
     monkeypatch.setitem(objective._CHUNK_LOGITS, "cpu", chunk_tokens * VOCABULARY)
     head, student, teacher, ids = _batch()
-    found = head_losses(head, student, teacher, ids, temperature, VOCABULARY)
+    found = head_losses(head, student, teacher, ids, temperature)
     hard = cross_entropy(head(student), ids)
     soft = distillation(head(student), head(teacher), temperature)
     predictions, tokens = 5 * 6, 5 * 7
@@ -40,7 +40,7 @@ def test_chunked_gradients_equal_plain_autograd(monkeypatch, chunk_tokens, tempe
 
 def test_losses_of_each_token():
     head, student, teacher, ids = _batch()
-    found = head_losses(head, student, teacher, ids, 1.0, VOCABULARY)
+    found = head_losses(head, student, teacher, ids, 1.0)
     mine = torch.log_softmax(head(student).detach(), dim=-1)
     theirs = torch.log_softmax(head(teacher), dim=-1)
     assert found.cross_entropy[:, -1].abs().max() == 0
@@ -56,15 +56,15 @@ def test_losses_of_each_token():
 
 def test_a_student_equal_to_the_teacher_has_no_distillation():
     head, student, _, ids = _batch()
-    found = head_losses(head, student, student.detach(), ids, 2.0, VOCABULARY)
+    found = head_losses(head, student, student.detach(), ids, 2.0)
     assert found.distillation.abs().max() < 1e-6
     assert found.distillation_gradient.abs().max() < 1e-6
 
 
 def test_without_a_teacher_only_the_cross_entropy_is_there():
     head, student, teacher, ids = _batch()
-    alone = head_losses(head, student, None, ids, 1.0, VOCABULARY)
-    both = head_losses(head, student, teacher, ids, 1.0, VOCABULARY)
+    alone = head_losses(head, student, None, ids, 1.0)
+    both = head_losses(head, student, teacher, ids, 1.0)
     assert alone.distillation_gradient is None
     assert alone.distillation.abs().max() == 0
     assert torch.equal(alone.cross_entropy_gradient, both.cross_entropy_gradient)
@@ -73,8 +73,8 @@ def test_without_a_teacher_only_the_cross_entropy_is_there():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_stays_near_float32(dtype):
     head, student, teacher, ids = _batch(dtype)
-    found = head_losses(head, student, teacher, ids, 1.0, VOCABULARY)
-    exact = head_losses(head.float(), student.float(), teacher.float(), ids, 1.0, VOCABULARY)
+    found = head_losses(head, student, teacher, ids, 1.0)
+    exact = head_losses(head.float(), student.float(), teacher.float(), ids, 1.0)
     assert found.cross_entropy.dtype == torch.float32
     assert found.distillation_gradient.dtype == dtype
     # bfloat16 logits carry 8 bits
@@ -93,6 +93,13 @@ def test_constraint_by_hand():
         multipliers.append(constraint.multiplier)
     np.testing.assert_allclose(slopes, [2.0, -0.8, 0.1], rtol=1e-5)
     np.testing.assert_allclose(multipliers, [0.2, 0.1, 0.1], rtol=1e-12)
+
+
+def test_the_multiplier_starts_in_balance():
+    constraint = RetentionConstraint(target=0.5, penalty=20.0, dual_rate=0.1)
+    # minimises (1 - lambda)^2 + (2 - lambda)^2 + (6 - 2 lambda)^2
+    constraint.start(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([-1.0, -1.0, -2.0]))
+    assert constraint.multiplier == pytest.approx(2.5, rel=1e-6)
 
 
 def test_slope_is_the_derivative_of_the_augmented_lagrangian():

@@ -123,7 +123,12 @@ def run_record(
         "seconds": 90.0,
         "stages": entries,
         "shape": asdict(shape),
-        "parameters": shape.decoder_weights + 1000,
+        "size": {
+            "parameters": shape.decoder_weights + 1000,
+            "group_biases": 0,
+            "neuron_biases": 0,
+            "missing_biases": 2 * shape.hidden * shape.layers,
+        },
         "texts": {"primary": "English prose of Python's reference"},
         "provenance": {
             "gprune": "0.1.0",

@@ -1,0 +1,163 @@
+"""Times one step of modular sparsity learning, part by part, beside a plain forward pass of the same tokens.
+
+    python benchmarks/sparsity.py                        # a random decoder
+    python benchmarks/sparsity.py --model FOLDER         # a model folder
+    python benchmarks/sparsity.py --device cuda --dtype bfloat16 --layers 32 --hidden 4096 ...
+
+Every figure is the best of --repeats, in seconds. The first epoch pays for teacher, student, head and both
+backward passes; in later epochs the teacher's hidden states come from memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count() or 1))
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import torch
+
+from gprune.models.decoder import Decoder
+from gprune.models.loading import load
+from gprune.models.tiny import tiny_decoder
+from gprune.records import Partition, Tokens
+from gprune.sparsity.learning import learn
+from gprune.sparsity.masks import SUBSETS, MaskFamily, gated
+from gprune.sparsity.objective import head_losses
+from gprune.study import SparsitySettings
+
+MODULE_SIZE = 40
+
+
+def main() -> None:
+    """Reads the arguments and prints the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", help="folder of a model; a random decoder by default")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
+    for name, value in (("batch", 32), ("length", 128), ("repeats", 3), ("layers", 6), ("hidden", 256)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    for name, value in (("neurons", 768), ("heads", 8), ("kv-heads", 8), ("vocabulary", 4096)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    arguments = parser.parse_args()
+    decoder = _decoder(arguments)
+    print(
+        f"{decoder.shape}\n{arguments.batch} sequences of {arguments.length} tokens, "
+        f"{torch.get_num_threads()} threads"
+    )
+    parts = _parts(decoder, arguments.batch, arguments.length, arguments.repeats)
+    parts["whole step, first epoch"], parts["whole step, later epochs"] = _steps(decoder, arguments)
+    floor = parts["plain forward pass"]
+    for name, seconds in parts.items():
+        print(f"{name:32} {seconds:9.4f} s {seconds / floor:7.2f} x")
+
+
+def _decoder(arguments: argparse.Namespace) -> Decoder:
+    if arguments.model:
+        return load(arguments.model, device=arguments.device, dtype=arguments.dtype)
+    decoder = tiny_decoder(
+        layers=arguments.layers,
+        hidden=arguments.hidden,
+        neurons=arguments.neurons,
+        heads=arguments.heads,
+        kv_heads=arguments.kv_heads,
+        vocabulary=arguments.vocabulary,
+        dtype=getattr(torch, arguments.dtype),
+    )
+    decoder.model.to(arguments.device)
+    return decoder
+
+
+def _case(decoder: Decoder) -> tuple[np.ndarray, np.ndarray, Partition]:
+    """Random scores, and modules of equal size."""
+    shape, generator = decoder.shape, np.random.default_rng(0)
+    modules = max(1, shape.neurons // MODULE_SIZE)
+    labels = np.tile(np.arange(shape.neurons) % modules, (shape.layers, 1)).astype(np.int32)
+    counts = np.full(shape.layers, modules, dtype=np.int32)
+    nothing = np.full((shape.layers, 1), np.nan)
+    partition = Partition(
+        kind="random",
+        profile="magnitude",
+        labels=labels,
+        counts=counts,
+        initial_counts=counts,
+        silhouette=nothing,
+        mixing=nothing[:2, 0],
+        variation=nothing[:2, 0],
+        history=np.zeros((shape.layers, 0, 5)),
+    )
+    return (
+        generator.random((shape.layers, shape.neurons)),
+        generator.random((shape.layers, shape.kv_heads)),
+        partition,
+    )
+
+
+def _parts(decoder: Decoder, batch: int, length: int, repeats: int) -> dict[str, float]:
+    """Seconds of the plain forward pass and of each part of a step."""
+    vocabulary = decoder.model.config.vocab_size
+    ids = torch.randint(vocabulary, (batch - batch % SUBSETS, length), device=decoder.device)
+    family = MaskFamily.build(decoder.shape, *_case(decoder), decoder.device)
+    thresholds = torch.full((family.thresholds,), 0.5, device=decoder.device)
+
+    def best(work: Callable[[], object]) -> float:
+        return _best(work, repeats, decoder.device)
+
+    with torch.no_grad():
+        parts = {"plain forward pass": best(lambda: decoder.logits(decoder.hidden_states(ids)))}
+    with gated(decoder) as gate:
+        with torch.no_grad():
+            teacher = decoder.hidden_states(ids)
+            parts["teacher forward"] = best(lambda: decoder.hidden_states(ids))
+        gate.open(family, thresholds)
+        parts["student forward"] = best(lambda: decoder.hidden_states(ids))
+        student = decoder.hidden_states(ids)
+        losses = head_losses(decoder.logits, student, teacher, ids, 1.0)
+        parts["head, losses, their gradients"] = best(
+            lambda: head_losses(decoder.logits, student, teacher, ids, 1.0)
+        )
+        parts["one of two backward passes"] = best(
+            lambda: torch.autograd.grad(
+                student, gate.channels, losses.cross_entropy_gradient, retain_graph=True
+            )
+        )
+    return parts
+
+
+def _steps(decoder: Decoder, arguments: argparse.Namespace) -> tuple[float, float]:
+    """Seconds of the fastest whole step in the first and in the second epoch of a real run."""
+    generator = np.random.default_rng(0)
+    size = (arguments.batch // 2 * arguments.repeats, arguments.length)
+    vocabulary = decoder.model.config.vocab_size
+    texts = [
+        Tokens(name, "", generator.integers(0, vocabulary, size).astype(np.int32), size[0]) for name in "AB"
+    ]
+    ticks = [time.perf_counter()]
+    settings = SparsitySettings(epochs=2, batch=arguments.batch)
+    learn(decoder, *_case(decoder), *texts, settings, 0.5, 0, lambda *_: ticks.append(time.perf_counter()))
+    first, later = np.split(np.diff(ticks), 2)
+    return float(first.min()), float(later.min())
+
+
+def _best(work: Callable[[], object], repeats: int, device: torch.device) -> float:
+    times = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - start)
+    return min(times[1:])
+
+
+if __name__ == "__main__":
+    main()

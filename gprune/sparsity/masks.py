@@ -1,0 +1,209 @@
+"""Which masks can be learned, and how a mask's gradient becomes a threshold's (section 3.3, Eq. "mask").
+
+A unit is kept when its rank quantile reaches the threshold of its module (FFN) or of its layer (attention).
+All units lie in one flat order, the neurons of every layer and then the key/value groups of every layer, and
+so do the thresholds: first one for each module, then one for each layer's attention.
+
+The masks act on a frozen decoder through hooks on the inputs of down_proj and o_proj, so that the dense model
+(the teacher) and the masked one (the student) share one copy of the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gprune.models.decoder import Decoder
+from gprune.ranking import rank_quantile_within
+from gprune.records import Array, ModelShape, Partition
+
+# A', A'', B', B'' each see a copy of the masks of their own, so that one backward pass tells them apart.
+SUBSETS = 4
+
+# Gives the sigmoid surrogate the long-tailed one's peak of 2 at the threshold.
+_SIGMOID_STEEPNESS = 8.0
+
+
+def surrogate(distance: Tensor, kind: str) -> Tensor:
+    """Derivative that stands in for that of the step function S (straight-through estimator).
+
+    Args:
+        distance: quantile minus threshold, any shape.
+        kind: long_tailed (Liu et al. 2020), identity or sigmoid.
+
+    Returns:
+        The surrogate derivative, of the same shape, >= 0.
+    """
+    if kind == "identity":
+        return torch.ones_like(distance)
+    if kind == "sigmoid":
+        probability = torch.sigmoid(_SIGMOID_STEEPNESS * distance)
+        return _SIGMOID_STEEPNESS * probability * (1 - probability)
+    size = distance.abs()
+    tail = torch.full_like(size, 0.4).masked_fill_(size > 1, 0)
+    return torch.where(size <= 0.4, 2 - 4 * size, tail)
+
+
+@dataclass(frozen=True, slots=True)
+class MaskFamily:
+    """Every mask that thresholds can express: each unit's quantile, threshold and share of the weights."""
+
+    shape: ModelShape
+    """sizes of the decoder"""
+    quantiles: Tensor
+    """(units,) float32 rank quantile in (0, 1) within the module; of a key/value group, within the layer"""
+    owner: Tensor
+    """(units,) int64 index of the unit's threshold"""
+    share: Tensor
+    """(units,) float32 share of the decoder's weights; sums to 1"""
+    modules: int
+    """number of FFN thresholds; they come before the attention thresholds"""
+
+    @classmethod
+    def build(
+        cls, shape: ModelShape, scores: Array, head_scores: Array, partition: Partition, device: torch.device
+    ) -> MaskFamily:
+        """Lays out all units of a decoder.
+
+        Args:
+            shape: sizes of the decoder.
+            scores: (layers, neurons) importance scores, higher = more important.
+            head_scores: (layers, key/value groups) importance scores.
+            partition: modules of the neurons.
+            device: where the tensors live.
+        """
+        whole_layer = np.zeros(shape.kv_heads, dtype=np.int64)
+        neurons = [rank_quantile_within(s, m) for s, m in zip(scores, partition.labels, strict=True)]
+        groups = [rank_quantile_within(s, whole_layer) for s in head_scores]
+        layer_owner = np.repeat(partition.modules + np.arange(shape.layers), shape.kv_heads)
+        owner = np.concatenate([partition.global_labels.ravel(), layer_owner])
+        price = [shape.neuron_weights] * (shape.layers * shape.neurons)
+        price += [shape.group_weights] * (shape.layers * shape.kv_heads)
+        return cls(
+            shape=shape,
+            quantiles=torch.tensor(np.concatenate(neurons + groups), dtype=torch.float32, device=device),
+            owner=torch.tensor(owner, dtype=torch.int64, device=device),
+            share=torch.tensor(np.array(price) / shape.decoder_weights, dtype=torch.float32, device=device),
+            modules=partition.modules,
+        )
+
+    @property
+    def thresholds(self) -> int:
+        """Number of thresholds: one for each module, and one for each layer's attention."""
+        return self.modules + self.shape.layers
+
+    def margins(self, thresholds: Tensor) -> Tensor:
+        """(units,) quantile minus threshold; a unit is kept where this is 0 or more."""
+        return self.quantiles - thresholds[self.owner]
+
+    def split(self, units: Tensor) -> tuple[Tensor, Tensor]:
+        """Flat (units,) values as (layers, neurons) and (layers, key/value groups)."""
+        neurons = self.shape.layers * self.shape.neurons
+        return (
+            units[:neurons].view(self.shape.layers, self.shape.neurons),
+            units[neurons:].view(self.shape.layers, self.shape.kv_heads),
+        )
+
+    def retention(self, thresholds: Tensor) -> Tensor:
+        """Retained share of the decoder's weights under the hard masks, R-hat, as a scalar tensor."""
+        return ((self.margins(thresholds) >= 0) * self.share).sum()
+
+    def threshold_gradient(self, unit_gradient: Tensor, thresholds: Tensor, kind: str) -> Tensor:
+        """Chain rule through the step function: dm/dtau = -surrogate(quantile - tau), summed over a module.
+
+        Args:
+            unit_gradient: (..., units) gradient with respect to every unit's mask, float32.
+            thresholds: (thresholds,) where the surrogate is taken.
+            kind: the surrogate.
+
+        Returns:
+            (..., thresholds) gradient with respect to the thresholds, float32.
+        """
+        slope = -surrogate(self.margins(thresholds), kind)
+        total = unit_gradient.new_zeros((*unit_gradient.shape[:-1], self.thresholds))
+        return total.index_add_(-1, self.owner, unit_gradient * slope)
+
+
+@dataclass(slots=True)
+class MaskGate:
+    """The switch between teacher (closed: no masks) and student (open: one mask copy for each subset).
+
+    `channels` holds, while open, a (subsets, channels) leaf for the input of every layer's down_proj, and
+    then for every layer's o_proj.
+    """
+
+    shape: ModelShape
+    channels: list[Tensor] = field(default_factory=list)
+
+    def open(self, family: MaskFamily, thresholds: Tensor) -> None:
+        """Puts the masks of these thresholds before down_proj and o_proj, ready for a backward pass."""
+        neurons, groups = family.split((family.margins(thresholds) >= 0).float())
+        attention = groups.repeat_interleave(self.shape.group_channels, dim=1)
+        rows = [*neurons, *attention]
+        self.channels = [row.expand(SUBSETS, -1).clone().requires_grad_() for row in rows]
+
+    def close(self) -> None:
+        """Takes the masks away: the decoder is dense again."""
+        self.channels = []
+
+    def hook(self, place: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...] | None]:
+        """A forward pre-hook that multiplies a linear map's input by the mask at `place`, while open."""
+
+        def multiply(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+            if not self.channels:
+                return None
+            return (_Multiply.apply(inputs[0], self.channels[place]), *inputs[1:])
+
+        return multiply
+
+    def unit_gradient(self, gradients: tuple[Tensor, ...]) -> Tensor:
+        """(subsets, units) mask gradients from those of `channels`: a group's channels share one mask."""
+        layers, channels = self.shape.layers, self.shape.group_channels
+        neurons = torch.cat(gradients[:layers], dim=1)
+        groups = torch.cat([g.unflatten(1, (-1, channels)).sum(-1) for g in gradients[layers:]], dim=1)
+        return torch.cat([neurons, groups], dim=1)
+
+
+@contextmanager
+def gated(decoder: Decoder) -> Iterator[MaskGate]:
+    """Hooks a closed gate onto a decoder, and leaves the decoder as it was, whatever happens inside."""
+    gate = MaskGate(decoder.shape)
+    layers = range(decoder.shape.layers)
+    maps = [decoder.down_proj(i) for i in layers] + [decoder.o_proj(i) for i in layers]
+    handles = [linear.register_forward_pre_hook(gate.hook(place)) for place, linear in enumerate(maps)]
+    try:
+        yield gate
+    finally:
+        gate.close()
+        for handle in handles:
+            handle.remove()
+
+
+class _Multiply(torch.autograd.Function):
+    """Activations times the mask copy of their subset; the mask's gradient is summed in float32."""
+
+    @staticmethod
+    def forward(ctx: Any, activations: Tensor, mask: Tensor) -> Tensor:
+        """Scales (subsets * sequences, tokens, channels) by (subsets, channels)."""
+        ctx.save_for_backward(activations, mask)
+        return _scale(activations, mask)
+
+    @staticmethod
+    def backward(ctx: Any, *output_gradients: Tensor) -> tuple[Tensor | None, Tensor]:
+        """Gradients of the activations (where one is asked for) and of the mask copies."""
+        activations, mask = ctx.saved_tensors
+        gradient = output_gradients[0]
+        product = (gradient * activations).unflatten(0, (SUBSETS, -1))
+        mask_gradient = product.sum(dim=(1, 2), dtype=torch.float32)
+        return _scale(gradient, mask) if ctx.needs_input_grad[0] else None, mask_gradient
+
+
+def _scale(values: Tensor, mask: Tensor) -> Tensor:
+    spread = mask.to(values.dtype).repeat_interleave(len(values) // SUBSETS, dim=0)
+    return values * spread[:, None, :]

@@ -1,0 +1,160 @@
+"""What MSL minimises: cross-entropy, distillation and the retention constraint (section 3.3, appendix).
+
+The language-model head is run once, in chunks of tokens, and its gradients are taken there and then: neither
+the logits of a whole batch nor a graph through the head ever exist. What remains for the decoder is a
+gradient with respect to its final hidden states, one for each of the two losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# Logits held at once by each side: they fit a CPU core's cache, and fill a GPU.
+_CHUNK_LOGITS = {"cpu": 2**18, "cuda": 2**25}
+# Fewer tokens than this would leave the head's matrix product bound by reading its weights.
+_LEAST_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class HeadLosses:
+    """Losses of each token, and the gradients of their sums.
+
+    Sums and not means: the gradients that flow back are then of order one, which float16 can hold.
+    """
+
+    cross_entropy: Tensor
+    """(sequences, tokens) float32 nats for the prediction of the next token; 0 at the last, which has none"""
+    distillation: Tensor
+    """(sequences, tokens) float32 KL(teacher || student) times the temperature squared; 0 if not asked for"""
+    cross_entropy_gradient: Tensor
+    """(sequences, tokens, hidden) gradient of the summed cross-entropy with respect to the hidden states"""
+    distillation_gradient: Tensor | None
+    """(sequences, tokens, hidden) the same for the summed distillation; None without a teacher"""
+
+
+def head_losses(
+    head: Callable[[Tensor], Tensor],
+    student: Tensor,
+    teacher: Tensor | None,
+    ids: Tensor,
+    temperature: float,
+) -> HeadLosses:
+    """Both losses of a batch and their gradients with respect to the student's final hidden states.
+
+    Args:
+        head: the language-model head, (tokens, hidden) -> (tokens, vocabulary).
+        student: (sequences, tokens, hidden) hidden states of the masked decoder.
+        teacher: (sequences, tokens, hidden) those of the dense decoder; None leaves out the distillation.
+        ids: (sequences, tokens) int64 token ids.
+        temperature: distillation temperature, > 0.
+    """
+    labels = torch.cat([ids[:, 1:], torch.full_like(ids[:, :1], -1)], dim=1).flatten()
+    flat = student.detach().flatten(0, 1)
+    soft = None if teacher is None else teacher.flatten(0, 1)
+    losses = flat.new_zeros((2, len(flat)), dtype=torch.float32)
+    gradients = [torch.empty_like(flat) for _ in range(1 if soft is None else 2)]
+    vocabulary = head(flat[:1]).shape[-1]
+    size = max(_LEAST_TOKENS, _CHUNK_LOGITS["cpu" if flat.device.type == "cpu" else "cuda"] // vocabulary)
+    for start in range(0, len(flat), size):
+        part = slice(start, start + size)
+        chunk = None if soft is None else soft[part]
+        found = _chunk(head, flat[part], chunk, labels[part], temperature)
+        for kind, (loss, gradient) in enumerate(found):
+            losses[kind, part] = loss
+            gradients[kind][part] = gradient
+    shaped = [gradient.view_as(student) for gradient in gradients]
+    return HeadLosses(
+        cross_entropy=losses[0].view_as(ids),
+        distillation=losses[1].view_as(ids),
+        cross_entropy_gradient=shaped[0],
+        distillation_gradient=None if soft is None else shaped[1],
+    )
+
+
+def _chunk(
+    head: Callable[[Tensor], Tensor],
+    student: Tensor,
+    teacher: Tensor | None,
+    labels: Tensor,
+    temperature: float,
+) -> list[tuple[Tensor, Tensor]]:
+    """Losses (tokens,) and hidden gradients (tokens, hidden): cross-entropy, then distillation if asked."""
+    hidden = student.detach().requires_grad_()
+    with torch.enable_grad():
+        logits = head(hidden)
+    with torch.no_grad():
+        wide = logits.detach().float()
+        hard = torch.log_softmax(wide, dim=1)
+        found = []
+        if teacher is not None:
+            soft = hard if temperature == 1 else torch.log_softmax(wide / temperature, dim=1)
+            target = torch.log_softmax(head(teacher).float() / temperature, dim=1)
+            found.append(_distillation(soft, target, temperature))
+        found.insert(0, _cross_entropy(hard, labels))
+    results = []
+    for number, (loss, slope) in enumerate(found, start=1):
+        more = number < len(found)
+        (gradient,) = torch.autograd.grad(logits, hidden, slope.to(logits.dtype), retain_graph=more)
+        results.append((loss, gradient))
+    return results
+
+
+def _cross_entropy(student: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of each token and its gradient, softmax minus one-hot; both 0 where the label is -1.
+
+    Takes the student's (tokens, vocabulary) log-probabilities, whose memory it reuses.
+    """
+    known = labels >= 0
+    index = labels.clamp(min=0).unsqueeze(1)
+    loss = -student.gather(1, index).squeeze(1) * known
+    slope = student.exp_()
+    slope.scatter_add_(1, index, slope.new_full(index.shape, -1.0))
+    return loss, slope.mul_(known.unsqueeze(1))
+
+
+def _distillation(student: Tensor, teacher: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """KL(teacher || student) of each token times temperature squared (Hinton et al. 2015), and its gradient.
+
+    Takes (tokens, vocabulary) log-probabilities at that temperature.
+    """
+    target = teacher.exp()
+    loss = torch.linalg.vecdot(target, teacher - student)
+    slope = student.exp().sub_(target)
+    return loss * temperature**2, slope.mul_(temperature) if temperature != 1 else slope
+
+
+@dataclass(slots=True)
+class RetentionConstraint:
+    """Augmented Lagrangian of g = R-hat - R* (Eq. "l_constr"): multiplier * g + penalty / 2 * g^2."""
+
+    target: float
+    """R*, the retention asked for"""
+    penalty: float
+    """rho"""
+    dual_rate: float
+    """the multiplier grows by dual_rate * rho * g at every step"""
+    multiplier: float = 0.0
+    """lambda_c"""
+
+    def start(self, gradient: Tensor, slope: Tensor) -> None:
+        """Starts the multiplier where the constraint balances the performance term best, in least squares.
+
+        From zero the retention would first run far from the target, and the thresholds would learn there.
+
+        Args:
+            gradient: (thresholds,) gradient of the performance term.
+            slope: (thresholds,) gradient of R-hat.
+        """
+        self.multiplier = -float(torch.dot(gradient, slope) / torch.dot(slope, slope))
+
+    def slope(self, retention: Tensor) -> Tensor:
+        """Derivative of the constraint term with respect to R-hat."""
+        return self.multiplier + self.penalty * (retention - self.target)
+
+    def ascend(self, retention: float) -> None:
+        """One step of dual ascent."""
+        self.multiplier += self.dual_rate * self.penalty * (retention - self.target)

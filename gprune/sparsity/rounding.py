@@ -1,0 +1,115 @@
+"""From learned thresholds to a plan that meets the retention target exactly (section 3.3).
+
+One shift, common to all thresholds, brings the hard masks to the target; since a key/value group is a coarse
+unit, the neurons nearest their thresholds then make up the rest. Every layer keeps at least one neuron and
+one key/value group.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from gprune import budget
+from gprune.errors import SettingsError
+from gprune.records import Array, ModelShape, PruningMasks
+from gprune.sparsity.masks import MaskFamily
+
+
+@dataclass(frozen=True, slots=True)
+class ExactPlan:
+    """The final decision."""
+
+    masks: PruningMasks
+    """which units are kept"""
+    thresholds: Array
+    """(thresholds,) float64 after the common shift"""
+
+
+def exact_masks(family: MaskFamily, thresholds: Tensor, target: float) -> ExactPlan:
+    """Shifts all thresholds together until the target is met, then adds or removes the nearest neurons.
+
+    Args:
+        family: all units with their quantiles.
+        thresholds: (thresholds,) learned thresholds.
+        target: R*, the fraction of the decoder's linear weights to keep.
+
+    Returns:
+        Masks as near the target as one neuron allows, and the shifted thresholds. Apart from the floors and
+        from that last correction, a unit is kept exactly where its quantile reaches its threshold.
+    """
+    shape = family.shape
+    ffn, heads = family.split(family.margins(thresholds.double()).cpu())
+    neuron_margin, head_margin = ffn.numpy(), heads.numpy()
+    shift = _common_shift(shape, neuron_margin, head_margin, target)
+    kept_heads = budget.keep_one(head_margin >= shift, head_margin)
+    kept_heads = _feasible_heads(shape, head_margin, kept_heads, target)
+    kept_neurons = budget.fill_exactly(shape, neuron_margin >= shift, kept_heads, neuron_margin, target)
+    masks = PruningMasks(
+        method="gprune",
+        ffn=kept_neurons,
+        heads=kept_heads,
+        retention=budget.retention(shape, kept_neurons, kept_heads),
+        target=target,
+    )
+    return ExactPlan(masks, thresholds.double().cpu().numpy() + shift)
+
+
+def require_reachable(shape: ModelShape, target: float) -> None:
+    """Checks before any work that the floors leave room for the target.
+
+    Args:
+        shape: sizes of the decoder.
+        target: R*, the fraction of the decoder's linear weights to keep.
+
+    Raises:
+        SettingsError: one neuron and one key/value group of every layer exceed the target.
+    """
+    floor = shape.layers * (shape.neuron_weights + shape.group_weights) / shape.decoder_weights
+    if target < floor:
+        raise SettingsError(
+            f"retention {target} cannot be met: every layer keeps at least one neuron and one key/value "
+            f"group. Choose a retention of at least {math.ceil(floor * 1e4) / 1e4}"
+        )
+
+
+def _common_shift(shape: ModelShape, neurons: Array, heads: Array, target: float) -> float:
+    """A margin between the units kept and those removed when the floors and the target are respected."""
+    margin = np.concatenate([_floors_first(neurons).ravel(), _floors_first(heads).ravel()])
+    price = np.repeat([shape.neuron_weights, shape.group_weights], [neurons.size, heads.size])
+    order = np.argsort(-margin, kind="stable")
+    kept = np.cumsum(price[order])
+    # Units of equal margin go together: only the last of each run is a place to cut.
+    ends = np.flatnonzero(np.append(margin[order][:-1] > margin[order][1:], True))
+    cut = ends[np.abs(kept[ends] - target * shape.decoder_weights).argmin()]
+    above, below = margin[order[cut]], margin[order][cut + 1 :]
+    if not np.isfinite(above):
+        return float(np.nextafter(max(neurons.max(), heads.max()), np.inf))
+    return float((above + below[0]) / 2 if below.size else above)
+
+
+def _floors_first(margin: Array) -> Array:
+    """(layers, units) margins with the best unit of each layer, which always stays, at infinity."""
+    raised = np.array(margin)
+    raised[np.arange(len(margin)), margin.argmax(axis=1)] = np.inf
+    return raised
+
+
+def _feasible_heads(shape: ModelShape, margin: Array, kept: Array, target: float) -> Array:
+    """Adds or removes key/value groups, nearest the threshold first, until neurons can make up the rest."""
+    order = np.argsort(-_floors_first(np.where(kept, margin + 2, margin)), axis=None, kind="stable")
+    fewest, most = shape.layers, shape.layers * shape.neurons
+
+    def missing(count: int) -> float:
+        neurons = (target * shape.decoder_weights - count * shape.group_weights) / shape.neuron_weights
+        return max(fewest - neurons, neurons - most, 0.0)
+
+    start = int(np.count_nonzero(kept))
+    counts = range(shape.layers, margin.size + 1)
+    best = min(counts, key=lambda count: (missing(count), abs(count - start)))
+    feasible = np.zeros(margin.size, dtype=bool)
+    feasible[order[:best]] = True
+    return feasible.reshape(margin.shape)
