@@ -38,8 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
         The exit code: 0 done, 2 an error with its one sentence on stderr, 130 stopped, 1 a defect of ours.
     """
     options = _parser().parse_args(arguments)
-    # threads that wait spin only briefly: with the default they slow each other down many times over as soon
-    # as anything else runs, and without any spinning an idle machine is a third slower; said before torch loads
+    # threads that wait spin only briefly: by default they slow each other down many times over as soon as
+    # anything else runs, and without any spinning an idle machine is slower; said before torch loads
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     signal.signal(signal.SIGTERM, _interrupt)
     try:

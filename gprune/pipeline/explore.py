@@ -127,11 +127,11 @@ def partition(
     **changes: Any,
 ) -> Partition:
     """Modules of a pair of texts (BCM, section 3.1); `changes` override kind or direction."""
-    from gprune.modularization.partition import modularize
-
     settings = replace(session.study.modularization, **changes)
 
     def compute(progress: Progress) -> Partition:
+        from gprune.modularization.partition import modularize
+
         return modularize(
             session.decoder.neuron_parameters,
             drift(session, first, second),

@@ -37,21 +37,21 @@ def masks(session: Session, method: str) -> PruningMasks:
 
 def _learned(session: Session) -> PruningMasks:
     """The masks of gprune and, as a result of its own, how they were learned."""
-    found: list[PruningMasks] = []
+    found: list[LearningHistory] = []
 
-    def learn(progress: Progress) -> LearningHistory:
+    def learn(progress: Progress) -> PruningMasks:
         result, history = _learn(session, progress)
-        found.append(result)
-        return history
+        found.append(history)
+        return result
+
+    def history_of(progress: Progress) -> LearningHistory:
+        # where only the history is lost it is learned again: the same seed gives the same masks
+        return found[0] if found else _learn(session, progress)[1]
 
     plan = session.plan
-    # the history first: where it is lost, learning again gives both, since the same seed gives the same masks
-    session.stage("history", "history", plan.history(), LearningHistory, learn)
-
-    def masks_of(progress: Progress) -> PruningMasks:
-        return found[0] if found else _learn(session, progress)[0]
-
-    return session.stage("masks_gprune", "masks", plan.masks("gprune"), PruningMasks, masks_of)
+    result = session.stage("masks_gprune", "masks", plan.masks("gprune"), PruningMasks, learn)
+    session.stage("history", "history", plan.history(), LearningHistory, history_of)
+    return result
 
 
 def _learn(session: Session, progress: Progress) -> tuple[PruningMasks, LearningHistory]:
@@ -94,11 +94,11 @@ def _wanda_sp(session: Session, progress: Progress) -> PruningMasks:
 
 def cut(session: Session, method: str) -> Any:
     """The dense model itself, or a physically smaller copy under a method's masks."""
-    from gprune import surgery
-
     name, compensated = source(session, method)
     if name == "dense":
         return session.decoder.model
+    from gprune import surgery
+
     statistics = explore.statistics(session, "primary") if compensated else None
     return surgery.cut(session.decoder, masks(session, name), statistics)
 
@@ -112,12 +112,12 @@ def source(session: Session, method: str) -> tuple[str, bool]:
 
 def checkpoint(session: Session) -> Path:
     """The pruned model as a folder, read back and compared before it is called done."""
-    from gprune.export import checkpoint as folder_form
-
     key, name, started = session.plan.checkpoint(), "checkpoint", time.perf_counter()
     store = session.store
 
     def write(folder: Path) -> dict[str, Any]:
+        from gprune.export import checkpoint as folder_form
+
         session.listener(name, 0, 1, "writing and reading back")
         folder_form.save(
             cut(session, "gprune"),
