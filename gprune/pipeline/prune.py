@@ -36,21 +36,23 @@ def masks(session: Session, method: str) -> PruningMasks:
 
 
 def _learned(session: Session) -> PruningMasks:
-    """The masks of gprune and, as a result of its own, how they were learned."""
-    found: list[LearningHistory] = []
+    """The masks of gprune; how they were learned is a result of its own."""
+    plan, store = session.plan, session.store
 
     def learn(progress: Progress) -> PruningMasks:
         result, history = _learn(session, progress)
-        found.append(history)
+        # before the masks and under their lock: whoever finds the masks finds their history
+        store.put("history", plan.history(), history, provenance.versions())
         return result
 
-    def history_of(progress: Progress) -> LearningHistory:
-        # where only the history is lost it is learned again: the same seed gives the same masks
-        return found[0] if found else _learn(session, progress)[1]
-
-    plan = session.plan
     result = session.stage("masks_gprune", "masks", plan.masks("gprune"), PruningMasks, learn)
-    session.stage("history", "history", plan.history(), LearningHistory, history_of)
+    if store.has("history", plan.history()):
+        reused = session.stages["masks_gprune"]["reused"]
+        session.note("history", "history", plan.history(), 0.0, reused)
+    else:
+        # lost or damaged: learned again, since the same seed gives the same course
+        learned = lambda progress: _learn(session, progress)[1]  # noqa: E731
+        session.stage("history", "history", plan.history(), LearningHistory, learned)
     return result
 
 
@@ -133,8 +135,9 @@ def checkpoint(session: Session) -> Path:
 
     reused = store.has(name, key)
     if not reused:
-        with store.lock(name, key):
-            if not store.has(name, key):
+        with store.lock(name, key, lambda: session.waiting(name)):
+            reused = store.has(name, key)
+            if not reused:
                 store.put_folder(name, key, write, provenance.versions())
     session.note(name, name, key, time.perf_counter() - started, reused)
     return store.folder(name, key) / "model"

@@ -107,7 +107,7 @@ class Session:
         started = time.perf_counter()
         reused = self.store.has(stage, key)
         if not reused:
-            with self.store.lock(stage, key, lambda: self._waiting(name)):
+            with self.store.lock(stage, key, lambda: self.waiting(name)):
                 reused = self.store.has(stage, key)
                 if not reused:
                     self.listener(name, 0, 1, "")
@@ -117,7 +117,8 @@ class Session:
         self.note(name, stage, key, time.perf_counter() - started, reused)
         return self.store.get(stage, key, kind)
 
-    def _waiting(self, name: str) -> None:
+    def waiting(self, name: str) -> None:
+        """Says that a stage waits for another run."""
         self.listener(name, 0, 1, "waiting for another run that computes the same")
 
     def note(self, name: str, stage: str, key: str, seconds: float, reused: bool) -> None:

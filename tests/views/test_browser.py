@@ -68,6 +68,8 @@ def _wait_until_healthy(address: str) -> None:
 def test_an_address_opens_its_page_on_a_fresh_server_and_a_slider_writes_it(
     chromium: Any, served: tuple[str, str, str]
 ) -> None:
+    from playwright.sync_api import expect
+
     address, first, second = served
     page = chromium.new_context(viewport={"width": 1280, "height": 1200}).new_page()
     outside: list[str] = []
@@ -88,7 +90,7 @@ def test_an_address_opens_its_page_on_a_fresh_server_and_a_slider_writes_it(
     page.wait_for_url("**rasa_qd=0.89**", timeout=PATIENCE)
     page.reload()
     page.locator(".js-plotly-plot .main-svg").first.wait_for(timeout=PATIENCE)
-    assert page.get_by_role("spinbutton").first.input_value() == "0.890"
+    expect(page.get_by_role("spinbutton").first).to_have_value("0.890", timeout=PATIENCE)
 
     page.get_by_role("link", name="Compare", exact=True).click()
     page.get_by_role("heading", name="Compare").first.wait_for(timeout=PATIENCE)

@@ -83,7 +83,8 @@ def test_the_form_starts_the_study_that_it_shows(cache: Path, monkeypatch: pytes
 def test_the_untouched_form_is_the_demo(cache: Path) -> None:
     app = on(opened(), "jobs")
     study = demo_study()
-    assert any("--samples 256" in code.value and study.primary in code.value for code in app.code)
+    samples = f"--samples {study.calibration.samples}"
+    assert any(samples in code.value and study.primary in code.value for code in app.code)
     assert not app.error
 
 
