@@ -5,7 +5,6 @@ The names and their shapes are listed in docs/arrays.md.
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,7 +23,7 @@ from gprune.records import (
     Tokens,
     UnitScores,
 )
-from gprune.store import Store
+from gprune.store import Store, is_full
 
 
 def check_target(path: Path) -> None:
@@ -113,8 +112,7 @@ def write(store: Store, keys: dict[str, str], path: Path) -> tuple[str, ...]:
         np.savez_compressed(temporary, **arrays)
         temporary.replace(path)
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        reason = "the disk is full" if full else str(error)
+        reason = "the disk is full" if is_full(error) else str(error)
         raise StoreError(f"{str(path)!r} cannot be written: {reason}") from error
     finally:
         temporary.unlink(missing_ok=True)

@@ -40,10 +40,16 @@ def default_cache() -> Path:
     return Path(chosen).expanduser().resolve() if chosen else Path(__file__).resolve().parents[1] / "cache"
 
 
+def is_full(error: OSError) -> bool:
+    """Whether an error means a full disk; numpy reports a short write without the system's error number."""
+    short = error.errno is None and "requested and" in str(error) and "written" in str(error)
+    return short or error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def explain(error: OSError, folder: Path) -> StoreError:
     """Turns an operating system error about the cache into one sentence with the remedy."""
     remedy = "or set GPRUNE_CACHE to another folder"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_full(error):
         return StoreError(f"the disk that holds the cache {folder} is full: free some space, {remedy}")
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
         return StoreError(

@@ -108,6 +108,15 @@ def test_disk_errors_become_one_sentence_and_keep_what_was_there(store, monkeypa
     assert store.has("tokens", KEY) and not store.has("tokens", "f" * 16)
 
 
+def test_numpys_short_write_is_a_full_disk(store, monkeypatch):
+    def fail(*_args, **_kwargs):
+        raise OSError("2560 requested and 496 written")
+
+    monkeypatch.setattr(np, "save", fail)
+    with pytest.raises(StoreError, match="is full: free some space"):
+        store.put("tokens", KEY, tokens())
+
+
 def test_a_file_where_the_cache_should_be(tmp_path):
     (tmp_path / "cache").write_text("not a folder")
     with pytest.raises(StoreError, match="cannot be used"):
