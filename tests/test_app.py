@@ -123,6 +123,16 @@ def test_a_run_that_is_gone_is_told(cache: Path) -> None:
     assert "asks for the run nowhere, which is not in this cache" in words(opened(run="nowhere"))
 
 
+def test_a_chosen_run_stands_in_the_address_by_its_folder(cache: Path) -> None:
+    done = write_run(cache)
+    failed = write_run(cache, study=a_study(seed=3), stages=DRIFT_ONLY, state="failed", seed=3)
+    app = opened()
+    assert app.selectbox(key="run").value == done and "run" not in app.query_params
+    app.selectbox(key="run").set_value(failed).run()
+    assert app.query_params["run"] in (failed, [failed])
+    assert on(app, "rank_drift").selectbox(key="run").value == failed
+
+
 def test_an_address_restores_run_and_threshold(cache: Path) -> None:
     write_run(cache)
     other = write_run(cache, study=a_study(seed=3, name="Other"), seed=3)

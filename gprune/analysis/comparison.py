@@ -1,19 +1,23 @@
 """Answers: which method is better, by how much, is it beyond noise, and at the same budget?
 
 Section 4: perplexity of every method on every text, beside the dense model and the retention really met.
+All methods read the same windows, so a difference is judged by the windows' differences (paired).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
 from gprune.analysis.decisions import BUDGET_TOLERANCE
+from gprune.records import Array
 
 DENSE = "dense"
 BEST, SECOND = "★", "☆"
+CLOSE = 2.0
+"""standard errors within which a difference is too close to call"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +44,43 @@ class Measurement:
     """parameters of the model; 0 where not known"""
     model: str
     """fingerprint of the dense model behind it"""
+    content: str = ""
+    """fingerprint of tokenizer and evaluation text; empty where not known"""
+    losses: Array = field(default_factory=lambda: np.empty(0), compare=False)
+    """(windows,) mean negative log-likelihood of each window, nats per token; empty where not known"""
 
     @property
     def protocol(self) -> str:
         """What must be equal for two perplexities to be comparable."""
         return f"{self.windows} windows of {self.length} tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One perplexity against another, on the scale of the mean loss."""
+
+    nats: float
+    """difference of the mean losses, nats per token; positive where the first is worse"""
+    nats_error: float
+    """its standard error; infinite where it is not known"""
+    paired: bool
+    """whether both were measured on the same windows; the error is then that of the windows' differences"""
+
+    @property
+    def change(self) -> float:
+        """Relative change of perplexity: its ratio less 1."""
+        with np.errstate(over="ignore"):
+            return float(np.expm1(self.nats))
+
+    @property
+    def error(self) -> float:
+        """Standard error of the change (delta method); NaN where the change itself is not finite."""
+        return (1.0 + self.change) * self.nats_error if np.isfinite(self.change) else float("nan")
+
+    @property
+    def close(self) -> bool:
+        """Whether the difference lies within two standard errors, or its error is not known."""
+        return not abs(self.nats) > CLOSE * self.nats_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +165,58 @@ def glyphs(table: list[Row], text: str) -> dict[tuple[str, str], str]:
     return {name: marks[value] for name, value in values.items() if value in marks} if len(values) > 1 else {}
 
 
-def within_noise(first: Measurement, second: Measurement) -> bool:
-    """Whether two perplexities lie within one standard error of each other (errors added in quadrature)."""
-    error = float(np.hypot(first.standard_error, second.standard_error))
-    return abs(first.perplexity - second.perplexity) <= error
+def same_windows(first: Measurement, second: Measurement) -> bool:
+    """Whether two perplexities were measured on the very same windows, with the loss of each window known."""
+    if (first.text, first.protocol) != (second.text, second.protocol):
+        return False
+    if not len(first.losses) == len(second.losses) == first.windows:
+        return False
+    known = bool(first.content) or first.run == second.run
+    return known and first.content == second.content
+
+
+def difference(first: Measurement, second: Measurement) -> Difference:
+    """How much worse the first is: paired over windows where they are the same, otherwise as if independent.
+
+    Args:
+        first: the method in question.
+        second: what it is compared with.
+
+    Returns:
+        The difference of the mean losses and its standard error: that of the mean of the windows'
+        differences, or both standard errors in quadrature where the windows differ.
+    """
+    if same_windows(first, second):
+        each = first.losses - second.losses
+        many = len(each) > 1
+        error = float(each.std(ddof=1) / np.sqrt(len(each))) if many else float("inf")
+        return Difference(float(each.mean()), error, True)
+    values = np.array([first.perplexity, second.perplexity])
+    errors = np.array([first.standard_error, second.standard_error])
+    with np.errstate(invalid="ignore"):
+        first_log, second_log = np.log(values)
+        error = float(np.hypot(*(errors / values)))
+        return Difference(float(first_log - second_log), error if np.isfinite(error) else np.inf, False)
 
 
 def undecided(table: list[Row], text: str) -> bool:
-    """Whether the best and the second-best pruned model on a text lie within noise."""
+    """Whether the best and the second-best pruned model on a text are too close to call."""
     marks = glyphs(table, text)
     best = [row.cells[text] for row in table if marks.get(row.name) == BEST]
     second = [row.cells[text] for row in table if marks.get(row.name) == SECOND]
-    return len(best) > 1 or bool(best and second and within_noise(best[0], second[0]))
+    return len(best) > 1 or any(difference(other, best[0]).close for other in second)
+
+
+def unpaired(table: list[Row], baseline: Row) -> list[str]:
+    """Texts on which some row was not measured on the windows of the pinned row."""
+    return [
+        text
+        for text in texts(table)
+        if text in baseline.cells
+        and any(
+            text in row.cells and not same_windows(row.cells[text], baseline.cells[text]) for row in table
+        )
+    ]
 
 
 def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: dict[str, str]) -> pd.DataFrame:
@@ -156,7 +232,7 @@ def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: dict[
     for row in table:
         for text, cell in row.cells.items():
             against = pinned.cells.get(text) if pinned else None
-            change = cell.perplexity / against.perplexity - 1 if against else float("nan")
+            found = difference(cell, against) if against else None
             lines.append(
                 {
                     "run": row.run,
@@ -166,7 +242,9 @@ def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: dict[
                     "text": text,
                     "perplexity": cell.perplexity,
                     "standard error": cell.standard_error,
-                    "change against baseline": change,
+                    "change against baseline": found.change if found else float("nan"),
+                    "standard error of the change": found.error if found else float("nan"),
+                    "paired": found.paired if found else None,
                     "window tokens": cell.length,
                     "windows": cell.windows,
                 }

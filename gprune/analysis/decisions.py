@@ -16,6 +16,7 @@ from gprune.records import Array, Partition, PruningMasks
 
 BUDGET_TOLERANCE = 0.005
 """Methods whose retained fractions differ by more are not compared as equals."""
+_SAME = "about as much"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +155,56 @@ def layer_table(masks: dict[str, PruningMasks]) -> pd.DataFrame:
     return pd.DataFrame({"layer": np.arange(layers)} | columns)
 
 
+def pooled(result: Bins) -> tuple[float, float]:
+    """Retained fraction of all FFN neurons under GPrune and under the base method."""
+    ours, base = (float(np.average(kept, weights=result.neurons)) for kept in (result.ours, result.base))
+    return ours, base
+
+
+def _changes(result: Bins) -> tuple[float, float]:
+    """Change of the most unstable bin and of the others pooled, GPrune less the base method."""
+    change = result.ours - result.base
+    return float(change[-1]), float(np.average(change[:-1], weights=result.neurons[:-1]))
+
+
 def headline(result: Bins, base_name: str) -> str:
     """The finding in one sentence: where GPrune keeps more and where less than the base method."""
     change = result.ours - result.base
-    unstable, rest = float(change[-1]), change[:-1]
-    if len(change) < 2 or abs(unstable) < BUDGET_TOLERANCE:
+    if len(change) < 2 or np.abs(change).max() < BUDGET_TOLERANCE:
         return f"GPrune spreads the budget over stable and unstable modules as {base_name} does"
-    word, other = ("less", "more") if unstable < 0 else ("more", "less")
-    stable = float(np.average(rest, weights=result.neurons[:-1]))
-    opposite = stable * unstable < 0
-    tail = f" and {other} of the others ({stable:+.3f})" if opposite else f" (others {stable:+.3f})"
-    return f"GPrune keeps {word} of the most unstable modules than {base_name} ({unstable:+.3f}){tail}"
+    unstable, others = _changes(result)
+    joint = "as" if _word(unstable) == _SAME else "than"
+    start = (
+        f"GPrune keeps {_word(unstable)} of the most unstable modules {joint} {base_name} ({unstable:+.3f})"
+    )
+    whole = bool(np.all(np.sign(change[:-1]) == np.sign(others)))
+    average = "" if whole else " on average"
+    return f"{start} and {_word(others)} of the others{average} ({others:+.3f})"
+
+
+def _word(change: float) -> str:
+    if abs(change) < BUDGET_TOLERANCE:
+        return _SAME
+    return "less" if change < 0 else "more"
+
+
+def total_sentence(result: Bins, base_name: str) -> str:
+    """How much of the FFN each method keeps in all, against which a bin is to be read."""
+    ours, base = pooled(result)
+    return (
+        f"FFN neurons kept in all: GPrune {ours:.1%}, {base_name} {base:.1%}; the methods split the budget "
+        "between FFN and attention differently, so read every bin against these totals."
+    )
+
+
+def direction_sentence(result: Bins) -> str:
+    """Says so where the budget moves against Fig. 3a (from unstable to stable modules); empty otherwise."""
+    if len(result.ours) < 2:
+        return ""
+    unstable, others = _changes(result)
+    if unstable - others <= BUDGET_TOLERANCE:
+        return ""
+    return (
+        "This is the opposite of the paper's Fig. 3a, where the most unstable modules lose and the others "
+        f"gain: here the most unstable bin changes by {unstable:+.3f} and the others by {others:+.3f}."
+    )

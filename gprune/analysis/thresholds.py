@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from gprune.records import AdaptedScores, Array, ModuleStatistics
+from gprune.study import ReliabilitySettings
 
 KEPT, FROM_PRIMARY, FROM_AUXILIARY = 0, 1, 2
 """Groups of `groups`: not adapted, adapted and scored from A, adapted and scored from B."""
@@ -63,6 +64,27 @@ def by_layer(statistics: ModuleStatistics, adapted: AdaptedScores, layers: int) 
         np.bincount(statistics.layer[group == g], minlength=layers) for g in (FROM_PRIMARY, FROM_AUXILIARY)
     ]
     return np.stack(rows)
+
+
+def described(settings: ReliabilitySettings) -> str:
+    """The rule in short, as `γ 0.90/0.85`: drift and score quantile, then what is not the paper's."""
+    if settings.selection == "none":
+        return "no adaptation"
+    drift, score = _level(settings.drift_quantile), _level(settings.score_quantile)
+    words = [f"γ {drift}" if settings.selection == "drift" else f"γ {drift}/{score}"]
+    if settings.selection != "drift_and_score":
+        words.append({"drift": "drift only", "random": "random modules"}[settings.selection])
+    if settings.score_scale != "raw" and settings.selection != "drift":
+        words.append(settings.score_scale)
+    if settings.source != "repeatability":
+        words.append("random text")
+    return " ".join(words)
+
+
+def _level(quantile: float) -> str:
+    """Two decimals; a third where there is one."""
+    three = f"{quantile:.3f}"
+    return three.removesuffix("0")
 
 
 def overlap(first: Array, second: Array) -> float:

@@ -9,6 +9,7 @@ import streamlit as st
 
 from gprune.analysis import comparison as analysis
 from gprune.analysis import published
+from gprune.study import Study
 from gprune.views import derived, frame
 from gprune.views.card import Card, card
 from gprune.views.charts import comparison as figures
@@ -49,6 +50,9 @@ def _choose(run: Run) -> list[Run]:
     names = [other.name for other in situation.runs]
     chosen = st.multiselect("Runs side by side", names, [run.name], key="cp_runs", bind="query-params")
     found = [other for name in chosen if (other := situation.run_named(name)) is not None]
+    for other in found:
+        if not any(name.startswith("perplexity.") for name in other.stages):
+            st.caption(f"{plain(other.name)} has no perplexities yet.")
     return found or [run]
 
 
@@ -60,16 +64,21 @@ def _rows(runs: list[Run]) -> list[analysis.Row]:
 
 
 def _names(rows: list[analysis.Row], runs: list[Run]) -> list[str]:
-    """What to call each row: the method, with the run's own words where several runs are shown."""
-    if len(runs) == 1:
-        return [label(row.method) for row in rows]
+    """What to call each row: the method, with those words of the run in which the pruned rows differ."""
     studies = {run.name: run.study for run in runs}
+    pruned = list(dict.fromkeys(row.run for row in rows if row.method != analysis.DENSE))
+    words = {name: _words(name, studies[name]) for name in pruned}
+    differ = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
     names = []
     for row in rows:
-        study = studies[row.run]
-        name = study.name or row.run
-        names.append(f"{label(row.method)} · {name}, keep {study.retention:.0%}")
+        own = () if row.method == analysis.DENSE else words[row.run]
+        tail = ", ".join(word for word, keep in zip(own, differ, strict=False) if keep)
+        names.append(f"{label(row.method)} · {tail}" if tail else label(row.method))
     return _distinct(names, rows)
+
+
+def _words(name: str, study: Study) -> tuple[str, ...]:
+    return study.name or name, f"keep {study.retention:.0%}", label(study.metric), f"seed {study.seed}"
 
 
 def _distinct(names: list[str], rows: list[analysis.Row]) -> list[str]:
@@ -101,7 +110,8 @@ def _verdict(drawn: Card, rows: list[analysis.Row], runs: list[Run]) -> None:
     close = [text for text in winners if analysis.undecided(rows, text)]
     if close:
         st.caption(
-            f"Within one standard error of the second-best: {plain(', '.join(close))}. Too close to call."
+            f"Too close to call between best and second-best, within {analysis.CLOSE:.0f} standard errors of "
+            f"their difference: {plain(', '.join(close))}."
         )
 
 
@@ -115,36 +125,60 @@ def _table(drawn: Card, rows: list[analysis.Row], runs: list[Run]) -> None:
     pinned = st.selectbox("Differences against", names, 0, key="cp_pinned", width=320)
     index = names.index(pinned) if pinned in names else 0
     baseline = rows[index]
-    frame_ = pd.DataFrame([_line(row, name, rows, baseline) for row, name in zip(rows, names, strict=True)])
+    titles = {text: f"{text} ({_role(text, runs)}) ↓" for text in analysis.texts(rows)}
+    lines = [_line(row, name, rows, baseline, titles) for row, name in zip(rows, names, strict=True)]
     whole = st.column_config.NumberColumn(format="localized")
     st.dataframe(
-        frame_,
+        pd.DataFrame(lines),
         hide_index=True,
         column_config={"parameters": whole, "kept": st.column_config.NumberColumn(format="percent")},
         alt="perplexity of every method on every text",
     )
-    st.caption(
-        f"Perplexity ± one standard error over windows, lower is better ↓; in brackets the change against "
-        f"{plain(names[index])}. {analysis.BEST} best and {analysis.SECOND} second-best pruned model. “kept” "
-        "is the "
-        "retained fraction of the decoder layers’ linear weights that was really met."
-    )
+    _explain(names[index], analysis.unpaired(rows, baseline))
     drawn.tools(lambda: analysis.long_table(rows, baseline.name, METHOD_LABELS), switch=False)
 
 
-def _line(row: analysis.Row, name: str, rows: list[analysis.Row], baseline: analysis.Row) -> dict[str, Any]:
+def _explain(pinned: str, unpaired: list[str]) -> None:
+    st.caption(
+        f"Perplexity ± one standard error over windows, lower is better ↓; in brackets the change against "
+        f"{plain(pinned)} ± its own standard error, paired over the windows that both read. "
+        f"{analysis.BEST} best and {analysis.SECOND} second-best pruned model. “kept” is the retained "
+        "fraction of the decoder layers’ linear weights that was really met. A and B: the text has the "
+        "name of that calibration text; held out: of neither, so it shows how well a method generalizes."
+    )
+    if unpaired:
+        st.caption(
+            f"† Not the same windows as {plain(pinned)} ({plain(', '.join(unpaired))}): there the two "
+            "standard errors are added as if independent."
+        )
+
+
+def _role(text: str, runs: list[Run]) -> str:
+    """Which calibration text an evaluation text has the name of, in all the runs shown."""
+    roles = [{run.study.auxiliary: "B", run.study.primary: "A"}.get(text, "held out") for run in runs]
+    return " or ".join(dict.fromkeys(roles)) + (", by run" if len(set(roles)) > 1 else "")
+
+
+def _line(
+    row: analysis.Row,
+    name: str,
+    rows: list[analysis.Row],
+    baseline: analysis.Row,
+    titles: dict[str, str],
+) -> dict[str, Any]:
     line: dict[str, Any] = {"method": name, "kept": row.retention, "parameters": row.parameters or None}
-    for text in analysis.texts(rows):
+    for text, title in titles.items():
         cell = row.cells.get(text)
         mark = analysis.glyphs(rows, text).get(row.name, "")
-        line[f"{text} ↓"] = _cell(cell, baseline.cells.get(text), mark) if cell else "–"
+        line[title] = _cell(cell, baseline.cells.get(text), mark) if cell else "–"
     return line
 
 
 def _cell(cell: analysis.Measurement, against: analysis.Measurement | None, mark: str) -> str:
     words = f"{cell.perplexity:,.2f} ± {cell.standard_error:,.2f}"
     if against is not None and against is not cell:
-        words += f" ({cell.perplexity / against.perplexity - 1:+.1%})"
+        found = analysis.difference(cell, against)
+        words += f" ({found.change:+.1%} ± {found.error:.1%}{'' if found.paired else ' †'})"
     return f"{words} {mark}".strip()
 
 
@@ -160,7 +194,11 @@ def _charts(run: Run, rows: list[analysis.Row], runs: list[Run]) -> None:
             },
             alt=f"perplexity of every method on {text}",
         )
-    st.caption("Whiskers are one standard error over windows; the dotted line is the dense model.")
+    st.caption(
+        "Whiskers are each method's own standard error over windows. All methods of a run read the same "
+        "windows, so overlapping whiskers decide nothing: the table's differences are paired. The dotted "
+        "line is the dense model."
+    )
 
 
 def _published() -> pd.DataFrame:

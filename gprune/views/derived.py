@@ -10,9 +10,10 @@ import pandas as pd
 import streamlit as st
 
 from gprune import budget, records, reliability
-from gprune.analysis import comparison, decisions, drift
+from gprune.analysis import agreement, comparison, decisions, drift
 from gprune.records import Array
 from gprune.study import ReliabilitySettings
+from gprune.views.charts.style import label
 from gprune.views.loaders import MissingResultError, Run, record
 
 MOST_TABLE_ROWS = 2000
@@ -86,6 +87,7 @@ def preview(
 def measurements(run: Run) -> list[comparison.Measurement]:
     """Every perplexity of a run; results that are not there yet are left out."""
     masks = run.masks()
+    inputs = (run.record.get("provenance") or {}).get("inputs") or {}
     found = []
     for name in run.stages:
         if not name.startswith("perplexity."):
@@ -104,12 +106,18 @@ def measurements(run: Run) -> list[comparison.Measurement]:
                 length=value.length,
                 retention=retention,
                 parameters=parameters,
-                model=str(
-                    ((run.record.get("provenance") or {}).get("inputs") or {}).get("model", run.study.model)
-                ),
+                model=str(inputs.get("model", run.study.model)),
+                content=_content(inputs, value.text),
+                losses=value.losses,
             )
         )
     return found
+
+
+def _content(inputs: dict[str, Any], text: str) -> str:
+    """What fixes the windows' tokens besides their length: tokenizer and text; empty where not recorded."""
+    digest = (inputs.get("evaluation") or {}).get(text)
+    return f"{inputs.get('tokenizer', '')}:{digest}" if digest else ""
 
 
 def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
@@ -127,6 +135,38 @@ def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tupl
     return kept.retention, budget.parameters(shape, size, kept.ffn, kept.heads, compensated)
 
 
+def agreement_controls(record: records.Agreement) -> tuple[float | None, float | None]:
+    """Mean ARI over layers of the two controls: another seed alone, and the initialization alone.
+
+    Returns:
+        Both means; None for a control that was not measured.
+    """
+    found: dict[str, list[float]] = {"seed": [], "initialization": []}
+    for name, row in zip(record.comparisons, record.ari, strict=True):
+        for word, values in found.items():
+            if agreement.is_control(name) and word in name:
+                values.append(float(np.mean(row)))
+    seed, start = (float(np.mean(values)) if values else None for values in found.values())
+    return seed, start
+
+
+def seed_sentence(record: records.Agreement) -> str:
+    """What the shared k-means seed does, where another seed agrees less than another text; else empty."""
+    found, (seed, start) = agreement.mean_substitution(record), agreement_controls(record)
+    if found is None or seed is None or seed >= found[0]:
+        return ""
+    share = "Most" if seed < found[0] / 2 else "Part"
+    alone = (
+        f", and the initialization alone agrees at {start:.2f} under the shared seed"
+        if start is not None
+        else ""
+    )
+    return (
+        f"{share} of the agreement comes from the shared k-means seed: on the same texts with another seed "
+        f"the modules agree at only {seed:.2f}{alone}."
+    )
+
+
 def layer_strip(run: Run) -> dict[str, Array]:
     """(layers,) rows of the overview's heat map, as far as the run has come."""
     rows: dict[str, Array] = {}
@@ -139,7 +179,7 @@ def layer_strip(run: Run) -> dict[str, Array]:
         rows["neurons kept"], rows["key/value groups kept"] = decisions.layer_retention(masks["gprune"])
         base = run.study.metric
         if base in masks:
-            rows["Jaccard with the base"] = decisions.layer_jaccard(masks["gprune"], masks[base])
+            rows[f"Jaccard with {label(base)}"] = decisions.layer_jaccard(masks["gprune"], masks[base])
     if not rows:
         raise MissingResultError("drift")
     return rows

@@ -9,11 +9,11 @@ import streamlit as st
 
 from gprune.views import live, stages, work
 from gprune.views.commands import command
-from gprune.views.loaders import Run, root
+from gprune.views.loaders import Run, labels, root
 from gprune.views.text import plain
 
 _SITUATION, _RUN = "frame_situation", "run"
-_WANTED = "frame_wanted_run"
+_WANTED, _SHOWN = "frame_wanted_run", "frame_shown_run"
 _visited: list[bool] = []
 """not empty once this server has drawn a page"""
 
@@ -69,18 +69,10 @@ def choose_run(name: str) -> None:
 
 
 def _sidebar(situation: work.Situation) -> None:
-    names = [run.name for run in situation.runs]
-    wanted = st.session_state.pop(_WANTED, None)
-    if wanted in names:
-        st.session_state[_RUN] = wanted
-    elif st.session_state.get(_RUN) not in (None, *names):
-        # the run was deleted or its record damaged since it was chosen
-        del st.session_state[_RUN]
-    asked = st.query_params.get(_RUN)
-    if asked and asked not in names:
-        st.warning(f"The address asks for the run {plain(asked)}, which is not in this cache.")
-    if names:
-        st.selectbox("Run", names, key=_RUN, bind="query-params", help="Every page shows this run.")
+    if situation.runs:
+        _pick_run(situation.runs)
+    elif _RUN in st.query_params:
+        _warn_of_run(st.query_params[_RUN])
     run = situation.run_named(str(st.session_state.get(_RUN, "")))
     with st.container(horizontal=True, gap="xsmall"):
         if run is not None:
@@ -91,6 +83,43 @@ def _sidebar(situation: work.Situation) -> None:
         _settings(run)
     if situation.unreadable:
         _unreadable(situation)
+
+
+def _pick_run(runs: list[Run]) -> None:
+    """The choice of the run, kept in the address by its folder's name.
+
+    The widget is not bound to the address: a bound one would put its labels there, which change with a
+    run's state.
+    """
+    names, asked = [run.name for run in runs], st.query_params.get(_RUN)
+    preferred = work.preferred(runs)
+    default = preferred.name if preferred else names[0]
+    candidates = (
+        st.session_state.pop(_WANTED, None),
+        st.session_state.get(_RUN),
+        st.session_state.get(_SHOWN),
+        asked,
+        default,
+    )
+    # a run can have been deleted, or its record damaged, since it was chosen
+    chosen = next(name for name in candidates if name in names)
+    st.session_state[_RUN] = st.session_state[_SHOWN] = chosen
+    if asked and asked not in names:
+        _warn_of_run(asked)
+    elif asked or chosen != default:
+        st.query_params[_RUN] = chosen
+    shown = labels(runs)
+    st.selectbox(
+        "Run",
+        names,
+        key=_RUN,
+        format_func=lambda name: shown.get(name, name),
+        help="Every page shows this run.",
+    )
+
+
+def _warn_of_run(asked: str) -> None:
+    st.warning(f"The address asks for the run {plain(asked)}, which is not in this cache.")
 
 
 def _unreadable(situation: work.Situation) -> None:

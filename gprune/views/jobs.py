@@ -145,13 +145,7 @@ def _detail(situation: work.Situation, job: Job) -> None:
         left, right = st.columns([2, 3])
         with left:
             st.caption("Time of each stage")
-            st.dataframe(
-                _timeline(situation.root, job),
-                hide_index=True,
-                height=300,
-                column_config={"stage": st.column_config.Column(width="medium")},
-                alt="seconds of each stage",
-            )
+            _times(_timeline(situation.root, job), job.active)
         with right:
             st.caption(f"Last {LOG_LINES} lines of its log, the newest first")
             lines = queue.log_tail(Path(situation.root), job.id, LOG_LINES)[::-1]
@@ -160,10 +154,25 @@ def _detail(situation: work.Situation, job: Job) -> None:
         st.code(" ".join(job.command), language=None, wrap_lines=True)
 
 
+def _times(table: pd.DataFrame, active: bool) -> None:
+    """Seconds of each stage; a sentence where there was none."""
+    if table.empty:
+        st.info("No stage has begun yet." if active else "It ended before any stage had begun.")
+        return
+    wide = st.column_config.Column(width="medium")
+    st.dataframe(
+        table, hide_index=True, height=300, column_config={"stage": wide}, alt="seconds of each stage"
+    )
+
+
 def _table(situation: work.Situation) -> None:
     rows = [_row(situation, job) for job in situation.jobs[:MOST_ROWS]]
-    bar = st.column_config.ProgressColumn(min_value=0.0, max_value=1.0, format="percent")
-    st.dataframe(pd.DataFrame(rows), hide_index=True, column_config={"progress": bar}, alt="all jobs")
+    bar = st.column_config.ProgressColumn(min_value=0.0, max_value=1.0, format="percent", width=110)
+    widths = {"job": 290, "state": 120, "stage": 140, "elapsed": 90, "left in this stage": 120}
+    columns: dict[str, Any] = {name: st.column_config.Column(width=width) for name, width in widths.items()}
+    st.dataframe(
+        pd.DataFrame(rows), hide_index=True, column_config=columns | {"progress": bar}, alt="all jobs"
+    )
 
 
 def _row(situation: work.Situation, job: Job) -> dict[str, Any]:
@@ -178,7 +187,7 @@ def _row(situation: work.Situation, job: Job) -> dict[str, Any]:
         "stage": stages.title(progress.stage) if job.active and progress.stage else "",
         "progress": share,
         "elapsed": duration(progress.elapsed),
-        "left in this stage": duration(progress.eta) if job.active else "",
+        "left in this stage": duration(progress.eta) if job.active and (progress.eta or 0) >= 1 else "",
         "submitted": datetime.fromtimestamp(job.created).strftime("%Y-%m-%d %H:%M:%S"),
     }
 

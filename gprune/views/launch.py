@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from gprune import corpora
 from gprune.errors import GpruneError
+from gprune.models import identity
 from gprune.study import METRIC_NAMES, Study, from_dict
 from gprune.study_demo import demo_study
 from gprune.views import frame, settings_form, texts, work
@@ -141,7 +144,38 @@ def _checked(values: dict[str, Any], changes: dict[str, Any]) -> Study | None:
         return None
 
 
+def input_problem(study: Study) -> str:
+    """Why the model or a text cannot be used, as far as can be told at once; empty if nothing is wrong.
+
+    Nothing is downloaded: a name of the hub is only checked for its form.
+    """
+    try:
+        if _is_local(study.model):
+            folder = identity.locate(study.model)
+            identity.configuration(folder)
+            identity.weight_files(folder)
+            identity.require_tokenizer(folder)
+        for text in filter(None, (study.primary, study.auxiliary, study.substitute)):
+            corpora.describe(text, "calibration")
+        for text in study.evaluation.texts:
+            corpora.describe(text, "evaluation")
+    except GpruneError as error:
+        return str(error)
+    return ""
+
+
+def _is_local(model: str) -> bool:
+    """Whether a model's name means a folder and not a model of the hub."""
+    return (
+        model == "demo" or model[0] in "./~" or model.count("/") > 1 or Path(identity.resolve(model)).exists()
+    )
+
+
 def _start(root: str, study: Study) -> None:
+    problem = input_problem(study)
+    if problem:
+        st.error(plain(problem), icon=":material/error:")
+        return
     job = work.start(root, study)
     if job is not None:
         st.session_state["jobs_wanted"] = job.id

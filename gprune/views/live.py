@@ -63,6 +63,6 @@ def _now(progress: JobProgress) -> str:
     if progress.total > 1:
         words[0] += f" {progress.done}/{progress.total}"
     words.append(f"{duration(progress.elapsed)} so far")
-    if progress.eta is not None:
+    if progress.eta is not None and progress.eta >= 1:
         words.append(f"about {duration(progress.eta)} left in this step")
     return ", ".join(words)

@@ -14,11 +14,14 @@ from typing import Any, TypeVar, cast
 import streamlit as st
 
 from gprune import records
+from gprune.analysis import thresholds
 from gprune.errors import GpruneError, SettingsError, StoreError
 from gprune.records import ModelShape, ModelSize
 from gprune.store import Store, default_cache
-from gprune.study import Study, from_dict
+from gprune.study import ReliabilitySettings, Study, from_dict
 from gprune.views import stages
+from gprune.views.charts.style import label
+from gprune.views.text import short
 
 Record = TypeVar("Record")
 _KINDS: dict[str, type] = {
@@ -129,6 +132,29 @@ class Run:
         methods = [name.removeprefix("masks_") for name in self.stages if name.startswith("masks_")]
         order = sorted(methods, key=lambda method: (method != "gprune", method))
         return {method: self.load(f"masks_{method}", records.PruningMasks) for method in order}
+
+
+def labels(runs: list[Run]) -> dict[str, str]:
+    """Readable names of runs, by the name of their folder.
+
+    Name or model, the state of those that are not done, what is not the default, metric, kept share and a
+    short hash that keeps all apart: what tells runs apart comes early, where a narrow sidebar shows it.
+    """
+    return {run.name: _label(run) for run in runs}
+
+
+def _label(run: Run) -> str:
+    study = run.study
+    parts = [study.name or short(study.model)]
+    if run.state != "done":
+        parts.append(run.state or "state unknown")
+    rule = thresholds.described(study.reliability)
+    if study.reliability != ReliabilitySettings() and rule not in parts[0]:
+        parts.append(rule)
+    if study.seed:
+        parts.append(f"seed {study.seed}")
+    parts += [label(study.metric), f"keep {100 * study.retention:.3g} %", run.name.rsplit("-", 1)[-1][:6]]
+    return " · ".join(parts)
 
 
 def root() -> str:

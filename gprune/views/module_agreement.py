@@ -9,7 +9,7 @@ from gprune.analysis import agreement as analysis
 from gprune.analysis import published
 from gprune.errors import GpruneError, SettingsError
 from gprune.study import Study
-from gprune.views import frame, texts, work
+from gprune.views import derived, frame, texts, work
 from gprune.views.card import Card, card
 from gprune.views.charts import agreement as figures
 from gprune.views.commands import command
@@ -43,6 +43,7 @@ def show() -> None:
 
 def _measure(run: Run, drawn: Card, measure: str) -> None:
     record = run.load("agreement", records.Agreement)
+    sentence = derived.seed_sentence(record) if measure == "ari" else ""
     if measure == "ari":
         drawn.title(analysis.headline(record))
         caption = (
@@ -59,7 +60,11 @@ def _measure(run: Run, drawn: Card, measure: str) -> None:
             "Share of neurons that keep their module after the best one-to-one matching of modules; "
             "not corrected for chance."
         )
-    drawn.chart(figures.lines(record, measure), caption, table=lambda: analysis.layer_table(record))
+    drawn.chart(
+        figures.lines(record, measure),
+        f"{caption} {sentence}".strip(),
+        table=lambda: analysis.layer_table(record),
+    )
 
 
 def _summary(run: Run, drawn: Card) -> None:

@@ -28,7 +28,7 @@ _VERDICTS = {
 _LINKS = (
     ("pages/rank_drift.py", "Which neurons move when the text changes?"),
     ("pages/module_agreement.py", "Do the modules survive another text?"),
-    ("pages/reliability.py", "Which modules are scored anew?"),
+    ("pages/reliability.py", "Which modules are adapted?"),
     ("pages/pruning_decisions.py", "Where did the budget go?"),
     ("pages/comparison.py", "Which method is better?"),
 )
@@ -86,24 +86,34 @@ def _floor_tile(run: Run) -> dict[str, Any]:
 
 
 def _adapted_tile(run: Run) -> dict[str, Any]:
-    tile: dict[str, Any] = {"label": "Modules scored anew", "value": UNKNOWN}
+    tile: dict[str, Any] = {"label": "Modules adapted", "value": UNKNOWN}
     if run.has("modules", "adapted"):
         statistics = run.load("modules", records.ModuleStatistics)
         counts = thresholds.count(statistics, run.load("adapted", records.AdaptedScores))
-        tile |= {"value": f"{counts.adapted} of {counts.modules}", "delta": f"{counts.from_auxiliary} from B"}
-    return tile | {"help": "Modules that are sensitive to the text and weakly supported by A (RASA)."}
+        tile |= {
+            "value": f"{counts.adapted} of {counts.modules}",
+            "delta": f"{counts.from_auxiliary} re-scored from B",
+        }
+    return tile | {
+        "help": "Modules that are sensitive to the text and weakly supported by A (RASA); each takes its "
+        "scores from the text that supports it better."
+    }
 
 
 def _agreement_tile(run: Run) -> dict[str, Any]:
     tile: dict[str, Any] = {"label": "Module ARI", "value": UNKNOWN}
     if run.has("agreement"):
-        found = agreement.mean_substitution(run.load("agreement", records.Agreement))
+        record = run.load("agreement", records.Agreement)
+        found = agreement.mean_substitution(record)
         if found:
-            tile |= {"value": f"{found[0]:.2f}", "delta": f"± {found[1]:.2f} over layers"}
+            tile |= {"value": f"{found[0]:.2f} ± {found[1]:.2f}"}
+        seed, _ = derived.agreement_controls(record)
+        tile |= {"delta": f"another seed: {seed:.2f}"} if seed is not None else {}
     elif not run.study.substitute:
         tile |= {"delta": "needs a third text"}
     return tile | {
-        "help": "Agreement of the modules when one calibration text is replaced, mean over layers."
+        "help": "Agreement of the modules when one calibration text is replaced: mean ± standard deviation "
+        "over layers. Below it: the same texts with another seed."
     }
 
 
@@ -138,11 +148,13 @@ def _perplexity_tiles(run: Run) -> list[dict[str, Any]]:
 def _strip(run: Run, drawn: Card) -> None:
     rows = derived.layer_strip(run)
     table = pd.DataFrame({"layer": np.arange(len(next(iter(rows.values()))))} | rows)
+    figure = figures.strip(rows)
+    figure.update_traces(colorbar_title_text="share (0 to 1)")
     drawn.chart(
-        figures.strip(rows),
+        figure,
         "Each row is one quantity between 0 and 1, each column a layer; drift is a share of the ranking, "
-        "the kept rows are shares of the layer's units, Jaccard compares the kept neurons with the base "
-        "method's.",
+        "the kept rows are shares of the layer's units, Jaccard compares the kept neurons with those of "
+        f"{plain(label(run.study.metric))}.",
         alt="heat map of drift, agreement and retention by layer",
         table=lambda: table,
     )

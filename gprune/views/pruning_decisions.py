@@ -74,11 +74,11 @@ def _retention(run: Run, drawn: Card, base: str, bins: int) -> None:
         )
     drawn.title(analysis.headline(result, label(base)))
     _fewer_bins(result, bins)
+    words = f"{analysis.total_sentence(result, label(base))} {analysis.direction_sentence(result)}".strip()
     drawn.chart(
         figures.retention(result, base),
         f"Modules sorted by the mean rank drift of their neurons, in {len(result.names)} bins of equally "
-        "many modules; "
-        "retained fraction pooled over a bin's neurons.",
+        f"many modules; retained fraction pooled over a bin's neurons. {words}",
         table=lambda: analysis.bin_table(result, label(base)),
     )
     drawn.published(published.RETENTION, run.study)

@@ -15,7 +15,7 @@ from gprune.views import derived, frame, work
 from gprune.views.card import Card, card
 from gprune.views.charts import reliability as figures
 from gprune.views.loaders import Run
-from gprune.views.text import plain
+from gprune.views.text import plain, short
 
 DRIFT, SCORE, SCALE, SELECTION = "rasa_qd", "rasa_qs", "rasa_scale", "rasa_selection"
 _PRESETS: dict[str, tuple[float, float, str]] = {
@@ -29,6 +29,19 @@ _SELECTIONS = {
     "drift": "drift only",
     "none": "none",
 }
+
+_SCALES = ["raw", "standardized"]
+_RULES = {
+    "drift_and_score": "In the shaded corner a module is at or above the drift line and at or below the "
+    "score line: it is adapted, and scored from the text with the smaller u. "
+    "The lines are quantiles over the modules of all layers.",
+    "drift": "In the shaded region a module is at or above the drift line: it is adapted whatever its score, "
+    "and scored from the text with the smaller u. The line is a quantile over the modules of all layers.",
+    "none": "Nothing is adapted: every module keeps its scores from A, and no line applies.",
+    "random": "As many modules as the paper's rule would adapt are drawn at random; no line applies.",
+}
+_MARK = ", RASA "
+"""stands in a study's name between its own part and the thresholds"""
 
 
 def show() -> None:
@@ -50,14 +63,12 @@ def _laboratory(run: Run) -> None:
         settings = _controls(run)
         statistics, adapted = derived.preview(run, settings)
         _counts(drawn, statistics, adapted)
-        log = st.toggle("Log scale of the score", value=settings.score_scale == "raw", key="rasa_log")
+        asked = st.toggle("Log scale of the score", value=settings.score_scale == "raw", key="rasa_log")
+        log = asked and settings.score_scale == "raw"
         drawn.chart(
-            figures.scatter(statistics, adapted, log and settings.score_scale == "raw"),
-            "Each mark is a module, its size the number of neurons. In the shaded corner a module is at or "
-            "above the "
-            "drift line and at or below the score line: it is adapted, and scored from the text with the "
-            "smaller u. "
-            "The lines are quantiles over the modules of all layers."
+            figures.scatter(statistics, adapted, log, settings.selection),
+            "Each mark is a module, its size the number of neurons. "
+            + _RULES[settings.selection]
             + (" Modules with a score of zero cannot be drawn on a log scale." if log else ""),
             alt=f"{int(adapted.adapted.sum())} of {len(adapted.adapted)} modules are adapted",
         )
@@ -65,14 +76,26 @@ def _laboratory(run: Run) -> None:
         _prune(run, settings)
     with card("rasa_layers", "Which layers are adapted?", run) as drawn:
         statistics, adapted = derived.preview(run, settings)
-        layers = len(adapted.scores)
-        drawn.chart(
-            figures.by_layer(thresholds.by_layer(statistics, adapted, layers)),
-            f"Raw scores of layers differ by orders of magnitude, so few layers can dominate (A = "
-            f"{plain(run.study.primary)}, B = {plain(run.study.auxiliary)}).",
-        )
+        counts = thresholds.by_layer(statistics, adapted, len(adapted.scores))
+        drawn.chart(figures.by_layer(counts), _layer_caption(run, settings, int(counts.sum())))
     with card("rasa_table", "Every module", run) as drawn:
         _table(run, drawn, settings)
+
+
+def _layer_caption(run: Run, settings: ReliabilitySettings, adapted: int) -> str:
+    """What the bars count; where there are none, that there are none."""
+    if not adapted:
+        return "No module of any layer is adapted with these settings, so there are no bars."
+    sentence = (
+        "Each bar counts the adapted modules of a layer, stacked by the text that scores them "
+        f"(A = {plain(run.study.primary)}, B = {plain(run.study.auxiliary)})."
+    )
+    if settings.selection == "drift_and_score" and settings.score_scale == "raw":
+        sentence += (
+            " One score line serves all layers: where raw scores differ much between layers, "
+            "those with small scores fall below it as a whole."
+        )
+    return sentence
 
 
 def _controls(run: Run) -> ReliabilitySettings:
@@ -83,29 +106,28 @@ def _controls(run: Run) -> ReliabilitySettings:
             st.button(name, key=f"rasa_preset_{name}", on_click=_set, args=preset)
         defaults = own.drift_quantile, own.score_quantile, own.selection
         st.button("This run's own", key="rasa_preset_own", on_click=_set, args=defaults, type="tertiary")
+    _begin(own)
     left, right = st.columns(2)
     with left:
-        drift = _level("γ_drift: quantile of the drift line", DRIFT, own.drift_quantile)
+        drift = _level("γ_drift: quantile of the drift line", DRIFT)
     with right:
-        score = _level("γ_score: quantile of the score line", SCORE, own.score_quantile)
+        score = _level("γ_score: quantile of the score line", SCORE)
     with st.container(horizontal=True):
         scale = st.segmented_control(
             "Mean score",
-            ["raw", "standardized"],
-            default=own.score_scale,
+            _SCALES,
             required=True,
             key=SCALE,
             bind="query-params",
             help="raw as in the paper, or standardized within the layer",
         )
-        names = list(_SELECTIONS)
         selection = st.segmented_control(
             "Adapt by",
-            names,
-            default=own.selection if own.selection in names else names[0],
+            list(_SELECTIONS),
             required=True,
             format_func=_SELECTIONS.__getitem__,
             key=SELECTION,
+            bind="query-params",
         )
     chosen: dict[str, Any] = {
         "drift_quantile": drift,
@@ -116,17 +138,42 @@ def _controls(run: Run) -> ReliabilitySettings:
     return replace(own, **chosen)
 
 
+def _begin(own: ReliabilitySettings) -> None:
+    """Gives the widgets the run's own values at first, unless the address holds valid ones.
+
+    They are set here and not as the widgets' defaults, because presets set them as well.
+    """
+    selection = own.selection if own.selection in _SELECTIONS else "drift_and_score"
+    labels: tuple[tuple[str, Any, Any], ...] = (
+        (DRIFT, own.drift_quantile, _is_level),
+        (SCORE, own.score_quantile, _is_level),
+        (SCALE, own.score_scale, _SCALES.__contains__),
+        (SELECTION, selection, list(_SELECTIONS.values()).__contains__),
+    )
+    for key, value, valid in labels:
+        if key not in st.session_state and not valid(st.query_params.get(key, "")):
+            st.session_state[key] = value
+
+
+def _is_level(typed: str) -> bool:
+    """Whether text from the address is a quantile."""
+    try:
+        return 0.0 <= float(typed) <= 1.0
+    except ValueError:
+        return False
+
+
 def _set(drift: float, score: float, selection: str) -> None:
     st.session_state[DRIFT], st.session_state[SCORE] = drift, score
     if selection in _SELECTIONS:
         st.session_state[SELECTION] = selection
 
 
-def _level(label: str, key: str, default: float) -> float:
+def _level(label: str, key: str) -> float:
     """One quantile as a slider and a number field; the slider's value is the one that counts."""
     wide, narrow = st.columns([4, 1], vertical_alignment="bottom")
     with wide:
-        value = float(st.slider(label, 0.0, 1.0, default, 0.01, key=key, bind="query-params"))
+        value = float(st.slider(label, 0.0, 1.0, step=0.005, format="%.3f", key=key, bind="query-params"))
     exact = f"{key}_exact"
     st.session_state[exact] = value
     with narrow:
@@ -148,6 +195,8 @@ def _counts(drawn: Card, statistics: ModuleStatistics, adapted: AdaptedScores) -
     drawn.title(
         f"{counts.adapted} of {counts.modules} modules are adapted, {counts.from_auxiliary} of them scored "
         "from B"
+        if counts.adapted
+        else f"None of the {counts.modules} modules is adapted"
     )
     tiles = (
         ("Modules adapted", f"{counts.adapted} / {counts.modules}"),
@@ -162,9 +211,13 @@ def _counts(drawn: Card, statistics: ModuleStatistics, adapted: AdaptedScores) -
 
 
 def _compare_scales(run: Run, settings: ReliabilitySettings, adapted: AdaptedScores) -> None:
+    if settings.selection != "drift_and_score":
+        return
     other: Any = "standardized" if settings.score_scale == "raw" else "raw"
     _, under_other = derived.preview(run, replace(settings, score_scale=other))
     same = int((adapted.adapted & under_other.adapted).sum())
+    if not (adapted.adapted.any() or under_other.adapted.any()):
+        return
     jaccard = thresholds.overlap(adapted.adapted, under_other.adapted)
     st.caption(
         f"With {other} scores {int(under_other.adapted.sum())} modules would be adapted, {same} of them the "
@@ -179,6 +232,7 @@ def _prune(run: Run, settings: ReliabilitySettings) -> None:
         "reliability.score_quantile": settings.score_quantile,
         "reliability.score_scale": settings.score_scale,
         "reliability.selection": settings.selection,
+        "name": _renamed(run, settings),
     }
     if settings == run.study.reliability:
         st.caption("These are the thresholds of this run.")
@@ -192,6 +246,12 @@ def _prune(run: Run, settings: ReliabilitySettings) -> None:
         if job is not None:
             st.rerun(scope="app")
     st.caption("Starts a job for the changed study; calibration, drift and modules are reused.")
+
+
+def _renamed(run: Run, settings: ReliabilitySettings) -> str:
+    """Name of the changed study: the present one's, and the thresholds that set it apart."""
+    name = run.study.name or short(run.study.model)
+    return f"{name.split(_MARK)[0]}{_MARK}{thresholds.described(settings)}"
 
 
 def _table(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:

@@ -15,8 +15,9 @@ from gprune.jobs import Job, queue
 from gprune.plan import run_name
 from gprune.study import Study
 from gprune.study_demo import demo_study
+from gprune.views.charts.style import label
 from gprune.views.loaders import Run, Unreadable, all_runs
-from gprune.views.text import plain
+from gprune.views.text import plain, short
 
 AUTOSTART_VARIABLE = "GPRUNE_AUTOSTART"
 QUIET_SECONDS = 900.0
@@ -71,12 +72,29 @@ def start(root: str, study: Study) -> Job | None:
         The job, or None after the reason has been shown on the page.
     """
     try:
-        job = queue.submit(Path(root), study)
+        job = queue.submit(Path(root), study, label=job_label(study))
     except GpruneError as error:
         st.error(plain(error), icon=":material/error:")
         return None
     st.toast(f"{'Started' if job.state == 'running' else 'Waiting in the queue'}: {plain(job.label)}")
     return job
+
+
+def job_label(study: Study) -> str:
+    """What to call a job: name or model, metric and kept share, then both texts."""
+    what = study.name or f"{short(study.model)} {label(study.metric)} {100 * study.retention:.3g} %"
+    return f"{what}, {short(study.primary)} | {short(study.auxiliary)}"
+
+
+def preferred(runs: list[Run]) -> Run | None:
+    """The run to show where none was chosen: one at work, else the newest that is done, else the newest.
+
+    Args:
+        runs: the newest first.
+    """
+    at_work = (run for run in runs if run.state == "running" and is_live(run))
+    done = (run for run in runs if run.complete)
+    return next(at_work, None) or next(done, None) or next(iter(runs), None)
 
 
 def autostart(situation: Situation) -> bool:

@@ -104,6 +104,45 @@ def test_headline_says_where_less_is_kept() -> None:
     assert "as FLAP does" in same
 
 
+def bins(ours: list[float], base: list[float]) -> decisions.Bins:
+    """Bins of these retentions; 10 neurons in the first, 30 in each other."""
+    none = np.zeros(len(ours))
+    sizes = np.array([10] + [30] * (len(ours) - 1))
+    names = decisions.bin_names(len(ours))
+    return decisions.Bins(
+        names, none, sizes, np.array(ours), np.array(base), none, none, np.zeros((4, len(ours)))
+    )
+
+
+def test_headline_speaks_of_all_others_only_where_every_bin_has_the_sign() -> None:
+    every = decisions.headline(bins([0.4, 0.4, 0.6], [0.5, 0.5, 0.5]), "FLAP")
+    assert every.endswith(
+        "more of the most unstable modules than FLAP (+0.100) and less of the others (-0.100)"
+    )
+    some = decisions.headline(bins([0.6, 0.3, 0.6], [0.5, 0.5, 0.5]), "FLAP")
+    assert some.endswith("and less of the others on average (-0.125)")
+
+
+def test_headline_reports_the_others_where_the_most_unstable_bin_stays() -> None:
+    words = decisions.headline(bins([0.4, 0.4, 0.501], [0.5, 0.5, 0.5]), "FLAP")
+    assert "about as much of the most unstable modules as FLAP (+0.001) and less of the others" in words
+
+
+def test_totals_pool_the_neurons_of_all_bins() -> None:
+    result = bins([0.8, 0.2], [0.4, 0.6])
+    assert decisions.pooled(result) == pytest.approx((0.35, 0.55))
+    words = decisions.total_sentence(result, "FLAP")
+    assert "GPrune 35.0%, FLAP 55.0%" in words and "FFN and attention differently" in words
+
+
+def test_a_direction_opposite_to_the_papers_is_said() -> None:
+    # Fig. 3a: the most unstable bin falls from 0.437 to 0.349, the others gain
+    assert decisions.direction_sentence(bins([0.55, 0.349], [0.5, 0.437])) == ""
+    words = decisions.direction_sentence(bins([0.4, 0.6], [0.5, 0.5]))
+    assert "opposite of the paper's Fig. 3a" in words and "+0.100 and the others by -0.100" in words
+    assert decisions.direction_sentence(bins([0.4], [0.5])) == ""
+
+
 def test_layer_retention_and_jaccard() -> None:
     ours, base = masks(np.array([[1, 1, 0, 0], [0, 0, 0, 0]])), masks(np.array([[1, 0, 0, 0], [0, 0, 0, 0]]))
     np.testing.assert_allclose(decisions.layer_retention(ours)[0], [0.5, 0.0])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 from gprune.analysis import thresholds
 from gprune.records import AdaptedScores, ModuleStatistics
+from gprune.study import ReliabilitySettings
 
 
 def statistics() -> ModuleStatistics:
@@ -54,3 +58,18 @@ def test_table_puts_adapted_modules_first() -> None:
     table = thresholds.table(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]))
     assert table["decision"].tolist() == ["adapted, from B", "adapted, from A", "not adapted", "not adapted"]
     assert table["module"].tolist() == [0, 1, 0, 1] and table["neurons"].tolist() == [2, 6, 3, 5]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "γ 0.90/0.90"),
+        ({"score_quantile": 0.855}, "γ 0.90/0.855"),
+        ({"selection": "drift", "score_scale": "standardized"}, "γ 0.90 drift only"),
+        ({"score_scale": "standardized"}, "γ 0.90/0.90 standardized"),
+        ({"selection": "none"}, "no adaptation"),
+        ({"selection": "random", "source": "random"}, "γ 0.90/0.90 random modules random text"),
+    ],
+)
+def test_a_rule_in_short(changes: dict[str, Any], words: str) -> None:
+    assert thresholds.described(ReliabilitySettings(**changes)) == words

@@ -87,10 +87,10 @@ def test_an_address_opens_its_page_on_a_fresh_server_and_a_slider_writes_it(
     slider = page.get_by_role("slider").first
     slider.focus()
     slider.press("ArrowLeft")
-    page.wait_for_url("**rasa_qd=0.89**", timeout=PATIENCE)
+    page.wait_for_url("**rasa_qd=0.895**", timeout=PATIENCE)
     page.reload()
     page.locator(".js-plotly-plot .main-svg").first.wait_for(timeout=PATIENCE)
-    expect(page.get_by_role("spinbutton").first).to_have_value("0.890", timeout=PATIENCE)
+    expect(page.get_by_role("spinbutton").first).to_have_value("0.895", timeout=PATIENCE)
 
     page.get_by_role("link", name="Compare", exact=True).click()
     page.get_by_role("heading", name="Compare").first.wait_for(timeout=PATIENCE)

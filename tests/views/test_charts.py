@@ -25,6 +25,7 @@ from gprune.views.charts import (
     overview,
     reliability,
     style,
+    ticks,
 )
 from gprune.views.loaders import Run
 
@@ -189,3 +190,31 @@ def test_layer_ticks_never_exceed_the_limit() -> None:
 def test_the_synthetic_run_has_every_stage() -> None:
     made = everything(SMALL, 6, a_study(), np.random.default_rng(0))
     assert {"drift", "agreement", "masks_gprune", "history", "perplexity.dense.1"} <= set(made)
+
+
+@pytest.mark.parametrize(
+    ("selection", "shapes", "notes"), [("drift_and_score", 3, 2), ("drift", 2, 1), ("none", 0, 0)]
+)
+def test_the_scatter_shows_the_rule_that_is_chosen(
+    small_run: Run, selection: str, shapes: int, notes: int
+) -> None:
+    figure = reliability.scatter(*_statistics(small_run), False, selection)
+    assert (len(figure.layout.shapes), len(figure.layout.annotations)) == (shapes, notes)
+    if selection == "drift":
+        assert figure.layout.shapes[0].y1 == figure.layout.yaxis.range[1]
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "names"),
+    [
+        (0.01, 30, ["0.01", "0.1", "1", "10"]),
+        (0.8, 60, ["1", "2", "5", "10", "20", "50"]),
+        (2.2, 2.8, ["2.2", "2.4", "2.6", "2.8"]),
+        (1e-7, 1e-5, ["1e-7", "2e-7", "5e-7", "1e-6", "2e-6", "5e-6", "1e-5"]),
+        (1e-9, 1e9, ["1e-9", "1e-6", "0.001", "1", "1,000", "1e6", "1e9"]),
+    ],
+)
+def test_log_ticks_are_plain_numbers(lowest: float, highest: float, names: list[str]) -> None:
+    axis = ticks.logarithmic(lowest, highest)
+    assert list(axis["ticktext"]) == names
+    assert all(lowest <= value <= highest * 1.0001 for value in axis["tickvals"])

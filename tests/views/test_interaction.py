@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from views.app_driver import on, opened, words
-from views.synthetic_run import a_study, write_run
+from views.app_driver import charts, on, opened, words
+from views.synthetic_run import DRIFT_ONLY, a_study, write_run
 
 from gprune.jobs import queue
 from gprune.plan import run_name
-from gprune.study import Study
+from gprune.records import Agreement
+from gprune.study import EvaluationSettings, Study
 from gprune.study_demo import demo_study
+from gprune.views import derived, launch
+from gprune.views.text import plain
 
 
 @pytest.fixture
@@ -53,6 +57,58 @@ def test_the_thresholds_start_a_run_that_reuses_the_rest(
     app.button(key="rasa_prune").click().run()
     assert [study.reliability.drift_quantile for study in started] == [0.8]
     assert started[0].calibration == a_study().calibration and run_name(started[0]) != run_name(a_study())
+
+
+def test_a_changed_rule_gets_a_name_of_its_own(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = watch_submissions(monkeypatch)
+    write_run(cache, study=a_study(name="Mine, RASA γ 0.50/0.50"))
+    app = on(opened(), "reliability")
+    app.button(key="rasa_preset_Paper, Vicuna: 0.90 / 0.85").click().run()
+    app.button(key="rasa_prune").click().run()
+    app.button(key="rasa_preset_None").click().run()
+    app.button(key="rasa_prune").click().run()
+    assert [study.name for study in started] == ["Mine, RASA γ 0.90/0.85", "Mine, RASA no adaptation"]
+
+
+def test_scatter_and_captions_follow_the_rule(cache: Path) -> None:
+    write_run(cache)
+    app = on(opened(), "reliability")
+    assert "In the shaded corner" in words(app) and "With standardized scores" in words(app)
+    app.button(key="rasa_preset_Drift only").click().run()
+    assert "whatever its score" in words(app) and "Each bar counts the adapted modules" in words(app)
+    app.button(key="rasa_preset_None").click().run()
+    assert "Nothing is adapted" in words(app) and "there are no bars" in words(app)
+    assert "With standardized scores" not in words(app)
+    assert not charts(app)[0]["layout"].get("shapes")
+
+
+def test_the_rule_is_restored_from_the_address(cache: Path) -> None:
+    write_run(cache)
+    app = on(opened(rasa_selection="drift only", rasa_qs="nonsense"), "reliability")
+    assert "whatever its score" in words(app)
+    assert app.slider(key="rasa_qs").value == a_study().reliability.score_quantile
+
+
+def test_a_missing_folder_or_text_is_told_before_a_job_starts(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = watch_submissions(monkeypatch)
+    write_run(cache, study=a_study(model="/nowhere/model"))
+    app = on(opened(), "jobs")
+    app.selectbox(key="launch_model").set_value("/nowhere/model").run()
+    assert not app.error
+    app.button(key="launch_start").click().run()
+    assert started == [] and len(app.error) == 1 and "there is no model folder" in app.error[0].value
+
+
+def test_inputs_are_checked_without_the_hub(tmp_path: Path) -> None:
+    latin = tmp_path / "latin.txt"
+    latin.write_bytes("fürs Grüne".encode("latin-1"))
+    assert launch.input_problem(a_study()) == ""
+    assert launch.input_problem(a_study(model="owner/name", auxiliary="wikitext2")) == ""
+    assert "is not UTF-8" in launch.input_problem(a_study(auxiliary=str(latin)))
+    assert "there is no text" in launch.input_problem(a_study(substitute=str(tmp_path / "none.txt")))
+    assert "has no config.json" in launch.input_problem(a_study(model=str(tmp_path)))
 
 
 def watch_submissions(monkeypatch: pytest.MonkeyPatch) -> list[Study]:
@@ -130,3 +186,55 @@ def test_no_winner_is_called_between_different_budgets(cache: Path) -> None:
     app.multiselect(key="cp_runs").set_value([first, second]).run()
     assert "No winner is called" in words(app) and "lowest perplexity" not in words(app)
     assert "★" not in " ".join(str(value) for value in app.dataframe[0].value.to_numpy().ravel())
+
+
+def test_compare_pairs_its_differences_and_marks_the_calibration_texts(cache: Path) -> None:
+    texts = EvaluationSettings(texts=("python-reference", "science-docs", "c4"), windows=96)
+    write_run(cache, study=a_study(evaluation=texts))
+    app = on(opened(), "comparison")
+    titles = list(app.dataframe[0].value.columns)
+    assert titles[3:] == ["python-reference (A) ↓", "science-docs (B) ↓", "c4 (held out) ↓"]
+    cells = app.dataframe[0].value[titles[3]]
+    assert cells[0].count("±") == 1 and all(cell.count("±") == 2 for cell in cells[1:])
+    assert "†" not in " ".join(cells) and "overlapping whiskers decide nothing" in words(app)
+
+
+def test_a_run_without_perplexities_is_named_in_compare(cache: Path) -> None:
+    first = write_run(cache)
+    second = write_run(cache, study=a_study(name="Unfinished", retention=0.7), stages=DRIFT_ONLY, seed=1)
+    app = on(opened(run=first), "comparison")
+    app.multiselect(key="cp_runs").set_value([first, second]).run()
+    assert f"{plain(second)} has no perplexities yet" in words(app)
+
+
+def test_names_in_compare_hold_only_what_the_runs_differ_in(cache: Path) -> None:
+    first = write_run(cache)
+    second = write_run(cache, study=a_study(retention=0.7), seed=1)
+    app = on(opened(run=first), "comparison")
+    app.multiselect(key="cp_runs").set_value([first, second]).run()
+    names = app.dataframe[0].value["method"].tolist()
+    assert names[0] == "Dense" and names[1] == "GPrune · keep 50%"
+    assert "GPrune · keep 70%" in names
+
+
+def test_the_overview_counts_adapted_modules_and_shows_the_seed_control(cache: Path) -> None:
+    write_run(cache)
+    metrics = {metric.label: metric for metric in on(opened(), "overview").metric}
+    assert "re-scored from B" in metrics["Modules adapted"].delta
+    assert metrics["Module ARI"].delta.startswith("another seed: 0.")
+
+
+def an_agreement(*means: float) -> Agreement:
+    names = ("A-B against A-C", "control: A-B, another seed", "control: initialization only, A-B against A-C")
+    ari = np.repeat(np.array(means)[:, None], 3, axis=1)
+    return Agreement(names[: len(means)], ari, ari)
+
+
+def test_the_shared_seeds_part_in_the_agreement_is_said_where_it_is_large() -> None:
+    words_ = derived.seed_sentence(an_agreement(0.5, 0.16, 0.9))
+    assert words_.startswith("Most of the agreement comes from the shared k-means seed")
+    assert "only 0.16, and the initialization alone agrees at 0.90" in words_
+    assert derived.seed_sentence(an_agreement(0.5, 0.4)).startswith("Part of the agreement")
+    assert derived.seed_sentence(an_agreement(0.5, 0.6, 0.9)) == ""
+    assert derived.seed_sentence(an_agreement(0.5)) == ""
+    assert derived.agreement_controls(an_agreement(0.5, 0.4)) == (pytest.approx(0.4), None)

@@ -11,7 +11,8 @@ from views.synthetic_run import DRIFT_ONLY, a_study, read, write_run
 from gprune import records
 from gprune.errors import StoreError
 from gprune.store import Store
-from gprune.views import derived, stages
+from gprune.study import ReliabilitySettings
+from gprune.views import derived, loaders, stages
 from gprune.views.loaders import MissingResultError, Run, all_runs
 
 
@@ -114,3 +115,15 @@ def test_every_expected_stage_has_a_title_and_the_step_counts_them(small_run: Ru
 def test_without_a_third_text_no_agreement_is_expected() -> None:
     assert "agreement" not in stages.expected(a_study(substitute=""))
     assert "scores_flap_primary" in stages.expected(a_study(metric="wanda_sp"))
+
+
+def test_labels_say_what_a_run_is_and_how_it_ended(tmp_path: Path) -> None:
+    rule = ReliabilitySettings(drift_quantile=0.8, score_quantile=0.855)
+    done = write_run(tmp_path)
+    failed = write_run(
+        tmp_path, study=a_study(name="", seed=3, retention=0.7, reliability=rule), state="failed", seed=3
+    )
+    labels = loaders.labels(all_runs(str(tmp_path))[0])
+    assert labels[done] == f"Synthetic · FLAP · keep 50 % · {done[-10:][:6]}"
+    digest = failed[-10:][:6]
+    assert labels[failed] == f"demo · failed · γ 0.80/0.855 · seed 3 · FLAP · keep 70 % · {digest}"

@@ -85,3 +85,32 @@ def test_trouble_with_the_queue_is_told_and_runs_stay(
 def test_a_job_whose_study_is_gone_makes_no_run(tmp_path: Path) -> None:
     assert work.made_by(str(tmp_path), "20260101-000000-00000000") == ""
     assert a_study().name == "Synthetic"
+
+
+def test_a_failed_or_dead_run_is_not_shown_by_itself(tmp_path: Path) -> None:
+    from datetime import UTC, datetime
+
+    done = write_run(tmp_path)
+    failed = write_run(tmp_path, study=a_study(seed=1), stages=DRIFT_ONLY, state="failed", seed=1)
+    dead = write_run(tmp_path, study=a_study(seed=2), stages=DRIFT_ONLY, state="running", seed=2)
+    for name in (failed, dead):
+        Store(tmp_path).save_run(name, read(tmp_path, name) | {"started": "2026-12-01T00:00:00+00:00"})
+    runs = all_runs(str(tmp_path))[0]
+    assert runs[-1].name == done
+    chosen = work.preferred(runs)
+    assert chosen is not None and chosen.name == done
+    newest = work.preferred(runs[:-1])
+    assert newest is runs[0] and work.preferred([]) is None
+    Store(tmp_path).save_run(dead, read(tmp_path, dead) | {"updated": datetime.now(UTC).isoformat()})
+    chosen = work.preferred(all_runs(str(tmp_path))[0])
+    assert chosen is not None and chosen.name == dead
+
+
+def test_job_labels_tell_the_texts_apart() -> None:
+    studies = [a_study(name="", auxiliary=text, substitute="") for text in ("c4", "ptb", "/data/notes.txt")]
+    assert [work.job_label(study) for study in studies] == [
+        "demo FLAP 50 %, python-reference | c4",
+        "demo FLAP 50 %, python-reference | ptb",
+        "demo FLAP 50 %, python-reference | notes.txt",
+    ]
+    assert work.job_label(a_study()) == "Synthetic, python-reference | science-docs"

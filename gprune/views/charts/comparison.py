@@ -19,7 +19,9 @@ _STEPS: tuple[tuple[float, tuple[float, ...]], ...] = (
 
 
 def dots(rows: list[Row], text: str, names: list[str]) -> go.Figure:
-    """Perplexity on one text as dots with one standard error; the dense model is a dashed line.
+    """Perplexity on one text as dots with their own standard error; the dense model is a dotted line.
+
+    The methods read the same windows: whiskers that overlap do not decide whether two of them differ.
 
     Args:
         rows: rows of the table, top first.

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from gprune.analysis import drift as analysis
 from gprune.ranking import ranks
 from gprune.records import Array
+from gprune.views.charts import ticks
 from gprune.views.charts.style import BLUE, GREY, MAGNITUDE, PURPLE, VERMILLION, layer_axis, style
 
 MOST_POINTS = 1500
@@ -50,7 +51,9 @@ def histogram(curves: list[analysis.Distribution], log: bool) -> go.Figure:
     style(figure, drift_axis, "share of neurons (%)", 420, bargap=0)
     figure.update_xaxes(range=[0, _right_end(curves)])
     if log:
-        figure.update_yaxes(type="log", rangemode="normal")
+        shares = np.concatenate([curve.shares for curve in curves])
+        shown = shares[shares > 0]
+        figure.update_yaxes(rangemode="normal", **ticks.logarithmic(float(shown.min()), float(shown.max())))
     return figure
 
 

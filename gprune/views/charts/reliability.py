@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from gprune.analysis import thresholds
 from gprune.records import AdaptedScores, Array, ModuleStatistics
+from gprune.views.charts import ticks
 from gprune.views.charts.style import BLUE, GREY, VERMILLION, layer_axis, style
 
 _GROUPS = (
@@ -24,8 +25,17 @@ SMALLEST, LARGEST, LARGEST_OF_MANY = 4.0, 16.0, 9.0
 MANY = 300
 
 
-def scatter(statistics: ModuleStatistics, adapted: AdaptedScores, log: bool) -> go.Figure:
-    """Modules by drift and mean score, with both thresholds and the quadrant that is adapted."""
+def scatter(
+    statistics: ModuleStatistics, adapted: AdaptedScores, log: bool, selection: str = "drift_and_score"
+) -> go.Figure:
+    """Modules by drift and mean score, with the lines of the rule and the region that it adapts.
+
+    Args:
+        statistics: position and size of every module.
+        adapted: what becomes of them, and both thresholds.
+        log: whether the score is drawn on a log scale.
+        selection: the rule: the corner of both lines, all right of the drift line, or no region at all.
+    """
     figure = go.Figure()
     size, group = _diameters(statistics.size), thresholds.groups(adapted)
     module = thresholds.labels_within_layer(statistics.layer)
@@ -52,7 +62,8 @@ def scatter(statistics: ModuleStatistics, adapted: AdaptedScores, log: bool) -> 
     style(
         figure, "mean within-module rank drift", "mean primary score" + (" (log scale)" if log else ""), 480
     )
-    _thresholds(figure, statistics, adapted, log)
+    low, high = _ranges(figure, statistics, log)
+    _rule(figure, adapted, log, selection, (low, high))
     return figure
 
 
@@ -63,33 +74,47 @@ def _diameters(sizes: Array) -> Array:
     return np.maximum(scaled, SMALLEST).astype(np.float32)
 
 
-def _thresholds(figure: go.Figure, statistics: ModuleStatistics, adapted: AdaptedScores, log: bool) -> None:
-    x, y = adapted.drift_threshold, adapted.score_threshold
+def _ranges(figure: go.Figure, statistics: ModuleStatistics, log: bool) -> tuple[float, float]:
+    """Sets the range of both axes; returns the lowest and highest score that is drawn."""
+    figure.update_xaxes(range=list(_padded(statistics.drift)))
     positive = statistics.score[statistics.score > 0]
-    left, right = _padded(statistics.drift)
-    low, high = _padded(np.log10(positive)) if log and positive.size else _padded(statistics.score)
-    figure.update_xaxes(range=[left, right])
-    figure.update_yaxes(range=[low, high], type="log" if log else "linear", exponentformat="power")
-    if log and high - low > 1.5:
-        figure.update_yaxes(dtick=1)
-    bottom = 10.0**low if log else low
-    if y > bottom:
+    if not (log and positive.size):
+        low, high = _padded(statistics.score)
+        figure.update_yaxes(range=[low, high], type="log" if log else "linear", exponentformat="power")
+        return (10.0**low, 10.0**high) if log else (low, high)
+    low, high = _padded(np.log10(positive))
+    figure.update_yaxes(range=[low, high], **ticks.logarithmic(10.0**low, 10.0**high))
+    return 10.0**low, 10.0**high
+
+
+def _rule(
+    figure: go.Figure, adapted: AdaptedScores, log: bool, selection: str, scores: tuple[float, float]
+) -> None:
+    """Draws the lines that the rule goes by and shades what it adapts."""
+    x, y = adapted.drift_threshold, adapted.score_threshold
+    if selection not in ("drift", "drift_and_score"):
+        return
+    both = selection == "drift_and_score"
+    top = y if both else scores[1]
+    if top > scores[0]:
         figure.add_shape(
             type="rect",
             x0=x,
-            x1=right,
-            y0=bottom,
-            y1=y,
+            x1=figure.layout.xaxis.range[1],
+            y0=scores[0],
+            y1=top,
             fillcolor=VERMILLION,
             opacity=0.10,
             line_width=0,
             layer="below",
         )
     line = {"color": GREY, "dash": "dash", "width": 2}
-    figure.add_vline(x, line=line)
-    figure.add_hline(y, line=line)
     note = {"showarrow": False, "xshift": 4, "yshift": -4, "xanchor": "left", "yanchor": "top"}
+    figure.add_vline(x, line=line)
     figure.add_annotation(x=x, y=1, yref="paper", text=f"drift ≥ {x:.3f}", **note)
+    if not both:
+        return
+    figure.add_hline(y, line=line)
     if y > 0 or not log:
         # annotations on a log axis are placed by exponent, shapes by value
         height = float(np.log10(y)) if log else y
