@@ -136,7 +136,7 @@ def test_the_form_starts_the_study_that_it_shows(cache: Path, monkeypatch: pytes
     assert [(study.retention, study.metric, study.model) for study in started] == [(0.7, "wanda_sp", "demo")]
 
 
-def test_the_untouched_form_is_the_demo(cache: Path) -> None:
+def test_the_untouched_form_has_the_texts_and_sizes_of_the_demo(cache: Path) -> None:
     app = on(opened(), "jobs")
     study = demo_study()
     samples = f"--samples {study.calibration.samples}"
