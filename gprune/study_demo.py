@@ -1,8 +1,8 @@
 """The bundled demo study: a real shift between two texts that every installation carries.
 
 The algorithm is the paper's, whole; the sample counts are scaled down so that it ends within two minutes
-on two CPU cores: 192 sequences of 128 tokens a text instead of 2048, and 96 windows a text for the
-perplexity instead of all; steps of 16 sequences instead of 32, so that fewer sequences still make 48 of them.
+on two CPU cores: 144 sequences of 128 tokens a text instead of 2048, and 80 windows a text for the
+perplexity instead of all; steps of 16 sequences instead of 32, so that fewer sequences still make 36 of them.
 Every other value is the paper's or this project's default.
 """
 
@@ -22,7 +22,7 @@ def demo_study() -> Study:
         primary=primary,
         auxiliary=auxiliary,
         substitute=substitute,
-        calibration=CalibrationSettings(samples=192),
+        calibration=CalibrationSettings(samples=144),
         sparsity=SparsitySettings(epochs=2, batch=16),
-        evaluation=EvaluationSettings(texts=TEXTS, windows=96),
+        evaluation=EvaluationSettings(texts=TEXTS, windows=80),
     )
