@@ -22,7 +22,8 @@ from typing import Any
 
 from gprune import __version__
 from gprune.errors import Cancelled, GpruneError, SettingsError
-from gprune.store import Store, default_cache
+from gprune.plan import UNTIL, run_name
+from gprune.store import Store
 from gprune.study import METRIC_NAMES, Study, from_dict, from_file
 
 EXIT_ERROR, EXIT_UNEXPECTED, EXIT_STOPPED = 2, 1, 130
@@ -73,21 +74,19 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run a study: every stage, reusing what is there")
     run.add_argument("study", metavar="STUDY", help="a study file, or `demo` for the bundled one")
     run.add_argument("--json", action="store_true", help="write the result as one line of JSON to stdout")
-    until = ("drift", "adapted", "masks", "perplexity")
-    run.add_argument("--until", choices=until, default="perplexity", help="stop after this stage")
-    run.add_argument("--cache", type=Path, help="cache folder (default: GPRUNE_CACHE, or cache/)")
+    run.add_argument("--until", choices=UNTIL, default="perplexity", help="stop after this stage")
     run.add_argument("--job", type=Path, help=argparse.SUPPRESS)
     run.set_defaults(command=_run)
     arrays = commands.add_parser("arrays", help="write every result array of a study to one .npz file")
     arrays.add_argument("study", metavar="STUDY", help="a study file, or `demo`")
     arrays.add_argument("out", metavar="OUT.npz", type=Path, help="file to write")
-    arrays.add_argument("--cache", type=Path, help="cache folder (default: GPRUNE_CACHE, or cache/)")
     arrays.set_defaults(command=_arrays)
     texts = commands.add_parser("texts", help="list the texts that are known by name")
     texts.set_defaults(command=_texts)
     runs = commands.add_parser("runs", help="list the runs in the cache")
-    runs.add_argument("--cache", type=Path, help="cache folder (default: GPRUNE_CACHE, or cache/)")
     runs.set_defaults(command=_runs)
+    for command in (run, arrays, runs):
+        command.add_argument("--cache", type=Path, help="cache folder (default: GPRUNE_CACHE, or cache/)")
     return parser
 
 
@@ -198,7 +197,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _run_here(options: argparse.Namespace, reporter: Any) -> int:
     from gprune import pipeline, terminal
-    from gprune.plan import run_name
 
     study = _read(options.study)
     options.run_name = run_name(study)
@@ -258,7 +256,7 @@ def _runs(options: argparse.Namespace) -> int:
         words = (record.get("state"), study.get("model"), study.get("metric"), study.get("retention"))
         print(f"{name:<52} " + "  ".join(str(word) for word in words))
     if not store.runs():
-        print(f"no runs in {store.root or default_cache()}: start one with `run demo`", file=sys.stderr)
+        print(f"no runs in {store.root}: start one with `run demo`", file=sys.stderr)
     return 0
 
 

@@ -32,6 +32,9 @@ VERSIONS = {
     "perplexity": 1,
 }
 
+UNTIL = ("drift", "adapted", "masks", "perplexity")
+"""what a run may stop after"""
+
 
 def content_key(stage: str, settings: dict[str, Any], needs: dict[str, str]) -> str:
     """Key of one result.

@@ -37,6 +37,21 @@ def mean_substitution(agreement: Agreement) -> tuple[float, float] | None:
     return spread(np.mean(chosen, axis=0)) if chosen else None
 
 
+def controls(agreement: Agreement) -> tuple[float | None, float | None]:
+    """Mean ARI over layers of the two controls: another seed alone, and the initialization alone.
+
+    Returns:
+        Both means; None for a control that was not measured.
+    """
+    found: dict[str, list[float]] = {"seed": [], "initialization": []}
+    for name, row in zip(agreement.comparisons, agreement.ari, strict=True):
+        for word, values in found.items():
+            if is_control(name) and word in name:
+                values.append(float(np.mean(row)))
+    seed, start = (float(np.mean(values)) if values else None for values in found.values())
+    return seed, start
+
+
 def summary(agreement: Agreement) -> pd.DataFrame:
     """One row a comparison: mean and standard deviation over layers of both measures."""
     rows = []

@@ -10,9 +10,6 @@ from gprune.pipeline.session import Listener, Session
 from gprune.store import Store
 from gprune.study import Study
 
-UNTIL = ("drift", "adapted", "masks", "perplexity")
-"""what a run may stop after"""
-
 
 def run(study: Study, store: Store, listener: Listener, until: str = "perplexity") -> dict[str, Any]:
     """Runs a study through the store.
@@ -21,7 +18,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "perplexity
         study: what to run.
         store: where results are kept.
         listener: told of every stage's progress; may raise Cancelled.
-        until: the last thing wanted, one of UNTIL.
+        until: the last thing wanted, one of gprune.plan.UNTIL.
 
     Returns:
         Settings, keys, retained fractions, parameters, checkpoint, perplexities and seconds, as plain JSON

@@ -135,24 +135,9 @@ def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tupl
     return kept.retention, budget.parameters(shape, size, kept.ffn, kept.heads, compensated)
 
 
-def agreement_controls(record: records.Agreement) -> tuple[float | None, float | None]:
-    """Mean ARI over layers of the two controls: another seed alone, and the initialization alone.
-
-    Returns:
-        Both means; None for a control that was not measured.
-    """
-    found: dict[str, list[float]] = {"seed": [], "initialization": []}
-    for name, row in zip(record.comparisons, record.ari, strict=True):
-        for word, values in found.items():
-            if agreement.is_control(name) and word in name:
-                values.append(float(np.mean(row)))
-    seed, start = (float(np.mean(values)) if values else None for values in found.values())
-    return seed, start
-
-
 def seed_sentence(record: records.Agreement) -> str:
     """What the shared k-means seed does, where another seed agrees less than another text; else empty."""
-    found, (seed, start) = agreement.mean_substitution(record), agreement_controls(record)
+    found, (seed, start) = agreement.mean_substitution(record), agreement.controls(record)
     if found is None or seed is None or seed >= found[0]:
         return ""
     share = "Most" if seed < found[0] / 2 else "Part"

@@ -107,7 +107,7 @@ def _agreement_tile(run: Run) -> dict[str, Any]:
         found = agreement.mean_substitution(record)
         if found:
             tile |= {"value": f"{found[0]:.2f} ± {found[1]:.2f}"}
-        seed, _ = derived.agreement_controls(record)
+        seed, _ = agreement.controls(record)
         tile |= {"delta": f"another seed: {seed:.2f}"} if seed is not None else {}
     elif not run.study.substitute:
         tile |= {"delta": "needs a third text"}
@@ -148,10 +148,8 @@ def _perplexity_tiles(run: Run) -> list[dict[str, Any]]:
 def _strip(run: Run, drawn: Card) -> None:
     rows = derived.layer_strip(run)
     table = pd.DataFrame({"layer": np.arange(len(next(iter(rows.values()))))} | rows)
-    figure = figures.strip(rows)
-    figure.update_traces(colorbar_title_text="share (0 to 1)")
     drawn.chart(
-        figure,
+        figures.strip(rows),
         "Each row is one quantity between 0 and 1, each column a layer; drift is a share of the ranking, "
         "the kept rows are shares of the layer's units, Jaccard compares the kept neurons with those of "
         f"{plain(label(run.study.metric))}.",

@@ -10,6 +10,7 @@ import pytest
 from views.app_driver import charts, on, opened, words
 from views.synthetic_run import DRIFT_ONLY, a_study, write_run
 
+from gprune.analysis import agreement
 from gprune.jobs import queue
 from gprune.plan import run_name
 from gprune.records import Agreement
@@ -237,4 +238,4 @@ def test_the_shared_seeds_part_in_the_agreement_is_said_where_it_is_large() -> N
     assert derived.seed_sentence(an_agreement(0.5, 0.4)).startswith("Part of the agreement")
     assert derived.seed_sentence(an_agreement(0.5, 0.6, 0.9)) == ""
     assert derived.seed_sentence(an_agreement(0.5)) == ""
-    assert derived.agreement_controls(an_agreement(0.5, 0.4)) == (pytest.approx(0.4), None)
+    assert agreement.controls(an_agreement(0.5, 0.4)) == (pytest.approx(0.4), None)

@@ -30,7 +30,7 @@ def strip(rows: dict[str, Array]) -> go.Figure:
             ygap=3,
             text=[[f"{value:.2f}" for value in row] for row in values] if layers <= 16 else None,
             texttemplate="%{text}" if layers <= 16 else None,
-            colorbar={"thickness": 12, "title": {"text": "0 to 1", "side": "right"}},
+            colorbar={"thickness": 12, "title": {"text": "share (0 to 1)", "side": "right"}},
             hovertemplate="layer %{x}, %{y}: %{z:.3f}<extra></extra>",
         )
     )
