@@ -148,6 +148,18 @@ def test_sequences_longer_than_the_models_positions_are_refused(workshop, tmp_pa
         pipeline.run(study, Store(tmp_path), Heard())
 
 
+def test_a_changed_text_leaves_no_stage_of_the_old_one_in_the_record(workshop, tmp_path):
+    text = tmp_path / "changing.txt"
+    text.write_bytes(Path(workshop["texts"][1]).read_bytes())
+    store, study = Store(tmp_path / "c"), study_of(workshop, auxiliary=str(text))
+    old = pipeline.run(study, store, Heard(), until="adapted")
+    text.write_bytes(Path(workshop["texts"][2]).read_bytes())
+    new = pipeline.run(study, store, Heard(), until="drift")
+    stages = store.run(new["run"])["stages"]
+    assert old["run"] == new["run"] and "partition" in old["keys"]
+    assert "partition" not in stages and stages["drift"]["key"] != old["keys"]["drift"]
+
+
 def test_until_drift_prunes_nothing(workshop, tmp_path):
     store = Store(tmp_path)
     result = pipeline.run(study_of(workshop), store, Heard(), until="drift")

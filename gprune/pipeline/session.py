@@ -137,7 +137,7 @@ class Session:
             result: what the run ends with; an earlier result stays when left out.
             error: one sentence, for a run that failed.
         """
-        previous = self.store.run(self.run) or {}
+        previous = self._previous()
         values = {
             "run": self.run,
             "study": self.study.to_dict(),
@@ -154,6 +154,12 @@ class Session:
             "result": result or previous.get("result"),
         }
         self.store.save_run(self.run, values)
+
+    def _previous(self) -> dict[str, Any]:
+        """The run's earlier record, unless its model or a text has changed since: the two must not mix."""
+        record = self.store.run(self.run) or {}
+        inputs = (record.get("provenance") or {}).get("inputs")
+        return record if inputs == asdict(self.plan.inputs) else {}
 
     @cached_property
     def _descriptions(self) -> dict[str, str]:
