@@ -203,7 +203,7 @@ class Plan:
 
 def run_name(study: Study) -> str:
     """Name of a study's run: a readable stem and a hash of every setting but the display name."""
-    values = {k: v for k, v in study.to_dict().items() if k != "name"}
+    values = {k: v for k, v in study.to_dict().items() if k not in ("name", "group")}
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:10]
     stem = re.sub(r"[^a-z0-9]+", "-", (study.name or study.model.rstrip("/").split("/")[-1]).lower()).strip(
         "-"

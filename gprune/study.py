@@ -17,187 +17,37 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gprune.errors import SettingsError
+from gprune.methods import DEFAULT, METHODS
+from gprune.settings import (
+    PRESET_LENGTHS,
+    BaselineSettings,
+    CalibrationSettings,
+    ContextSettings,
+    EvaluationSettings,
+    ModularizationSettings,
+    ReliabilitySettings,
+    SparsitySettings,
+    require,
+    require_choice,
+)
 
-METRIC_NAMES = ("flap", "wanda_sp")
-PRESET_LENGTHS = {"128": 128, "2048": 2048}
+__all__ = [
+    "METRIC_NAMES",
+    "PRESET_LENGTHS",
+    "BaselineSettings",
+    "CalibrationSettings",
+    "ContextSettings",
+    "EvaluationSettings",
+    "ModularizationSettings",
+    "ReliabilitySettings",
+    "SparsitySettings",
+    "Study",
+    "field_names",
+    "from_dict",
+    "from_file",
+]
 
-
-def _require(condition: bool, name: str, value: object, rule: str) -> None:
-    if not condition:
-        raise SettingsError(f"{name} must be {rule} (got {value!r})")
-
-
-def _require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise SettingsError(f"{name} must be one of {', '.join(choices)} (got {value!r})")
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationSettings:
-    """How the calibration sets are drawn and what is measured on them."""
-
-    samples: int = 2048
-    """sequences drawn from each text (paper: 2048)"""
-    length: int = 128
-    """tokens of each sequence (paper: 128)"""
-    shards: int = 8
-    """disjoint groups of sequences kept apart, for the re-sampling control and the repeatability"""
-    batch: int = 16
-    """sequences of one forward pass; changes speed, not results"""
-    flap_variant: Literal["paper", "released"] = "paper"
-    """fluctuation of FLAP: plain token variance, or the recursion of the released code"""
-    square_head_score: bool = True
-    """square FLAP's o_proj channel scores once more, as its released code does"""
-
-    def __post_init__(self) -> None:
-        """Checks every field."""
-        _require(self.samples >= 2, "calibration.samples", self.samples, "at least 2")
-        _require(self.length >= 2, "calibration.length", self.length, "at least 2 tokens")
-        even = self.shards >= 2 and self.shards % 2 == 0
-        _require(even, "calibration.shards", self.shards, "an even number of at least 2")
-        rule = f"at least calibration.shards ({self.shards}), so that no shard is empty"
-        _require(self.samples >= self.shards, "calibration.samples", self.samples, rule)
-        _require(self.shards <= 16, "calibration.shards", self.shards, "at most 16")
-        _require(self.batch >= 1, "calibration.batch", self.batch, "at least 1")
-        _require_choice("calibration.flap_variant", self.flap_variant, ("paper", "released"))
-
-
-@dataclass(frozen=True, slots=True)
-class ModularizationSettings:
-    """Behavior-consistent modularization (BCM), section 3.1."""
-
-    kind: Literal["refined", "initialization", "random"] = "refined"
-    """refined is the paper's; initialization stops before the refinement; random is equal-size modules"""
-    candidates: tuple[int, ...] = (16, 24, 32, 40, 48)
-    """module counts tried by the silhouette (paper: 16, 24, 32, 40, 48); clamped to an eighth of the width"""
-    restarts: int = 3
-    """k-means seeds for each candidate count; the best silhouette wins"""
-    split_fraction: float = 0.2
-    """share of modules with the largest drift variation that are split in two (paper: 20 %)"""
-    pair_weight: float = 0.1
-    """weight of the pairwise dispersion term of the quartile of most dispersed modules"""
-    repulsion_weight: float = 0.1
-    """weight of the repulsion between centroids"""
-    consistency_weight: float = 1.0
-    """weight of the rank-drift consistency, divided by the layer's variance of each drift coordinate"""
-    learning_rate: float = 0.02
-    """Adam step size of the centroids"""
-    steps: int = 150
-    """refinement steps"""
-    temperature: float = 1.0
-    """softmax temperature of the memberships (paper: none, that is 1)"""
-    direction: Literal["auto", "preset", "magnitude", "direction"] = "auto"
-    """auto applies the paper's admission rule; preset its outcome for the metric; the others force it"""
-
-    def __post_init__(self) -> None:
-        """Checks every field."""
-        where = "modularization."
-        _require_choice(where + "kind", self.kind, ("refined", "initialization", "random"))
-        valid = bool(self.candidates) and all(isinstance(k, int) and k >= 2 for k in self.candidates)
-        _require(valid, where + "candidates", self.candidates, "module counts of at least 2")
-        _require(self.restarts >= 1, where + "restarts", self.restarts, "at least 1")
-        _require(0 <= self.split_fraction <= 1, where + "split_fraction", self.split_fraction, "in [0, 1]")
-        for name in ("pair_weight", "repulsion_weight", "consistency_weight"):
-            _require(getattr(self, name) >= 0, where + name, getattr(self, name), "0 or more")
-        _require(self.learning_rate > 0, where + "learning_rate", self.learning_rate, "positive")
-        _require(self.steps >= 0, where + "steps", self.steps, "0 or more")
-        _require(self.temperature > 0, where + "temperature", self.temperature, "positive")
-        _require_choice(where + "direction", self.direction, ("auto", "preset", "magnitude", "direction"))
-
-
-@dataclass(frozen=True, slots=True)
-class ReliabilitySettings:
-    """Reliability-aware score adaptation (RASA), section 3.2."""
-
-    selection: Literal["drift_and_score", "drift", "random", "none"] = "drift_and_score"
-    """which modules are adapted; drift_and_score is the paper's"""
-    source: Literal["repeatability", "random"] = "repeatability"
-    """how the scoring text of an adapted module is chosen; repeatability is the paper's"""
-    drift_quantile: float = 0.90
-    """gamma_drift: a module at or above this quantile of drift is sensitive (paper: 0.90)"""
-    score_quantile: float = 0.90
-    """gamma_score: at or below this quantile of score a module is weakly supported (paper: 0.90)"""
-    score_scale: Literal["raw", "standardized"] = "raw"
-    """mean raw score as in the paper, or of scores standardised within the layer"""
-
-    def __post_init__(self) -> None:
-        """Checks every field."""
-        where = "reliability."
-        choices = ("drift_and_score", "drift", "random", "none")
-        _require_choice(where + "selection", self.selection, choices)
-        _require_choice(where + "source", self.source, ("repeatability", "random"))
-        for name in ("drift_quantile", "score_quantile"):
-            _require(0 <= getattr(self, name) <= 1, where + name, getattr(self, name), "in [0, 1]")
-        _require_choice(where + "score_scale", self.score_scale, ("raw", "standardized"))
-
-
-@dataclass(frozen=True, slots=True)
-class SparsitySettings:
-    """Modular sparsity learning (MSL), section 3.3."""
-
-    epochs: int = 2
-    """passes over both calibration sets (paper: 2 to 3)"""
-    batch: int = 32
-    """sequences of one step, a quarter from each of the subsets A', A'', B', B''"""
-    supervision: Literal["adaptive", "primary", "dual"] = "adaptive"
-    """cross-entropy of the FFN thresholds: the paper's adaptive rule, A only, or both always"""
-    distillation_weight: float = 1.0
-    """weight of the distillation from the dense model, on both texts"""
-    distillation_temperature: float = 1.0
-    """temperature of the distillation"""
-    learning_rate: float = 0.05
-    """Adam step size of the thresholds, with cosine decay"""
-    penalty: float = 100.0
-    """rho of the augmented Lagrangian"""
-    dual_rate: float = 0.1
-    """the multiplier grows by dual_rate * rho * g each step"""
-    surrogate: Literal["long_tailed", "identity", "sigmoid"] = "long_tailed"
-    """straight-through derivative of the step function"""
-    bias_compensation: bool = False
-    """add the removed units' mean contribution to the bias, as FLAP does (paper: off for GPrune)"""
-
-    def __post_init__(self) -> None:
-        """Checks every field."""
-        where = "sparsity."
-        _require(self.epochs >= 0, where + "epochs", self.epochs, "0 or more")
-        valid = self.batch >= 4 and self.batch % 4 == 0
-        _require(valid, where + "batch", self.batch, "a multiple of 4, one quarter for each subset")
-        _require_choice(where + "supervision", self.supervision, ("adaptive", "primary", "dual"))
-        for name in ("distillation_weight", "penalty", "dual_rate"):
-            _require(getattr(self, name) >= 0, where + name, getattr(self, name), "0 or more")
-        for name in ("distillation_temperature", "learning_rate"):
-            _require(getattr(self, name) > 0, where + name, getattr(self, name), "positive")
-        _require_choice(where + "surrogate", self.surrogate, ("long_tailed", "identity", "sigmoid"))
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationSettings:
-    """What the pruned models are measured on."""
-
-    texts: tuple[str, ...] = ()
-    """texts whose perplexity is measured, by name or file"""
-    preset: str = "128"
-    """window preset: 128 (the paper's), 2048, or a number of tokens for a custom window"""
-    windows: int | None = None
-    """windows measured at most; null measures all"""
-    batch: int = 16
-    """windows of one forward pass; changes speed, not results"""
-
-    def __post_init__(self) -> None:
-        """Checks every field."""
-        valid = self.preset.isdigit() and int(self.preset) >= 2
-        rule = "128, 2048 or another number of tokens of at least 2"
-        _require(valid, "evaluation.preset", self.preset, rule)
-        enough = self.windows is None or self.windows >= 1
-        _require(enough, "evaluation.windows", self.windows, "at least 1, or null for all")
-        _require(self.batch >= 1, "evaluation.batch", self.batch, "at least 1")
-        distinct = len(set(self.texts)) == len(self.texts)
-        _require(distinct, "evaluation.texts", self.texts, "texts that differ from each other")
-
-    @property
-    def length(self) -> int:
-        """Tokens of one window."""
-        return int(self.preset)
+METRIC_NAMES = ("flap", "wanda_sp", "twflap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +68,12 @@ class Study:
     """third calibration text C, which the agreement figure substitutes for A and for B"""
     seed: int = 0
     """seed of every random choice (paper: 0)"""
+    methods: tuple[str, ...] = DEFAULT
+    """what is pruned and measured side by side"""
     name: str = ""
     """what to call the study on the pages; changes no result"""
+    group: str = ""
+    """the series of studies it belongs to; changes no result"""
     device: str = "auto"
     """auto, cpu or cuda"""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -228,6 +82,10 @@ class Study:
     """run Python code that comes with this model; only for models you trust"""
     calibration: CalibrationSettings = field(default_factory=CalibrationSettings)
     """calibration sets and their statistics"""
+    contexts: ContextSettings = field(default_factory=ContextSettings)
+    """context clusters of token-weighted FLAP and FANG"""
+    baselines: BaselineSettings = field(default_factory=BaselineSettings)
+    """what the baselines leave open"""
     modularization: ModularizationSettings = field(default_factory=ModularizationSettings)
     """BCM"""
     reliability: ReliabilitySettings = field(default_factory=ReliabilitySettings)
@@ -241,14 +99,18 @@ class Study:
         """Checks every field and the fields against each other."""
         for name in ("model", "primary", "auxiliary"):
             rule = "a name or a path, not empty"
-            _require(bool(getattr(self, name).strip()), name, getattr(self, name), rule)
-        _require_choice("metric", self.metric, METRIC_NAMES)
+            require(bool(getattr(self, name).strip()), name, getattr(self, name), rule)
+        require_choice("metric", self.metric, METRIC_NAMES)
         rule = "more than 0 and less than 1: 0.5 keeps half of the decoder's weights"
-        _require(0 < self.retention < 1, "retention", self.retention, rule)
-        _require_choice("dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))
+        require(0 < self.retention < 1, "retention", self.retention, rule)
+        require_choice("dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))
         valid = self.device in ("auto", "cpu") or self.device.startswith("cuda")
-        _require(valid, "device", self.device, "auto, cpu or cuda")
-        _require(self.seed >= 0, "seed", self.seed, "0 or more")
+        require(valid, "device", self.device, "auto, cpu or cuda")
+        require(self.seed >= 0, "seed", self.seed, "0 or more")
+        for method in self.methods:
+            require_choice("methods", method, tuple(METHODS))
+        distinct = bool(self.methods) and len(set(self.methods)) == len(self.methods)
+        require(distinct, "methods", self.methods, "at least one method, each once")
         if self.primary == self.auxiliary:
             raise SettingsError(
                 f"primary and auxiliary are the same text ({self.primary!r}): rank drift would be zero. "
@@ -301,6 +163,8 @@ def field_names() -> tuple[str, ...]:
 
 _SECTIONS: dict[str, Any] = {
     "calibration": CalibrationSettings,
+    "contexts": ContextSettings,
+    "baselines": BaselineSettings,
     "modularization": ModularizationSettings,
     "reliability": ReliabilitySettings,
     "sparsity": SparsitySettings,

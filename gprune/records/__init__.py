@@ -1,0 +1,42 @@
+"""The vocabulary of results: frozen records that pass from one stage to the next.
+
+Every record holds read-only numpy arrays and plain values, nothing else, so that any of them can be
+stored, hashed, drawn and compared. Axis words are the same everywhere: layers, neurons, heads
+(key/value groups where stated), channels, shards, samples, modules, contexts, units.
+
+A *unit* is what pruning removes whole: an FFN neuron (one row of gate_proj and up_proj with one column
+of down_proj) or a key/value group (one key/value head with all its query heads).
+"""
+
+from gprune.records.base import Array
+from gprune.records.calibration import ActivationStatistics, Tokens, merge_moments, pool
+from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
+from gprune.records.decisions import LearningHistory, PruningMasks
+from gprune.records.evaluation import Accuracy, Perplexity
+from gprune.records.model import ModelShape, ModelSize, WeightNorms
+from gprune.records.modules import AdaptedScores, Agreement, ModuleStatistics, Partition
+from gprune.records.scores import RankDrift, UnitScores
+
+__all__ = [
+    "Accuracy",
+    "ActivationStatistics",
+    "AdaptedScores",
+    "Agreement",
+    "Array",
+    "ContextStatistics",
+    "Contexts",
+    "LearningHistory",
+    "ModelShape",
+    "ModelSize",
+    "ModuleStatistics",
+    "Partition",
+    "Perplexity",
+    "PruningMasks",
+    "RankDrift",
+    "Tokens",
+    "UnitScores",
+    "WeightNorms",
+    "merge_moments",
+    "pool",
+    "pool_contexts",
+]

@@ -1,0 +1,155 @@
+"""What is measured on a calibration set: its tokens and the moments of every channel (section 3.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gprune.records.base import Array, freeze, require_finite, require_shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tokens:
+    """A calibration set: token-disjoint sequences of equal length (section 4, 2048 x 128 in the paper)."""
+
+    text: str
+    """what was asked for, as the person typed it"""
+    fingerprint: str
+    """SHA-256 of the exact tokens"""
+    ids: Array
+    """(samples, length) int32 token ids"""
+    available: int
+    """how many disjoint sequences the text would have given"""
+
+    def __post_init__(self) -> None:
+        """Freezes the arrays."""
+        freeze(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ActivationStatistics:
+    """Moments of the inputs of down_proj and o_proj over one calibration set, per shard of disjoint samples.
+
+    `*_mean` is the mean over tokens, `*_moment` the sum over tokens of the squared deviation from that
+    mean (centred second moment), `*_energy` the sum over tokens of the square; all float64.
+    """
+
+    text: str
+    """the text as the person typed it"""
+    fingerprint: str
+    """SHA-256 of the tokens seen"""
+    shard_samples: Array
+    """(shards,) int64 sequences in each shard"""
+    shard_tokens: Array
+    """(shards,) int64 tokens in each shard"""
+    ffn_mean: Array
+    """(shards, layers, neurons)"""
+    ffn_moment: Array
+    """(shards, layers, neurons)"""
+    ffn_energy: Array
+    """(shards, layers, neurons)"""
+    attention_mean: Array
+    """(shards, layers, heads * head_width)"""
+    attention_moment: Array
+    """(shards, layers, heads * head_width)"""
+    attention_energy: Array
+    """(shards, layers, heads * head_width)"""
+    ffn_released_fluctuation: Array
+    """(layers, neurons) fluctuation by FLAP's released recursion over all samples in order, batch 1"""
+    attention_released_fluctuation: Array
+    """(layers, heads * head_width) likewise"""
+
+    def __post_init__(self) -> None:
+        """Checks shapes against each other, finiteness, and freezes the arrays."""
+        shards = len(self.shard_tokens)
+        _, layers, neurons = np.shape(self.ffn_mean)
+        channels = np.shape(self.attention_mean)[-1]
+        ffn, attention = (shards, layers, neurons), (shards, layers, channels)
+        shapes: dict[str, tuple[int, ...]] = {"shard_samples": (shards,), "shard_tokens": (shards,)}
+        shapes |= dict.fromkeys(("ffn_mean", "ffn_moment", "ffn_energy"), ffn)
+        shapes |= dict.fromkeys(("attention_mean", "attention_moment", "attention_energy"), attention)
+        shapes["ffn_released_fluctuation"] = (layers, neurons)
+        shapes["attention_released_fluctuation"] = (layers, channels)
+        require_shape(self, shapes)
+        require_finite(self, *(name for name in shapes if not name.startswith("shard")))
+        freeze(self)
+
+    @property
+    def shards(self) -> int:
+        """Number of shards."""
+        return len(self.shard_tokens)
+
+    def merge(self, shards: Array | list[int] | None = None) -> ActivationStatistics:
+        """Merges the chosen shards into one by Chan's rule; no forward pass is needed.
+
+        Args:
+            shards: indices of the shards to merge; all of them by default.
+
+        Returns:
+            Statistics with a single shard. The released fluctuation depends on the order of all samples
+            and cannot be merged: it is carried over unchanged, and is exact only when all shards merge.
+        """
+        index = np.arange(self.shards) if shards is None else np.asarray(shards)
+        counts = self.shard_tokens[index].astype(np.float64)
+        merged: dict[str, Array] = {}
+        for part in ("ffn", "attention"):
+            mean, moment = merge_moments(
+                counts, getattr(self, f"{part}_mean")[index], getattr(self, f"{part}_moment")[index]
+            )
+            merged[f"{part}_mean"] = mean[None]
+            merged[f"{part}_moment"] = moment[None]
+            merged[f"{part}_energy"] = getattr(self, f"{part}_energy")[index].sum(axis=0)[None]
+        return ActivationStatistics(
+            text=self.text,
+            fingerprint=self.fingerprint,
+            shard_samples=self.shard_samples[index].sum(keepdims=True),
+            shard_tokens=self.shard_tokens[index].sum(keepdims=True),
+            ffn_released_fluctuation=self.ffn_released_fluctuation,
+            attention_released_fluctuation=self.attention_released_fluctuation,
+            **merged,
+        )
+
+
+def merge_moments(counts: Array, means: Array, moments: Array) -> tuple[Array, Array]:
+    """Merges means and centred second moments of disjoint groups (Chan, Golub and LeVeque 1983).
+
+    Args:
+        counts: (groups,) tokens in each group, float64.
+        means: (groups, ...) mean of each group.
+        moments: (groups, ...) sum of squared deviations from the group's own mean.
+
+    Returns:
+        Mean and centred second moment of the union, each of shape (...).
+    """
+    weight = (counts / counts.sum()).reshape((-1,) + (1,) * (means.ndim - 1))
+    mean = (weight * means).sum(axis=0)
+    between = (counts.reshape(weight.shape) * (means - mean) ** 2).sum(axis=0)
+    return mean, moments.sum(axis=0) + between
+
+
+def pool(first: ActivationStatistics, second: ActivationStatistics) -> ActivationStatistics:
+    """Puts the shards of two calibration sets side by side, as if they were one set (pooling baseline).
+
+    Args:
+        first: statistics of one text.
+        second: of another, of the same model.
+
+    Returns:
+        Statistics with the shards of both. The released fluctuation depends on the order of all samples and
+        does not pool: it is the token-weighted mean of the two.
+    """
+    parts = ("ffn_mean", "ffn_moment", "ffn_energy", "attention_mean", "attention_moment", "attention_energy")
+    share = first.shard_tokens.sum() / (first.shard_tokens.sum() + second.shard_tokens.sum())
+    released = {
+        name: share * getattr(first, name) + (1 - share) * getattr(second, name)
+        for name in ("ffn_released_fluctuation", "attention_released_fluctuation")
+    }
+    return ActivationStatistics(
+        text=f"{first.text} + {second.text}",
+        fingerprint=f"{first.fingerprint}+{second.fingerprint}",
+        shard_samples=np.concatenate([first.shard_samples, second.shard_samples]),
+        shard_tokens=np.concatenate([first.shard_tokens, second.shard_tokens]),
+        **{name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in parts},
+        **released,
+    )

@@ -1,0 +1,132 @@
+"""What token-weighted FLAP needs to know: kinds of context, and what every neuron does in each (section 4).
+
+A *context* is a cluster of the tokens' FFN inputs in one layer, made on one text and applied to any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gprune.records.base import Array, freeze, require_finite, require_shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contexts:
+    """Context clusters of every layer, made from the FFN inputs of one calibration set."""
+
+    text: str
+    """the text they were made from, as typed"""
+    mean: Array
+    """(layers, hidden) float32 mean FFN input, subtracted before the projection"""
+    components: Array
+    """(layers, dimensions, hidden) float32 principal directions, orthonormal rows"""
+    centroids: Array
+    """(layers, contexts, dimensions) float32 cluster centres in the projected space"""
+    distances: Array
+    """(layers, contexts, contexts) float64 distances of the centroids over their off-diagonal mean"""
+    tokens: int
+    """tokens of each layer that the clusters were made from"""
+
+    def __post_init__(self) -> None:
+        """Checks shapes against each other, finiteness, and freezes the arrays."""
+        layers, dimensions, hidden = np.shape(self.components)
+        contexts = np.shape(self.centroids)[1]
+        shapes = {
+            "mean": (layers, hidden),
+            "centroids": (layers, contexts, dimensions),
+            "distances": (layers, contexts, contexts),
+        }
+        require_shape(self, shapes)
+        require_finite(self, *shapes, "components")
+        freeze(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ContextStatistics:
+    """Moments of the inputs of down_proj over one calibration set, per shard and context; all float64."""
+
+    text: str
+    """the text measured, as typed"""
+    contexts: str
+    """the text that the contexts were made from"""
+    tokens: Array
+    """(shards, layers, contexts) tokens seen in each context"""
+    mean: Array
+    """(shards, layers, contexts, neurons) mean over those tokens; 0 where there are none"""
+    moment: Array
+    """(shards, layers, contexts, neurons) sum over tokens of the squared deviation from that mean"""
+    affinity: Array
+    """(layers, contexts, neurons) mean over a context's tokens of |input * gradient of the loss|"""
+    layer_change: Array
+    """(layers,) mean over tokens of 1 - cosine similarity of a layer's input and output"""
+
+    def __post_init__(self) -> None:
+        """Checks shapes against each other, finiteness, and freezes the arrays."""
+        shards, layers, contexts, neurons = np.shape(self.mean)
+        shapes = {
+            "tokens": (shards, layers, contexts),
+            "moment": (shards, layers, contexts, neurons),
+            "affinity": (layers, contexts, neurons),
+            "layer_change": (layers,),
+        }
+        require_shape(self, shapes)
+        require_finite(self, *shapes, "mean")
+        freeze(self)
+
+    @property
+    def shards(self) -> int:
+        """Number of shards."""
+        return len(self.tokens)
+
+    def merge(self, shards: Array | list[int] | None = None) -> ContextStatistics:
+        """Merges the chosen shards into one by Chan's rule, context by context; no forward pass is needed.
+
+        Args:
+            shards: indices of the shards to merge; all of them by default.
+
+        Returns:
+            Statistics with a single shard; affinity and layer change stay those of the whole set.
+        """
+        index = np.arange(self.shards) if shards is None else np.asarray(shards)
+        counts, means, moments = self.tokens[index], self.mean[index], self.moment[index]
+        tokens = counts.sum(axis=0)
+        share = counts / np.maximum(tokens, 1)
+        mean = (share[..., None] * means).sum(axis=0)
+        between = (counts[..., None] * (means - mean) ** 2).sum(axis=0)
+        merged = tokens[None], mean[None], (moments.sum(axis=0) + between)[None]
+        return ContextStatistics(self.text, self.contexts, *merged, self.affinity, self.layer_change)
+
+
+def pool_contexts(first: ContextStatistics, second: ContextStatistics) -> ContextStatistics:
+    """Puts the shards of two calibration sets side by side under the same contexts (pooling baseline).
+
+    Args:
+        first: statistics of one text.
+        second: of another, measured under the same contexts.
+
+    Returns:
+        Statistics with the shards of both; affinity and layer change are token-weighted means, which is what
+        one pass over both texts would have given.
+
+    Raises:
+        ValueError: the two were measured under different contexts.
+    """
+    if first.contexts != second.contexts:
+        raise ValueError(
+            f"contexts of {first.contexts!r} and of {second.contexts!r} do not pool: measure both under one"
+        )
+    counts = np.stack([first.tokens.sum(axis=0), second.tokens.sum(axis=0)]).astype(np.float64)
+    share = (counts / np.maximum(counts.sum(axis=0), 1))[..., None]
+    total = counts.sum(axis=-1)
+    change = np.stack([first.layer_change, second.layer_change])
+    return ContextStatistics(
+        text=f"{first.text} + {second.text}",
+        contexts=first.contexts,
+        tokens=np.concatenate([first.tokens, second.tokens]),
+        mean=np.concatenate([first.mean, second.mean]),
+        moment=np.concatenate([first.moment, second.moment]),
+        affinity=share[0] * first.affinity + share[1] * second.affinity,
+        layer_change=(total * change).sum(axis=0) / total.sum(axis=0),
+    )

@@ -1,0 +1,45 @@
+"""Which units are kept, and how that was learned (section 3.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gprune.records.base import Array, freeze
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PruningMasks:
+    """Which units a method keeps."""
+
+    method: str
+    """gprune, flap, wanda_sp, ..."""
+    ffn: Array
+    """(layers, neurons) bool, True = kept"""
+    heads: Array
+    """(layers, key/value groups) bool, True = kept"""
+    retention: float
+    """retained fraction of the decoder's linear weights"""
+    target: float
+    """the retention that was asked for"""
+
+    def __post_init__(self) -> None:
+        """Freezes the arrays."""
+        freeze(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearningHistory:
+    """How modular sparsity learning went: one row per step."""
+
+    steps: Array
+    """(steps, columns) float64, columns named in `columns`"""
+    columns: tuple[str, ...]
+    """names of the columns of `steps`"""
+    thresholds: Array
+    """(modules,) final FFN thresholds in rank-quantile space, after the exact-budget shift"""
+    head_thresholds: Array
+    """(layers,) final attention thresholds in rank-quantile space"""
+
+    def __post_init__(self) -> None:
+        """Freezes the arrays."""
+        freeze(self)

@@ -1,0 +1,57 @@
+"""What a model is measured to be worth (section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gprune.records.base import Array, freeze
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Perplexity:
+    """Perplexity of one model on one text under a named preset; lower is better."""
+
+    text: str
+    """the evaluation text, as typed"""
+    preset: str
+    """name of the window preset: 128, 2048 or custom"""
+    length: int
+    """tokens per window"""
+    windows: int
+    """windows measured"""
+    perplexity: float
+    """exp of the mean negative log-likelihood over length - 1 predictions a window"""
+    standard_error: float
+    """standard error of the mean over windows, carried to perplexity (delta method)"""
+    losses: Array
+    """(windows,) mean negative log-likelihood of each window, nats per token"""
+
+    def __post_init__(self) -> None:
+        """Freezes the arrays."""
+        freeze(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Accuracy:
+    """Zero-shot accuracy of one model on one task; which of the two figures counts is chosen when shown."""
+
+    task: str
+    """the task as asked for"""
+    acc: float
+    """share of documents whose most likely choice is right, in [0, 1]"""
+    acc_norm: float
+    """the same with log-likelihoods divided by the choice's length; NaN where the task has none"""
+    acc_error: float
+    """standard error of acc"""
+    acc_norm_error: float
+    """standard error of acc_norm; NaN where the task has none"""
+    samples: int
+    """documents measured"""
+    limit: int
+    """documents asked for at most; 0 = all"""
+    chance: float
+    """accuracy of guessing: the mean over documents of 1 / choices"""
+    version: str
+    """version of the task and of lm-eval"""
+    data: str
+    """SHA-256 of the task's documents as read"""

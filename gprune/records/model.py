@@ -1,0 +1,92 @@
+"""What is known of a dense model: its shape, its size and the norms of its weights (section 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from gprune.records.base import Array, freeze, require_finite
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The sizes of a decoder that decide what can be pruned and what it costs.
+
+    Weights are counted in the linear maps of the decoder layers only (METHOD: retention excludes
+    embeddings, norms, biases and the LM head).
+    """
+
+    layers: int
+    """number of decoder layers"""
+    neurons: int
+    """FFN width of each layer"""
+    heads: int
+    """query heads of each layer"""
+    kv_heads: int
+    """key/value groups of each layer; equal to `heads` without grouped-query attention"""
+    head_width: int
+    """channels of one head"""
+    hidden: int
+    """width of the residual stream"""
+
+    @property
+    def group_size(self) -> int:
+        """Query heads that share one key/value head."""
+        return self.heads // self.kv_heads
+
+    @property
+    def group_channels(self) -> int:
+        """Channels of the o_proj input that belong to one key/value group."""
+        return self.group_size * self.head_width
+
+    @property
+    def neuron_weights(self) -> int:
+        """Linear weights that go with one FFN neuron: gate row, up row, down column."""
+        return 3 * self.hidden
+
+    @property
+    def group_weights(self) -> int:
+        """Linear weights that go with one key/value group: its q and o (group_size heads each), k and v."""
+        return (2 * self.group_size + 2) * self.head_width * self.hidden
+
+    @property
+    def group_price(self) -> float:
+        """Price of a key/value group in neurons, (2g + 2) * head_width / 3."""
+        return self.group_weights / self.neuron_weights
+
+    @property
+    def decoder_weights(self) -> int:
+        """Linear weights of all decoder layers."""
+        return self.layers * (self.neurons * self.neuron_weights + self.kv_heads * self.group_weights)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSize:
+    """What the parameter count of a pruned model follows from, beside its weights."""
+
+    parameters: int
+    """parameters of the whole dense model; tied tensors count once"""
+    group_biases: int
+    """bias parameters of q, k and v that leave with one key/value group"""
+    neuron_biases: int
+    """bias parameters of gate and up that leave with one neuron"""
+    missing_biases: int
+    """bias parameters that o_proj and down_proj lack in all layers, and that bias compensation adds"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightNorms:
+    """What the importance scores need to know of the weights, so that scoring needs no model."""
+
+    down_column_square: Array
+    """(layers, neurons) squared Euclidean norm of each column of down_proj"""
+    down_column_absolute: Array
+    """(layers, neurons) mean over output rows of |w| in each column of down_proj"""
+    out_column_square: Array
+    """(layers, heads * head_width) squared norm of each column of o_proj"""
+    out_column_absolute: Array
+    """(layers, heads * head_width) mean of |w| in each column of o_proj"""
+
+    def __post_init__(self) -> None:
+        """Checks finiteness and freezes the arrays."""
+        require_finite(self, *(field.name for field in fields(self)))
+        freeze(self)

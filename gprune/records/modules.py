@@ -1,0 +1,130 @@
+"""Modules of neurons, what RASA decides on them, and how far two partitions agree (sections 3.1, 3.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gprune.records.base import Array, freeze, require_finite, require_shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """Modules: a partition of each layer's neurons (section 3.1, BCM)."""
+
+    kind: str
+    """refined, initialization or random"""
+    profile: str
+    """drift profile used by the refinement: magnitude or direction"""
+    labels: Array
+    """(layers, neurons) int32, 0 ... counts[layer] - 1 without gaps"""
+    counts: Array
+    """(layers,) int32 modules of each layer"""
+    initial_counts: Array
+    """(layers,) int32 module count chosen by the silhouette before the split"""
+    silhouette: Array
+    """(layers, candidates) cosine silhouette of the best seed for each candidate count; NaN where skipped"""
+    mixing: Array
+    """(2,) boundary mixing I of the magnitude-only and the direction-aware partition; NaN if not compared"""
+    variation: Array
+    """(2,) within-module drift variation S of the two; NaN if not compared"""
+    history: Array
+    """(layers, steps, 5) inner, pair, repulsion, consistency and total loss during refinement"""
+
+    def __post_init__(self) -> None:
+        """Checks that every label is in range and every module has a neuron, and freezes the arrays."""
+        freeze(self)
+        for layer, (labels, count) in enumerate(zip(self.labels, self.counts, strict=True)):
+            present = np.unique(labels)
+            if len(present) != count or present[0] != 0 or present[-1] != count - 1:
+                raise ValueError(
+                    f"layer {layer}: labels {present} do not number {count} modules without gaps"
+                )
+
+    @property
+    def offsets(self) -> Array:
+        """(layers,) index of each layer's first module in the order of layer and label."""
+        starts: Array = np.concatenate([[0], np.cumsum(self.counts)[:-1]]).astype(np.int64)
+        return starts
+
+    @property
+    def modules(self) -> int:
+        """Number of modules over all layers."""
+        return int(self.counts.sum())
+
+    @property
+    def global_labels(self) -> Array:
+        """(layers, neurons) int64 module of each neuron, numbered over all layers by layer and label."""
+        numbered: Array = self.labels.astype(np.int64) + self.offsets[:, None]
+        return numbered
+
+    @property
+    def module_layer(self) -> Array:
+        """(modules,) layer of each module."""
+        layers: Array = np.repeat(np.arange(len(self.counts)), self.counts)
+        return layers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModuleStatistics:
+    """What RASA decides on, for every module of every layer (section 3.2); thresholds not yet applied."""
+
+    drift: Array
+    """(modules,) mean within-module rank drift, in [0, 1]"""
+    score: Array
+    """(modules,) mean primary score, raw or standardised within the layer"""
+    size: Array
+    """(modules,) int64 neurons in the module"""
+    layer: Array
+    """(modules,) int64 layer of the module"""
+    u_primary: Array
+    """(modules,) expected local-rank discrepancy between disjoint halves of A; smaller is more repeatable"""
+    u_auxiliary: Array
+    """(modules,) the same for B"""
+
+    def __post_init__(self) -> None:
+        """Checks shapes and finiteness, and freezes the arrays."""
+        names = ("drift", "score", "size", "layer", "u_primary", "u_auxiliary")
+        require_shape(self, dict.fromkeys(names, np.shape(self.drift)))
+        require_finite(self, "drift", "score", "u_primary", "u_auxiliary")
+        freeze(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdaptedScores:
+    """The result of RASA: importance scores with unreliable modules re-scored."""
+
+    scores: Array
+    """(layers, neurons) float64"""
+    adapted: Array
+    """(modules,) bool: both conditions hold, the module is in K_adapt"""
+    source: Array
+    """(modules,) int8: 0 scored from the primary text, 1 from the auxiliary"""
+    drift_threshold: float
+    """quantile of the modules' drift; a module at or above it is distribution-sensitive"""
+    score_threshold: float
+    """quantile of the modules' mean score; a module at or below it is weakly supported"""
+
+    def __post_init__(self) -> None:
+        """Checks finiteness and freezes the arrays."""
+        require_finite(self, "scores")
+        freeze(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Agreement:
+    """Per-layer agreement of partitions (Fig. 1b): one row per comparison."""
+
+    comparisons: tuple[str, ...]
+    """what is compared with what"""
+    ari: Array
+    """(comparisons, layers) adjusted Rand index in [-1, 1]; 0 = chance, 1 = identical"""
+    overlap: Array
+    """(comparisons, layers) matched overlap in [0, 1]"""
+
+    def __post_init__(self) -> None:
+        """Checks shapes and freezes the arrays."""
+        shape = (len(self.comparisons), np.shape(self.ari)[1])
+        require_shape(self, {"ari": shape, "overlap": shape})
+        freeze(self)

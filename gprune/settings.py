@@ -1,0 +1,255 @@
+"""The settings of every stage, with the paper's values as defaults (appendix, principal hyperparameters).
+
+What the paper leaves open carries our default; every field says what it means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gprune.errors import SettingsError
+
+PRESET_LENGTHS = {"128": 128, "2048": 2048}
+
+
+def require(condition: bool, name: str, value: object, rule: str) -> None:
+    """Checks one rule.
+
+    Raises:
+        SettingsError: it does not hold; the message names the setting, the rule and the value.
+    """
+    if not condition:
+        raise SettingsError(f"{name} must be {rule} (got {value!r})")
+
+
+def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Checks that a setting is one of a few words.
+
+    Raises:
+        SettingsError: it is not.
+    """
+    if value not in choices:
+        raise SettingsError(f"{name} must be one of {', '.join(choices)} (got {value!r})")
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationSettings:
+    """How the calibration sets are drawn and what is measured on them."""
+
+    samples: int = 2048
+    """sequences drawn from each text (paper: 2048)"""
+    length: int = 128
+    """tokens of each sequence (paper: 128)"""
+    shards: int = 8
+    """disjoint groups of sequences kept apart, for the re-sampling control and the repeatability"""
+    batch: int = 16
+    """sequences of one forward pass; changes speed, not results"""
+    flap_variant: Literal["paper", "released"] = "paper"
+    """fluctuation of FLAP: plain token variance, or the recursion of the released code"""
+    square_head_score: bool = True
+    """square FLAP's o_proj channel scores once more, as its released code does"""
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        require(self.samples >= 2, "calibration.samples", self.samples, "at least 2")
+        require(self.length >= 2, "calibration.length", self.length, "at least 2 tokens")
+        even = self.shards >= 2 and self.shards % 2 == 0
+        require(even, "calibration.shards", self.shards, "an even number of at least 2")
+        rule = f"at least calibration.shards ({self.shards}), so that no shard is empty"
+        require(self.samples >= self.shards, "calibration.samples", self.samples, rule)
+        require(self.shards <= 16, "calibration.shards", self.shards, "at most 16")
+        require(self.batch >= 1, "calibration.batch", self.batch, "at least 1")
+        require_choice("calibration.flap_variant", self.flap_variant, ("paper", "released"))
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSettings:
+    """The kinds of context behind token-weighted FLAP and FANG's groups (section 4, base metrics)."""
+
+    count: int = 7
+    """context clusters of each layer (FANG: 7)"""
+    dimensions: int = 64
+    """principal components the tokens are clustered in (FANG: 64); clamped to what there is"""
+    tokens: int = 16384
+    """tokens that the clusters are made from, whole sequences, at most"""
+    temperature: float = 1.0
+    """of the token weights; distances between contexts have a mean of 1"""
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        where = "contexts."
+        require(self.count >= 2, where + "count", self.count, "at least 2")
+        require(self.dimensions >= 1, where + "dimensions", self.dimensions, "at least 1")
+        require(self.tokens >= 2, where + "tokens", self.tokens, "at least 2")
+        require(self.temperature > 0, where + "temperature", self.temperature, "positive")
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineSettings:
+    """What the baselines of section 4 leave open."""
+
+    taylor_samples: int = 10
+    """sequences of LLM-Pruner's gradient (LLM-Pruner: 10)"""
+    taylor_length: int = 64
+    """tokens of each of them (LLM-Pruner: 64)"""
+    fang_grouping: Literal["balanced", "released"] = "balanced"
+    """group sizes that differ by one at most, or the released code's, for widths that divide evenly only"""
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        where = "baselines."
+        require(self.taylor_samples >= 1, where + "taylor_samples", self.taylor_samples, "at least 1")
+        require(self.taylor_length >= 2, where + "taylor_length", self.taylor_length, "at least 2")
+        require_choice(where + "fang_grouping", self.fang_grouping, ("balanced", "released"))
+
+
+@dataclass(frozen=True, slots=True)
+class ModularizationSettings:
+    """Behavior-consistent modularization (BCM), section 3.1."""
+
+    kind: Literal["refined", "initialization", "random"] = "refined"
+    """refined is the paper's; initialization stops before the refinement; random is equal-size modules"""
+    candidates: tuple[int, ...] = (16, 24, 32, 40, 48)
+    """module counts tried by the silhouette (paper: 16, 24, 32, 40, 48); clamped to an eighth of the width"""
+    restarts: int = 3
+    """k-means seeds for each candidate count; the best silhouette wins"""
+    split_fraction: float = 0.2
+    """share of modules with the largest drift variation that are split in two (paper: 20 %)"""
+    pair_weight: float = 0.1
+    """weight of the pairwise dispersion term of the quartile of most dispersed modules"""
+    repulsion_weight: float = 0.1
+    """weight of the repulsion between centroids"""
+    consistency_weight: float = 1.0
+    """weight of the rank-drift consistency, divided by the layer's variance of each drift coordinate"""
+    learning_rate: float = 0.02
+    """Adam step size of the centroids"""
+    steps: int = 150
+    """refinement steps"""
+    temperature: float = 1.0
+    """softmax temperature of the memberships (paper: none, that is 1)"""
+    direction: Literal["auto", "preset", "magnitude", "direction"] = "auto"
+    """auto applies the paper's admission rule; preset its outcome for the metric; the others force it"""
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        where = "modularization."
+        require_choice(where + "kind", self.kind, ("refined", "initialization", "random"))
+        valid = bool(self.candidates) and all(isinstance(k, int) and k >= 2 for k in self.candidates)
+        require(valid, where + "candidates", self.candidates, "module counts of at least 2")
+        require(self.restarts >= 1, where + "restarts", self.restarts, "at least 1")
+        require(0 <= self.split_fraction <= 1, where + "split_fraction", self.split_fraction, "in [0, 1]")
+        for name in ("pair_weight", "repulsion_weight", "consistency_weight"):
+            require(getattr(self, name) >= 0, where + name, getattr(self, name), "0 or more")
+        require(self.learning_rate > 0, where + "learning_rate", self.learning_rate, "positive")
+        require(self.steps >= 0, where + "steps", self.steps, "0 or more")
+        require(self.temperature > 0, where + "temperature", self.temperature, "positive")
+        require_choice(where + "direction", self.direction, ("auto", "preset", "magnitude", "direction"))
+
+
+@dataclass(frozen=True, slots=True)
+class ReliabilitySettings:
+    """Reliability-aware score adaptation (RASA), section 3.2."""
+
+    selection: Literal["drift_and_score", "drift", "random", "none"] = "drift_and_score"
+    """which modules are adapted; drift_and_score is the paper's"""
+    source: Literal["repeatability", "random"] = "repeatability"
+    """how the scoring text of an adapted module is chosen; repeatability is the paper's"""
+    drift_quantile: float = 0.90
+    """gamma_drift: a module at or above this quantile of drift is sensitive (paper: 0.90)"""
+    score_quantile: float = 0.90
+    """gamma_score: at or below this quantile of score a module is weakly supported (paper: 0.90)"""
+    score_scale: Literal["raw", "standardized"] = "raw"
+    """mean raw score as in the paper, or of scores standardised within the layer"""
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        where = "reliability."
+        choices = ("drift_and_score", "drift", "random", "none")
+        require_choice(where + "selection", self.selection, choices)
+        require_choice(where + "source", self.source, ("repeatability", "random"))
+        for name in ("drift_quantile", "score_quantile"):
+            require(0 <= getattr(self, name) <= 1, where + name, getattr(self, name), "in [0, 1]")
+        require_choice(where + "score_scale", self.score_scale, ("raw", "standardized"))
+
+
+@dataclass(frozen=True, slots=True)
+class SparsitySettings:
+    """Modular sparsity learning (MSL), section 3.3."""
+
+    epochs: int = 2
+    """passes over both calibration sets (paper: 2 to 3)"""
+    batch: int = 32
+    """sequences of one step, a quarter from each of the subsets A', A'', B', B''"""
+    supervision: Literal["adaptive", "primary", "dual"] = "adaptive"
+    """cross-entropy of the FFN thresholds: the paper's adaptive rule, A only, or both always"""
+    distillation_weight: float = 1.0
+    """weight of the distillation from the dense model, on both texts"""
+    distillation_temperature: float = 1.0
+    """temperature of the distillation"""
+    learning_rate: float = 0.05
+    """Adam step size of the thresholds, with cosine decay"""
+    penalty: float = 100.0
+    """rho of the augmented Lagrangian"""
+    dual_rate: float = 0.1
+    """the multiplier grows by dual_rate * rho * g each step"""
+    surrogate: Literal["long_tailed", "identity", "sigmoid"] = "long_tailed"
+    """straight-through derivative of the step function"""
+    bias_compensation: bool = False
+    """add the removed units' mean contribution to the bias, as FLAP does (paper: off for GPrune)"""
+    alignment: int = 1
+    """FFN widths are multiples of this, for hardware that likes it; of every method (8 to 256; 1 = any)"""
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        where = "sparsity."
+        require(self.epochs >= 0, where + "epochs", self.epochs, "0 or more")
+        valid = self.batch >= 4 and self.batch % 4 == 0
+        require(valid, where + "batch", self.batch, "a multiple of 4, one quarter for each subset")
+        require_choice(where + "supervision", self.supervision, ("adaptive", "primary", "dual"))
+        for name in ("distillation_weight", "penalty", "dual_rate"):
+            require(getattr(self, name) >= 0, where + name, getattr(self, name), "0 or more")
+        for name in ("distillation_temperature", "learning_rate"):
+            require(getattr(self, name) > 0, where + name, getattr(self, name), "positive")
+        require_choice(where + "surrogate", self.surrogate, ("long_tailed", "identity", "sigmoid"))
+        require(self.alignment >= 1, where + "alignment", self.alignment, "at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSettings:
+    """What the pruned models are measured on."""
+
+    texts: tuple[str, ...] = ()
+    """texts whose perplexity is measured, by name or file"""
+    preset: str = "128"
+    """window preset: 128 (the paper's), 2048, or a number of tokens for a custom window"""
+    windows: int | None = None
+    """windows measured at most; null measures all"""
+    batch: int = 16
+    """windows of one forward pass; changes speed, not results"""
+    tasks: tuple[str, ...] = ()
+    """zero-shot tasks: names of lm-eval's, of the demo suite, or own .jsonl files"""
+    limit: int | None = None
+    """documents of each task at most; null measures all"""
+    task_folder: str = ""
+    """folder with local files of the tasks; empty reads them from the hub"""
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        valid = self.preset.isdigit() and int(self.preset) >= 2
+        rule = "128, 2048 or another number of tokens of at least 2"
+        require(valid, "evaluation.preset", self.preset, rule)
+        enough = self.windows is None or self.windows >= 1
+        require(enough, "evaluation.windows", self.windows, "at least 1, or null for all")
+        require(self.batch >= 1, "evaluation.batch", self.batch, "at least 1")
+        some = self.limit is None or self.limit >= 1
+        require(some, "evaluation.limit", self.limit, "at least 1, or null for all")
+        different = len(set(self.tasks)) == len(self.tasks)
+        require(different, "evaluation.tasks", self.tasks, "tasks that differ from each other")
+        distinct = len(set(self.texts)) == len(self.texts)
+        require(distinct, "evaluation.texts", self.texts, "texts that differ from each other")
+
+    @property
+    def length(self) -> int:
+        """Tokens of one window."""
+        return int(self.preset)
