@@ -1,6 +1,6 @@
 """The paper's own numbers, for reading beside a run; never to be compared with a run of another setting.
 
-Every value names the model, texts and metric it belongs to.
+Every claim names the model, texts and metric it belongs to; its numbers come from `gprune.published`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,15 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from gprune import published
+from gprune.analysis import tables
+from gprune.published import Figure
 from gprune.study import Study
+
+MODEL = "LLaMA2-7B"
+SWAPPED = "WikiText2 <-> PTB"
+RESAMPLED = "resample of the same distribution"
+STABLE, UNSTABLE, FIRST_FOUR = "0-20%", "80-100%", "0-80%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,71 +34,106 @@ class Published:
     """base metric"""
 
 
-DRIFT = Published(
-    "median rank correlation 0.62 when the text changes, 0.98 when it is re-sampled (Fig. 1a)",
-    "LLaMA2-7B, WikiText2 against PTB, 2048 samples of 128 tokens a text",
-    "llama-2-7b",
-    "flap",
-)
-SWAP = Published(
-    "mean ARI 0.51 for GPrune and 0.12 for FANG when the two texts are swapped (Fig. 1b)",
-    "LLaMA2-7B, WikiText2 against PTB, token-weighted FLAP",
-    "llama-2-7b",
-    "twflap",
-)
-RETENTION = Published(
-    "retention of the most unstable bin falls from 0.437 to 0.349, the other four gain 0.023 to 0.074 (Fig. "
-    "3a)",
-    "LLaMA2-7B, FLAP, 50 % retention",
-    "llama-2-7b",
-    "flap",
-)
-JACCARD = Published(
-    "Jaccard with FLAP 0.710 in the most stable bin and 0.312 in the most unstable one (Fig. 3b)",
-    "LLaMA2-7B, FLAP, 50 % retention; the chance level of the last bin is then 0.241",
-    "llama-2-7b",
-    "flap",
-)
+def _figure(table: str, variant: str, method: str | None = None) -> Figure:
+    rows = published.table(table, MODEL)
+    return next(row for row in rows if row.variant == variant and method in (None, row.method))
+
+
+def _drift() -> Published:
+    swapped = _figure("figure-1a", SWAPPED).values["rank_correlation"]
+    resampled = _figure("figure-1a", RESAMPLED).values["rank_correlation"]
+    claim = (
+        f"median rank correlation {swapped:.2f} when the text changes, {resampled:.2f} when it is re-sampled "
+        "(Fig. 1a)"
+    )
+    setting = f"{MODEL}, WikiText2 against PTB, 2048 samples of 128 tokens a text"
+    return Published(claim, setting, "llama-2-7b", "flap")
+
+
+def _swap() -> Published:
+    own = _figure("figure-1b", SWAPPED, "gprune:twflap").values["ari"]
+    other = _figure("figure-1b", SWAPPED, "fang").values["ari"]
+    claim = f"mean ARI {own:.2f} for GPrune and {other:.2f} for FANG when the two texts are swapped (Fig. 1b)"
+    return Published(claim, f"{MODEL}, WikiText2 against PTB, token-weighted FLAP", "llama-2-7b", "twflap")
+
+
+def _retention() -> Published:
+    base = _figure("figure-3a", UNSTABLE, "flap").values["kept"]
+    own = _figure("figure-3a", UNSTABLE, "gprune:flap").values["kept"]
+    others = _figure("figure-3a", FIRST_FOUR, "gprune:flap").values
+    claim = (
+        f"retention of the most unstable bin falls from {base:.3f} to {own:.3f}, the other four gain "
+        f"{others['gain_lowest']:.3f} to {others['gain_highest']:.3f} (Fig. 3a)"
+    )
+    return Published(claim, f"{MODEL}, FLAP, 50 % retention", "llama-2-7b", "flap")
+
+
+def _jaccard() -> Published:
+    stable = _figure("figure-3b", STABLE).values["jaccard"]
+    unstable = _figure("figure-3b", UNSTABLE).values["jaccard"]
+    kept = [_figure("figure-3a", UNSTABLE, method).values["kept"] for method in ("flap", "gprune:flap")]
+    both = kept[0] * kept[1]
+    chance = both / (sum(kept) - both)
+    claim = (
+        f"Jaccard with FLAP {stable:.3f} in the most stable bin and {unstable:.3f} in the most unstable one "
+        "(Fig. 3b)"
+    )
+    setting = f"{MODEL}, FLAP, 50 % retention; the chance level of the last bin is then {chance:.3f}"
+    return Published(claim, setting, "llama-2-7b", "flap")
+
+
+DRIFT = _drift()
+SWAP = _swap()
+RETENTION = _retention()
+JACCARD = _jaccard()
 
 
 def substitution() -> pd.DataFrame:
     """Module agreement under substitution of a text (appendix): mean and deviation over 32 layers."""
     rows = [
-        ("WT2–PTB against WT2–C4", 0.575, 0.121, 0.707, 0.122),
-        ("WT2–PTB against PTB–C4", 0.582, 0.122, 0.706, 0.124),
-        ("WT2–C4 against PTB–C4", 0.583, 0.124, 0.714, 0.123),
+        {
+            "comparison": row.variant.replace("-", "–").replace(" vs ", " against "),
+            "mean ARI": row.values["ari"],
+            "s.d. of ARI": row.values["ari_std"],
+            "mean overlap": row.values["overlap"],
+            "s.d. of overlap": row.values["overlap_std"],
+        }
+        for row in published.table("module-overlap", MODEL)
     ]
-    columns = ["comparison", "mean ARI", "s.d. of ARI", "mean overlap", "s.d. of overlap"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows)
 
 
-def perplexities() -> pd.DataFrame:
-    """Perplexity of LLaMA2-7B, windows of 128 tokens (Table of the main comparison)."""
+def perplexities(model: str = MODEL) -> pd.DataFrame:
+    """Perplexity of every method and retention, windows of 128 tokens (tables of the main comparison).
+
+    Args:
+        model: one of `gprune.published.MODELS`.
+    """
     rows = [
-        (1.0, "dense", 12.19, 48.35),
-        (0.8, "LLM-Pruner", 19.23, 72.62),
-        (0.8, "Wanda-sp", 17.50, 67.01),
-        (0.8, "GPrune (Wanda-sp)", 15.44, 56.95),
-        (0.8, "FLAP", 16.41, 61.61),
-        (0.8, "GPrune (FLAP)", 15.55, 59.56),
-        (0.8, "FANG", 15.43, 61.55),
-        (0.8, "GPrune (twFLAP)", 15.33, 58.19),
-        (0.7, "LLM-Pruner", 29.40, 111.56),
-        (0.7, "Wanda-sp", 22.94, 79.79),
-        (0.7, "GPrune (Wanda-sp)", 21.04, 75.56),
-        (0.7, "FLAP", 20.25, 76.02),
-        (0.7, "GPrune (FLAP)", 18.97, 69.94),
-        (0.7, "FANG", 18.86, 78.23),
-        (0.7, "GPrune (twFLAP)", 18.76, 66.84),
-        (0.5, "LLM-Pruner", 227.85, 459.50),
-        (0.5, "Wanda-sp", 262.32, 505.51),
-        (0.5, "GPrune (Wanda-sp)", 60.80, 191.99),
-        (0.5, "FLAP", 42.81, 152.49),
-        (0.5, "GPrune (FLAP)", 37.02, 125.41),
-        (0.5, "FANG", 36.31, 154.23),
-        (0.5, "GPrune (twFLAP)", 36.83, 129.77),
+        (row.retention, published.paper_name(row.method), row.values["wikitext2_ppl"], row.values["ptb_ppl"])
+        for row in published.table("main", model)
     ]
     return pd.DataFrame(rows, columns=["retained", "method", "WikiText2", "PTB"])
+
+
+def metric_gap(model: str = MODEL, protocol: str = "max") -> pd.DataFrame:
+    """Published accuracy gap of Wanda-sp and FLAP before and after GPrune; see `tables.metric_gap`.
+
+    Args:
+        model: one of `gprune.published.MODELS`.
+        protocol: accuracy protocol, max or fixed.
+    """
+    return tables.metric_gap(published.frame(published.table("main", model, protocol)))
+
+
+def gain_by_retention(model: str = MODEL, protocol: str = "max") -> pd.DataFrame:
+    """Published change of every metric from base to GPrune; see `tables.gain_by_retention`.
+
+    Args:
+        model: one of `gprune.published.MODELS`.
+        protocol: accuracy protocol, max or fixed.
+    """
+    return tables.gain_by_retention(published.frame(published.table("main", model, protocol)))
 
 
 def same_setting(claim: Published, study: Study) -> bool:

@@ -1,0 +1,145 @@
+"""Answers: what does GPrune gain over each base metric, how far are base metrics apart, how much is noise?
+
+Section 4, main results and appendix, seed repeatability. Every function reads rows, measured or published
+alike, but never both in one call: a frame with the columns `method` (id), `retention` (target), optionally
+`seed`, and metrics, which are `ppl:<text>`, `accuracy` and `accuracy:<task>`. Accuracies are in points.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from gprune.errors import SettingsError
+
+PERPLEXITY = "ppl:"
+ACCURACY = "accuracy"
+GPRUNE = "gprune:"
+BASES = {"twflap": ("fang", "twflap")}
+"""metric of GPrune: the baselines it is held against, the first that was run (the paper takes FANG)"""
+
+
+def metrics(rows: pd.DataFrame) -> list[str]:
+    """The columns that hold a perplexity or an accuracy, in the frame's order."""
+    starts = (PERPLEXITY, f"{ACCURACY}:")
+    return [name for name in map(str, rows.columns) if name == ACCURACY or name.startswith(starts)]
+
+
+def metric_gap(
+    rows: pd.DataFrame, metric: str = ACCURACY, bases: tuple[str, str] = ("wanda_sp", "flap")
+) -> pd.DataFrame:
+    """How far two base metrics are apart, before and after GPrune is applied to both.
+
+    Args:
+        rows: one line a method, retention and seed.
+        metric: column whose gap is meant.
+        bases: ids of the two base metrics.
+
+    Returns:
+        retention, seed where rows have it, before and after (absolute differences) and reduction
+        (1 - after / before; negative where the gap grows, NaN where there was none), highest retention
+        first; only where all four results are there.
+
+    Raises:
+        SettingsError: a column is missing, or a result is there twice.
+    """
+    keys = _keys(rows)
+    columns = [*keys, "before", "after", "reduction"]
+    if metric not in rows.columns:
+        return pd.DataFrame(columns=columns)
+    wanted = [*bases, *(GPRUNE + base for base in bases)]
+    four = pd.concat([_of(rows, keys, name)[metric].rename(name) for name in wanted], axis=1, join="inner")
+    four = four.astype(float).dropna()
+    before = (four[wanted[0]] - four[wanted[1]]).abs()
+    after = (four[wanted[2]] - four[wanted[3]]).abs()
+    table = pd.DataFrame(
+        {"before": before, "after": after, "reduction": 1 - after / before.replace(0, np.nan)}
+    )
+    return _ordered(table.reset_index(), columns)
+
+
+def gain_by_retention(rows: pd.DataFrame) -> pd.DataFrame:
+    """What GPrune changes against the base metric it is applied to, at every retention.
+
+    Args:
+        rows: one line a method, retention and seed.
+
+    Returns:
+        base, method, retention, seed where rows have it, metric, before, after, gain, unit and better. A
+        gain is the ratio after / before of a perplexity (below 1 is better) and the difference after -
+        before of an accuracy, in points (above 0 is better); highest retention first. Only results that
+        both methods have.
+
+    Raises:
+        SettingsError: a column is missing, or a result is there twice.
+    """
+    keys = _keys(rows)
+    columns = ["base", "method", *keys, "metric", "before", "after", "gain", "unit", "better"]
+    methods = list(dict.fromkeys(rows["method"]))
+    parts = []
+    for method in (name for name in methods if str(name).startswith(GPRUNE)):
+        own = method.removeprefix(GPRUNE)
+        base = next((name for name in BASES.get(own, (own,)) if name in methods), None)
+        if base is not None:
+            parts.extend(_gains(rows, keys, base, method))
+    table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+    return _ordered(table, columns)
+
+
+def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
+    """Mean and spread over seeds of every metric, method and retention.
+
+    Args:
+        rows: one line a method, retention and seed, with a `seed` column.
+
+    Returns:
+        method, retention, metric, mean, std (divided by the number of seeds, as in the paper's table) and
+        seeds, the number of them.
+
+    Raises:
+        SettingsError: a column is missing, or a result is there twice.
+    """
+    if "seed" not in _keys(rows):
+        raise SettingsError("rows without a seed column have no spread over seeds; add the column seed")
+    if rows.duplicated(["method", "retention", "seed"]).any():
+        raise SettingsError("a method is there twice with one retention and seed; keep one row of each")
+    long = rows.melt(["method", "retention", "seed"], metrics(rows), "metric", "value").dropna(subset="value")
+    long["value"] = long["value"].astype(float)
+    grouped = long.groupby(["method", "retention", "metric"], sort=False)["value"]
+    table = grouped.agg(mean="mean", std=lambda values: values.std(ddof=0), seeds="size")
+    return table.reset_index()
+
+
+def _gains(rows: pd.DataFrame, keys: list[str], base: str, method: str) -> list[pd.DataFrame]:
+    before, after = _of(rows, keys, base), _of(rows, keys, method)
+    parts = []
+    for metric in metrics(rows):
+        both = pd.concat({"before": before[metric], "after": after[metric]}, axis=1, join="inner")
+        part = both.astype(float).dropna().reset_index()
+        is_ratio = metric.startswith(PERPLEXITY)
+        part["gain"] = part["after"] / part["before"] if is_ratio else part["after"] - part["before"]
+        part["better"] = part["gain"] < 1 if is_ratio else part["gain"] > 0
+        parts.append(
+            part.assign(base=base, method=method, metric=metric, unit="ratio" if is_ratio else "points")
+        )
+    return parts
+
+
+def _keys(rows: pd.DataFrame) -> list[str]:
+    missing = [name for name in ("method", "retention") if name not in rows.columns]
+    if missing:
+        raise SettingsError(f"rows need the columns method and retention (missing: {', '.join(missing)})")
+    return ["retention", "seed"] if "seed" in rows.columns else ["retention"]
+
+
+def _of(rows: pd.DataFrame, keys: list[str], method: str) -> pd.DataFrame:
+    found = rows[rows["method"] == method]
+    twice = found[found.duplicated(keys)]
+    if len(twice):
+        where = ", ".join(f"{key} {twice.iloc[0][key]}" for key in keys)
+        raise SettingsError(f"{method} is there twice with {where}; choose one variant or run of each")
+    return found.set_index(keys)
+
+
+def _ordered(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    return table[columns].sort_values("retention", ascending=False, kind="stable", ignore_index=True)
