@@ -37,7 +37,7 @@ def allocate_layer(
     """
     groups, neurons = budget.uniform_counts(shape, retention)
     before, after = budget.nearest_whole(layer * neurons), budget.nearest_whole((layer + 1) * neurons)
-    return _highest(ffn, after - before), _highest(heads, groups)
+    return highest(ffn, after - before), highest(heads, groups)
 
 
 def allocate(scores: UnitScores, shape: ModelShape, retention: float) -> PruningMasks:
@@ -97,8 +97,8 @@ def masks(
     return PruningMasks(method, ffn, heads, budget.retention(shape, ffn, heads), retention)
 
 
-def _highest(scores: Array, count: int) -> Array:
-    """Marks the highest scores; of equal ones the first."""
+def highest(scores: Array, count: int) -> Array:
+    """(units,) bool, True for the `count` highest scores; of equal ones for the first."""
     kept = np.zeros(len(scores), dtype=bool)
     kept[np.argsort(-np.asarray(scores), kind="stable")[:count]] = True
     return kept

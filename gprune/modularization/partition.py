@@ -22,7 +22,7 @@ from gprune.modularization.direction import (
     drift_variation,
     profiles_to_refine,
 )
-from gprune.modularization.initialization import Clustering, cluster, split
+from gprune.modularization.initialization import cluster, split
 from gprune.modularization.objective import TERMS
 from gprune.modularization.refinement import refine
 from gprune.progress import Progress, silent
@@ -33,6 +33,18 @@ Parameters = Callable[[int], torch.Tensor]
 
 # streams of the study's seed that do not overlap: one for k-means, one for random modules
 _CLUSTERING, _RANDOM = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """The modules that the refinement starts from, and how their number came about."""
+
+    labels: Array
+    """(layers, neurons)"""
+    counts: Array
+    """(layers,) modules before the split, or of the modules given"""
+    silhouette: Array
+    """(layers, candidates); NaN where nothing was clustered"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,7 @@ def modularize(
     settings: ModularizationSettings,
     seed: int,
     on_progress: Progress = silent,
+    initial: Array | None = None,
 ) -> Partition:
     """Partitions the neurons of every layer into behavior-consistent modules.
 
@@ -66,30 +79,68 @@ def modularize(
         settings: settings of BCM.
         seed: seed of k-means and of random modules; each layer has a stream of its own.
         on_progress: is told (done, total, message) after each piece of work.
+        initial: (layers, neurons) modules to start from in place of clustering and split, numbered from 0
+            without gaps in each layer. A metric whose scores depend on the modules (twFLAP) is scored under
+            a first partition and refines that one (appendix, BCM).
 
     Returns:
         The partition. Kind `random` has as many modules in each layer as the initialization has after its
-        split, of sizes that differ by one at most.
+        split, of sizes that differ by one at most. Kinds `random` and `initialization` return `initial` as
+        it is where it is given.
 
     Raises:
         NumericsError: parameters or losses are not finite.
-        ValueError: a layer's parameters are not one row for each neuron.
+        ValueError: a layer's parameters are not one row for each neuron, or `initial` has another shape or
+            gaps.
     """
     layers = len(drift.magnitude)
     profiles = profiles_to_refine(settings, primary.metric) if settings.kind == "refined" else ()
-    total = layers * (1 + len(profiles))
+    if initial is None:
+        start = _cluster_layers(parameters, drift, settings, seed, layers * (1 + len(profiles)), on_progress)
+    else:
+        start = _given(np.asarray(initial), drift, settings)
+    unrefined = _Modules(MAGNITUDE, start.labels, np.zeros((layers, 0, len(TERMS))))
+    clustered = layers if initial is None else 0
+    refined = _refine_layers(parameters, drift, start.labels, profiles, settings, clustered, on_progress)
+    return _decide(refined or [unrefined], settings.kind, start, drift, primary, auxiliary)
+
+
+def _cluster_layers(
+    parameters: Parameters,
+    drift: RankDrift,
+    settings: ModularizationSettings,
+    seed: int,
+    total: int,
+    on_progress: Progress,
+) -> _Start:
+    """Clusters every layer and splits the modules of large drift variation; or draws as many at random."""
+    layers = len(drift.magnitude)
     clusterings = []
     for layer in range(layers):
         rng = np.random.default_rng([seed, _CLUSTERING, layer])
         rows = _rows(parameters, layer, drift)
         clusterings.append(cluster(rows, settings.candidates, settings.restarts, rng))
         on_progress(layer + 1, total, f"clustered layer {layer + 1} of {layers}")
-    initial = split(np.stack([c.labels for c in clusterings]), drift.magnitude, settings.split_fraction)
-    if settings.kind == "random":
-        initial = _random_modules(initial, seed)
-    unrefined = _Modules(MAGNITUDE, initial, np.zeros((layers, 0, len(TERMS))))
-    refined = _refine_layers(parameters, drift, initial, profiles, settings, on_progress)
-    return _decide(refined or [unrefined], settings.kind, clusterings, drift, primary, auxiliary)
+    labels = split(np.stack([c.labels for c in clusterings]), drift.magnitude, settings.split_fraction)
+    return _Start(
+        labels=_random_modules(labels, seed) if settings.kind == "random" else labels,
+        counts=np.array([c.count for c in clusterings]),
+        silhouette=np.stack([c.silhouette for c in clusterings]),
+    )
+
+
+def _given(initial: Array, drift: RankDrift, settings: ModularizationSettings) -> _Start:
+    """Starts from modules that are there already, checked."""
+    if initial.shape != drift.magnitude.shape:
+        raise ValueError(
+            f"initial modules of shape {initial.shape} do not fit a drift of shape {drift.magnitude.shape}"
+        )
+    for layer, labels in enumerate(initial):
+        present = np.unique(labels)
+        if not np.array_equal(present, np.arange(len(present))):
+            raise ValueError(f"layer {layer}: initial labels {present} are not numbered from 0 without gaps")
+    silhouette = np.full((len(initial), len(settings.candidates)), np.nan)
+    return _Start(initial, initial.max(axis=1) + 1, silhouette)
 
 
 def _rows(parameters: Parameters, layer: int, drift: RankDrift) -> torch.Tensor:
@@ -124,12 +175,13 @@ def _refine_layers(
     initial: Array,
     profiles: tuple[str, ...],
     settings: ModularizationSettings,
+    clustered: int,
     on_progress: Progress,
 ) -> list[_Modules]:
-    """Refines every layer under each profile from the same initial modules."""
+    """Refines every layer under each profile from the same initial modules, after `clustered` layers."""
     layers = len(initial)
     found: dict[str, list[tuple[Array, Array]]] = {profile: [] for profile in profiles}
-    done = layers
+    done, total = clustered, clustered + layers * len(profiles)
     for layer in range(layers if profiles else 0):
         rows = _rows(parameters, layer, drift)
         for profile in profiles:
@@ -138,7 +190,7 @@ def _refine_layers(
             )
             done += 1
             message = f"refined layer {layer + 1} of {layers} by drift {profile}"
-            on_progress(done, layers * (1 + len(profiles)), message)
+            on_progress(done, total, message)
     return [
         _Modules(profile, np.stack([row for row, _ in pairs]), np.stack([losses for _, losses in pairs]))
         for profile, pairs in found.items()
@@ -148,7 +200,7 @@ def _refine_layers(
 def _decide(
     alternatives: list[_Modules],
     kind: str,
-    clusterings: list[Clustering],
+    start: _Start,
     drift: RankDrift,
     primary: UnitScores,
     auxiliary: UnitScores,
@@ -166,8 +218,8 @@ def _decide(
         profile=chosen.profile,
         labels=chosen.labels.astype(np.int32),
         counts=chosen.labels.max(axis=1).astype(np.int32) + 1,
-        initial_counts=np.array([c.count for c in clusterings], dtype=np.int32),
-        silhouette=np.stack([c.silhouette for c in clusterings]),
+        initial_counts=start.counts.astype(np.int32),
+        silhouette=start.silhouette,
         mixing=mixing,
         variation=variation,
         history=chosen.history,

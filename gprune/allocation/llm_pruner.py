@@ -1,0 +1,65 @@
+"""LLM-Pruner's allocation: the first and last layers stay dense, those between are pruned at one ratio.
+
+A baseline of section 4, without fine-tuning. It was published for 32 layers; other depths are scaled.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from gprune.allocation import uniform
+from gprune.budget import nearest_whole
+from gprune.errors import MethodError
+from gprune.records import ModelShape, PruningMasks, UnitScores
+
+PUBLISHED_LAYERS, FIRST, LAST = 32, 4, 30
+"""depth LLM-Pruner was published for, the first layer it prunes there, and the first that it leaves again"""
+
+
+def pruned_layers(layers: int) -> range:
+    """The layers that LLM-Pruner prunes in a decoder of `layers` layers; at least one."""
+    first = nearest_whole(FIRST * layers / PUBLISHED_LAYERS)
+    last = nearest_whole(LAST * layers / PUBLISHED_LAYERS)
+    return range(first, max(last, first + 1))
+
+
+def lowest_retention(shape: ModelShape) -> float:
+    """The retention with one neuron and one key/value group left in each layer that is pruned."""
+    pruned = len(pruned_layers(shape.layers))
+    dense = shape.decoder_weights * (shape.layers - pruned) / shape.layers
+    return (dense + pruned * (shape.group_weights + shape.neuron_weights)) / shape.decoder_weights
+
+
+def allocate(scores: UnitScores, shape: ModelShape, retention: float) -> PruningMasks:
+    """Prunes the layers between at the one ratio that meets the target over the whole decoder.
+
+    Args:
+        scores: importance scores of all layers.
+        shape: the dense model.
+        retention: fraction of the decoder's linear weights to keep, in (0, 1).
+
+    Returns:
+        Masks of method ``llm_pruner``.
+
+    Raises:
+        MethodError: the target is below what is left when these layers keep one unit of each kind.
+    """
+    block = pruned_layers(shape.layers)
+    lowest = lowest_retention(shape)
+    if retention < lowest:
+        raise MethodError(
+            f"LLM-Pruner prunes {len(block)} of {shape.layers} layers and cannot reach a retention of "
+            f"{retention}: ask for {math.ceil(lowest * 1000) / 1000} or more, or leave the method out"
+        )
+    inner = 1 - (1 - retention) * shape.layers / len(block)
+    part = replace(shape, layers=len(block))
+    ffn = np.ones((shape.layers, shape.neurons), dtype=bool)
+    heads = np.ones((shape.layers, shape.kv_heads), dtype=bool)
+    for index, layer in enumerate(block):
+        ffn[layer], heads[layer] = uniform.allocate_layer(
+            scores.ffn[layer], scores.heads[layer], part, inner, index
+        )
+    return uniform.masks(shape, ffn, heads, retention, "llm_pruner")
