@@ -71,7 +71,7 @@ def learn(
         SettingsError: a calibration set is too small to be split, or R* cannot be met.
         NumericsError: a loss or a gradient is not finite.
     """
-    require_reachable(decoder.shape, retention)
+    require_reachable(decoder.shape, retention, settings.alignment)
     family = MaskFamily.build(decoder.shape, scores, head_scores, partition, decoder.device)
     thresholds = torch.full((family.thresholds,), 1 - retention, device=decoder.device)
     rows: list[list[float]] = []
@@ -79,7 +79,7 @@ def learn(
         with gated(decoder) as gate:
             learner = _Learner(decoder, family, gate, primary, auxiliary, settings, retention, seed)
             rows = learner.run(thresholds, on_progress)
-    plan = exact_masks(family, thresholds, retention)
+    plan = exact_masks(family, thresholds, retention, settings.alignment)
     history = LearningHistory(
         steps=np.array(rows, dtype=np.float64).reshape(-1, len(COLUMNS)),
         columns=COLUMNS,
@@ -197,6 +197,7 @@ class _Learner:
     def _unit_gradients(self, student: Tensor, hidden_gradient: Tensor, retain: bool) -> Tensor:
         """(subsets, units) mask gradients of a loss that is known at the final hidden states."""
         found = torch.autograd.grad(student, self._gate.channels, hidden_gradient, retain_graph=retain)
+        self._decoder.count_backward(student.shape[0] * student.shape[1])
         return self._gate.unit_gradient(found)
 
 

@@ -2,7 +2,7 @@
 
 One shift, common to all thresholds, brings the hard masks to the target; since a key/value group is a coarse
 unit, the neurons nearest their thresholds then make up the rest. Every layer keeps at least one neuron and
-one key/value group.
+one key/value group; with an alignment, widths are whole blocks of neurons and a layer keeps at least one.
 """
 
 from __future__ import annotations
@@ -29,25 +29,29 @@ class ExactPlan:
     """(thresholds,) float64 after the common shift"""
 
 
-def exact_masks(family: MaskFamily, thresholds: Tensor, target: float) -> ExactPlan:
+def exact_masks(family: MaskFamily, thresholds: Tensor, target: float, alignment: int = 1) -> ExactPlan:
     """Shifts all thresholds together until the target is met, then adds or removes the nearest neurons.
 
     Args:
         family: all units with their quantiles.
         thresholds: (thresholds,) learned thresholds.
         target: R*, the fraction of the decoder's linear weights to keep.
+        alignment: FFN widths are multiples of this many neurons, or the dense width.
 
     Returns:
-        Masks as near the target as one neuron allows, and the shifted thresholds. Apart from the floors and
-        from that last correction, a unit is kept exactly where its quantile reaches its threshold.
+        Masks as near the target as one neuron (one block of neurons) allows, and the shifted thresholds.
+        Apart from the floors and from that last correction, a unit is kept exactly where its quantile reaches
+        its threshold.
     """
     shape = family.shape
     ffn, heads = family.split(family.margins(thresholds.double()).cpu())
     neuron_margin, head_margin = ffn.numpy(), heads.numpy()
-    shift = _common_shift(shape, neuron_margin, head_margin, target)
+    least = budget.least_neurons(shape, alignment)
+    shift = _common_shift(shape, neuron_margin, head_margin, target, least)
     kept_heads = budget.keep_one(head_margin >= shift, head_margin)
-    kept_heads = _feasible_heads(shape, head_margin, kept_heads, target)
-    kept_neurons = budget.fill_exactly(shape, neuron_margin >= shift, kept_heads, neuron_margin, target)
+    kept_heads = _feasible_heads(shape, head_margin, kept_heads, target, least)
+    kept_neurons = neuron_margin >= shift
+    kept_neurons = budget.align(shape, kept_neurons, kept_heads, neuron_margin, target, alignment)
     masks = PruningMasks(
         method="gprune",
         ffn=kept_neurons,
@@ -58,27 +62,32 @@ def exact_masks(family: MaskFamily, thresholds: Tensor, target: float) -> ExactP
     return ExactPlan(masks, thresholds.double().cpu().numpy() + shift)
 
 
-def require_reachable(shape: ModelShape, target: float) -> None:
+def require_reachable(shape: ModelShape, target: float, alignment: int = 1) -> None:
     """Checks before any work that the floors leave room for the target.
 
     Args:
         shape: sizes of the decoder.
         target: R*, the fraction of the decoder's linear weights to keep.
+        alignment: neurons of a block.
 
     Raises:
-        SettingsError: one neuron and one key/value group of every layer exceed the target.
+        SettingsError: one neuron (one block of neurons) and one key/value group of every layer exceed the
+            target.
     """
-    floor = shape.layers * (shape.neuron_weights + shape.group_weights) / shape.decoder_weights
+    least = budget.least_neurons(shape, alignment)
+    floor = shape.layers * (least * shape.neuron_weights + shape.group_weights) / shape.decoder_weights
     if target < floor:
+        block = "one neuron" if least == 1 else f"one block of {least} neurons"
+        remedy = "" if least == 1 else ", or a smaller alignment"
         raise SettingsError(
-            f"retention {target} cannot be met: every layer keeps at least one neuron and one key/value "
-            f"group. Choose a retention of at least {math.ceil(floor * 1e4) / 1e4}"
+            f"retention {target} cannot be met: every layer keeps at least {block} and one key/value "
+            f"group. Choose a retention of at least {math.ceil(floor * 1e4) / 1e4}{remedy}"
         )
 
 
-def _common_shift(shape: ModelShape, neurons: Array, heads: Array, target: float) -> float:
+def _common_shift(shape: ModelShape, neurons: Array, heads: Array, target: float, least: int) -> float:
     """A margin between the units kept and those removed when the floors and the target are respected."""
-    margin = np.concatenate([_floors_first(neurons).ravel(), _floors_first(heads).ravel()])
+    margin = np.concatenate([_floors_first(neurons, least).ravel(), _floors_first(heads, 1).ravel()])
     price = np.repeat([shape.neuron_weights, shape.group_weights], [neurons.size, heads.size])
     order = np.argsort(-margin, kind="stable")
     kept = np.cumsum(price[order])
@@ -91,17 +100,18 @@ def _common_shift(shape: ModelShape, neurons: Array, heads: Array, target: float
     return float((above + below[0]) / 2 if below.size else above)
 
 
-def _floors_first(margin: Array) -> Array:
-    """(layers, units) margins with the best unit of each layer, which always stays, at infinity."""
+def _floors_first(margin: Array, least: int) -> Array:
+    """(layers, units) margins with the best ``least`` units of each layer, which always stay, at infinity."""
     raised = np.array(margin)
-    raised[np.arange(len(margin)), margin.argmax(axis=1)] = np.inf
+    best = np.argsort(-margin, axis=1, kind="stable")[:, :least]
+    np.put_along_axis(raised, best, np.inf, axis=1)
     return raised
 
 
-def _feasible_heads(shape: ModelShape, margin: Array, kept: Array, target: float) -> Array:
+def _feasible_heads(shape: ModelShape, margin: Array, kept: Array, target: float, least: int) -> Array:
     """Adds or removes key/value groups, nearest the threshold first, until neurons can make up the rest."""
-    order = np.argsort(-_floors_first(np.where(kept, margin + 2, margin)), axis=None, kind="stable")
-    fewest, most = shape.layers, shape.layers * shape.neurons
+    order = np.argsort(-_floors_first(np.where(kept, margin + 2, margin), 1), axis=None, kind="stable")
+    fewest, most = shape.layers * least, shape.layers * shape.neurons
 
     def missing(count: int) -> float:
         neurons = (target * shape.decoder_weights - count * shape.group_weights) / shape.neuron_weights
