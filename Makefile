@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8501
 
-.PHONY: app test check demo clean
+.PHONY: app test check demo gguf clean
 
 app: $(VENV)/.app
 	$(BIN)/python -m streamlit run app.py --server.address 127.0.0.1 --server.port $(PORT) --browser.gatherUsageStats false
@@ -21,6 +21,10 @@ check: $(VENV)/.dev
 demo: $(VENV)/.app
 	$(BIN)/python -m gprune run demo
 
+# llama.cpp builds from source (about five minutes on two cores); the tests of the GGUF export then run
+gguf: $(VENV)/.gguf
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/export
+
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or newer is needed, $(PYTHON) is older: run make PYTHON=/path/to/python3.11"; exit 1; }
@@ -34,6 +38,10 @@ $(VENV)/.app: $(VENV)/bin/python requirements.txt
 $(VENV)/.dev: $(VENV)/bin/python requirements.txt requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $(VENV)/.app $@
+
+$(VENV)/.gguf: $(VENV)/.dev requirements-gguf.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-gguf.txt
+	touch $@
 
 clean:
 	rm -rf $(VENV) cache/*/ .mypy_cache .ruff_cache .pytest_cache

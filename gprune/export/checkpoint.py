@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import json
 import shutil
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from gprune.errors import CheckpointError, GpruneError, ModelError
+from gprune.errors import CheckpointError
 from gprune.export import modeling_gprune, plan_file
 from gprune.export.plan_file import CutPlan
+from gprune.export.writing import as_checkpoint_error, new_folder, require_room
 from gprune.models.families import FAMILIES, PRUNED_PREFIX
 from gprune.models.identity import CONFIG_FILE, configuration, weight_files
 from gprune.models.loading import (
@@ -28,13 +26,12 @@ from gprune.models.loading import (
     device_of,
     load_tokenizer,
     move,
-    one_line,
     quiet,
     read_model,
     require_finite,
     require_readable,
 )
-from gprune.records import PruningMasks
+from gprune.records import Array, PruningMasks
 
 _PROBE_TOKENS = 16
 _PROBE_LOGITS = 64
@@ -87,22 +84,18 @@ def save(
     folder = Path(folder).absolute()
     model_class = _pruned_class(model)
     widths = _widths(model, masks)
-    _require_room(model, folder)
+    require_room(folder, sum(p.numel() * p.element_size() for p in model.parameters()))
     ids, logits = _probe(model)
-    plan = CutPlan(masks, source, fingerprint, bias_compensation, study, ids, logits)
-    partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.partial")
-    try:
-        with _as_checkpoint_error(f"the model cannot be saved in {str(folder)!r}"):
-            partial.mkdir(parents=True)
-            _write(model, tokenizer, partial, model_class, widths)
-            plan_file.write(partial, plan)
-            _require_same(model, verify_model(partial, model))
-            _require_same_tokens(tokenizer, partial)
-            if folder.is_dir():
-                folder.rmdir()
-            partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    biases = _biases(model) if bias_compensation else None
+    dtype = str(_dtype(model)).removeprefix("torch.")
+    plan = CutPlan(masks, source, fingerprint, bias_compensation, study, ids, logits, dtype, biases)
+    with new_folder(folder) as partial:
+        _write(model, tokenizer, partial, model_class, widths)
+        plan_file.write(partial, plan)
+        loaded = verify_model(partial, model)
+        require_same_tensors(model.state_dict(), loaded.state_dict())
+        require_same_logits(model, loaded)
+        require_same_tokens(tokenizer, partial)
     return folder
 
 
@@ -123,7 +116,7 @@ def load(folder: Path, device: str = "auto", dtype: str = "auto") -> nn.Module:
     """
     place = device_of(device)
     automatic = torch.float32 if place.type == "cpu" else "auto"
-    with _as_checkpoint_error(f"the checkpoint {str(folder)!r} cannot be loaded"):
+    with as_checkpoint_error(f"the checkpoint {str(folder)!r} cannot be loaded"):
         return move(_read(Path(folder), DTYPES.get(dtype, automatic)), place)
 
 
@@ -137,7 +130,7 @@ def verify(folder: Path) -> CutPlan:
         CheckpointError: something is missing, damaged or changed.
     """
     folder = Path(folder)
-    with _as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
+    with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
         verify_model(folder, None)
     return plan_file.read(folder)
 
@@ -168,8 +161,7 @@ def verify_model(folder: Path, live: nn.Module | None) -> nn.Module:
     if live is not None:
         model = move(model, _device(live))
     require_finite(model, folder)
-    _, logits = _probe(model, plan.probe_ids)
-    _require_close(torch.tensor(plan.probe_logits), torch.tensor(logits), model, _ANY_DEVICE)
+    require_plan_answer(model, plan)
     return model
 
 
@@ -229,19 +221,20 @@ def _widths(model: Any, masks: PruningMasks) -> dict[str, Any]:
     return {"ffn_widths": ffn, "key_value_groups": groups, **flags}
 
 
-def _require_room(model: nn.Module, folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CheckpointError(
-            f"{str(folder)!r} already holds something: choose a new folder, or empty this one"
-        )
-    parent = next(place for place in folder.parents if place.exists())
-    needed = sum(p.numel() * p.element_size() for p in model.parameters())
-    free = shutil.disk_usage(parent).free
-    if free < needed:
-        raise CheckpointError(
-            f"the model needs {needed / 2**30:.2f} GiB, but {str(parent)!r} has {free / 2**30:.2f} GiB free: "
-            "free some space or choose another folder"
-        )
+def _biases(model: Any) -> dict[str, Array]:
+    """(layers, hidden) float32 biases of the projections that a compensating cut gives one."""
+    layout = FAMILIES[model.config.model_type]
+    layers = list(model.get_submodule(layout.layers).children())
+    biases = {}
+    for name in plan_file.BIASES:
+        rows = [layer.get_submodule(getattr(layout, name)).bias for layer in layers]
+        if any(row is None for row in rows):
+            raise CheckpointError(
+                f"the model has no bias in {name}: cut it with the statistics of the calibration text, or "
+                "save it without bias_compensation"
+            )
+        biases[name] = torch.stack(rows).float().cpu().numpy()
+    return biases
 
 
 def _probe(model: Any, ids: tuple[int, ...] = ()) -> tuple[tuple[int, ...], tuple[float, ...]]:
@@ -261,19 +254,45 @@ def _logits(model: Any, ids: tuple[int, ...]) -> torch.Tensor:
     return logits
 
 
-def _require_same(live: nn.Module, loaded: nn.Module) -> None:
-    """Every tensor bit for bit, and the logits of all probe tokens."""
-    before, after = live.state_dict(), loaded.state_dict()
+def require_same_tensors(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> None:
+    """Compares two state dicts bit for bit.
+
+    Raises:
+        CheckpointError: a tensor is missing, left over or different.
+    """
     for name in sorted(before.keys() | after.keys()):
         if name not in before or name not in after or not torch.equal(before[name], after[name]):
             raise CheckpointError(
                 f"the saved model differs from the live one in {name}: check the disk and save again"
             )
+
+
+def require_same_logits(live: nn.Module, loaded: nn.Module) -> None:
+    """Compares the logits of two models on one device, of one number type, at all tokens of a short input.
+
+    Raises:
+        CheckpointError: they differ by more than rounding.
+    """
     ids, _ = _probe(live)
     _require_close(_logits(live, ids), _logits(loaded, ids), live, _SAME_DEVICE)
 
 
-def _require_same_tokens(tokenizer: Any, folder: Path) -> None:
+def require_plan_answer(model: nn.Module, plan: CutPlan) -> None:
+    """Compares a model's answer with the one that the checkpoint of a plan gave when it was saved.
+
+    Raises:
+        CheckpointError: they differ by more than rounding.
+    """
+    _, logits = _probe(model, plan.probe_ids)
+    _require_close(torch.tensor(plan.probe_logits), torch.tensor(logits), model, _ANY_DEVICE)
+
+
+def require_same_tokens(tokenizer: Any, folder: Path) -> None:
+    """Compares a tokenizer with the one that a folder holds, on a text with accents, spaces and signs.
+
+    Raises:
+        CheckpointError: they split it differently.
+    """
     if tokenizer is None:
         return
     expected = tokenizer(_PROBE_TEXT).input_ids
@@ -303,16 +322,3 @@ def _device(model: nn.Module) -> torch.device:
 
 def _dtype(model: nn.Module) -> torch.dtype:
     return next(model.parameters()).dtype
-
-
-@contextmanager
-def _as_checkpoint_error(what: str) -> Iterator[None]:
-    """Turns what transformers, safetensors or the disk raise into one sentence."""
-    try:
-        yield
-    except (CheckpointError, ModelError) as error:
-        raise CheckpointError(f"{what}: {error}") from error
-    except GpruneError:
-        raise
-    except Exception as error:
-        raise CheckpointError(f"{what}: {one_line(error)}") from error

@@ -1,11 +1,13 @@
 """Answers: which units of which dense model does a checkpoint hold?
 
 ``plan.json`` lists the kept units of every layer, so that the same cut can be made again from the dense
-model.
+model. Where the cut moved the mean of the removed units into biases, which needs the activations of the
+calibration text, the plan holds these biases themselves.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,8 @@ from gprune.errors import CheckpointError
 from gprune.records import Array, PruningMasks
 
 PLAN_FILE = "plan.json"
+BIASES = ("o_proj", "down_proj")
+"""Projections whose biases a compensated plan holds."""
 _FORMAT = "gprune-plan"
 _VERSION = 1
 
@@ -39,6 +43,11 @@ class CutPlan:
     """token ids of a short input"""
     probe_logits: tuple[float, ...]
     """logits after its last token, at tokens spread evenly over the vocabulary"""
+    dtype: str | None = None
+    """number type of the weights, as ``float32``; None in plans of version 0.1"""
+    biases: dict[str, Array] | None = None
+    """by projection in ``BIASES``: (layers, hidden) float32 biases after compensation; None without it, and
+    in plans of version 0.1"""
 
 
 def write(folder: Path, plan: CutPlan) -> None:
@@ -59,43 +68,54 @@ def write(folder: Path, plan: CutPlan) -> None:
         "kept_key_value_groups": [np.flatnonzero(row).tolist() for row in masks.heads],
         "probe": {"ids": list(plan.probe_ids), "logits": list(plan.probe_logits)},
         "study": plan.study,
+        "dtype": plan.dtype,
+        "biases": _encoded(plan.biases),
     }
     (folder / PLAN_FILE).write_text(json.dumps(values) + "\n", encoding="utf-8")
 
 
-def read(folder: Path) -> CutPlan:
-    """Reads ``plan.json`` from a checkpoint folder.
+def read(place: Path) -> CutPlan:
+    """Reads a plan.
+
+    Args:
+        place: a checkpoint folder that has a ``plan.json``, or such a file under any name.
 
     Raises:
         CheckpointError: the file is missing, is not such a plan, or names units that cannot exist.
     """
-    path = folder / PLAN_FILE
+    path = place if place.is_file() else place / PLAN_FILE
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         if (values["format"], values["version"]) != (_FORMAT, _VERSION):
             raise ValueError(f"format {values['format']!r} version {values['version']!r}")
-        masks = PruningMasks(
-            method=str(values["method"]),
-            ffn=_mask(values["kept_neurons"], values["neurons"]),
-            heads=_mask(values["kept_key_value_groups"], values["key_value_heads"]),
-            retention=float(values["retention"]),
-            target=float(values["target"]),
-        )
-        return CutPlan(
-            masks=masks,
-            source=str(values["source"]),
-            fingerprint=str(values["fingerprint"]),
-            bias_compensation=bool(values["bias_compensation"]),
-            study=values["study"],
-            probe_ids=tuple(int(i) for i in values["probe"]["ids"]),
-            probe_logits=tuple(float(x) for x in values["probe"]["logits"]),
-        )
+        return _plan(values)
     except FileNotFoundError as error:
         raise CheckpointError(
-            f"the folder {str(folder)!r} has no {PLAN_FILE}: it is no pruned checkpoint"
+            f"the folder {str(place)!r} has no {PLAN_FILE}: it is no pruned checkpoint"
         ) from error
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise CheckpointError(f"{str(path)!r} cannot be read ({error}): save the checkpoint again") from error
+
+
+def _plan(values: dict[str, Any]) -> CutPlan:
+    masks = PruningMasks(
+        method=str(values["method"]),
+        ffn=_mask(values["kept_neurons"], values["neurons"]),
+        heads=_mask(values["kept_key_value_groups"], values["key_value_heads"]),
+        retention=float(values["retention"]),
+        target=float(values["target"]),
+    )
+    return CutPlan(
+        masks=masks,
+        source=str(values["source"]),
+        fingerprint=str(values["fingerprint"]),
+        bias_compensation=bool(values["bias_compensation"]),
+        study=values["study"],
+        probe_ids=tuple(int(i) for i in values["probe"]["ids"]),
+        probe_logits=tuple(float(x) for x in values["probe"]["logits"]),
+        dtype=values.get("dtype"),
+        biases=_decoded(values.get("biases"), len(masks.ffn)),
+    )
 
 
 def _mask(kept: list[list[int]], units: int) -> Array:
@@ -105,3 +125,19 @@ def _mask(kept: list[list[int]], units: int) -> Array:
             raise ValueError(f"unit {min(index)} does not exist")
         row[index] = True
     return mask
+
+
+def _encoded(biases: dict[str, Array] | None) -> dict[str, str] | None:
+    """Base64 of the little-endian bytes: exact, and half of what the digits would take."""
+    if biases is None:
+        return None
+    return {name: base64.b64encode(biases[name].astype("<f4").tobytes()).decode() for name in BIASES}
+
+
+def _decoded(texts: dict[str, str] | None, layers: int) -> dict[str, Array] | None:
+    if texts is None:
+        return None
+    return {
+        name: np.frombuffer(base64.b64decode(texts[name], validate=True), "<f4").reshape(layers, -1)
+        for name in BIASES
+    }

@@ -1,0 +1,102 @@
+"""Answers: how does an export get its name only when it is complete?
+
+Everything is written under a temporary name beside the target and renamed at the end, so that nothing is
+overwritten and nothing half-written stays.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gprune.errors import CheckpointError, GpruneError, ModelError
+from gprune.models.loading import one_line
+
+
+def require_room(target: Path, size: int) -> None:
+    """Checks that a target is free and that the disk has room.
+
+    Args:
+        target: absolute path of a file that must not exist, or of a folder that must not exist or be empty.
+        size: bytes that will be written.
+
+    Raises:
+        CheckpointError: the target is taken or the disk is too full.
+    """
+    _require_free(target)
+    parent = next(place for place in target.parents if place.exists())
+    free = shutil.disk_usage(parent).free
+    if free < size:
+        raise CheckpointError(
+            f"the model needs {size / 2**30:.2f} GiB, but {str(parent)!r} has {free / 2**30:.2f} GiB free: "
+            "free some space or choose another folder"
+        )
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder to write into; it gets its name when the context ends without an error.
+
+    Args:
+        folder: absolute path that ``require_room`` has checked.
+
+    Raises:
+        CheckpointError: anything that went wrong inside, as one sentence. Nothing is left behind.
+    """
+    partial = _partial(folder)
+    try:
+        with as_checkpoint_error(f"the model cannot be saved in {str(folder)!r}"):
+            partial.mkdir(parents=True)
+            yield partial
+            if folder.is_dir():
+                folder.rmdir()
+            partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def new_file(file: Path) -> Iterator[Path]:
+    """A path to write one file to; it gets its name when the context ends without an error.
+
+    Args:
+        file: absolute path that ``require_room`` has checked.
+
+    Raises:
+        CheckpointError: anything that went wrong inside, as one sentence. Nothing is left behind.
+    """
+    partial = _partial(file)
+    try:
+        with as_checkpoint_error(f"the model cannot be saved as {str(file)!r}"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            yield partial
+            # asked again: a rename would overwrite what has appeared meanwhile
+            _require_free(file)
+            partial.rename(file)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def as_checkpoint_error(what: str) -> Iterator[None]:
+    """Turns what transformers, safetensors or the disk raise into one sentence."""
+    try:
+        yield
+    except (CheckpointError, ModelError) as error:
+        raise CheckpointError(f"{what}: {error}") from error
+    except GpruneError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{what}: {one_line(error)}") from error
+
+
+def _require_free(target: Path) -> None:
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise CheckpointError(f"{str(target)!r} already holds something: choose a new folder or file name")
+
+
+def _partial(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")

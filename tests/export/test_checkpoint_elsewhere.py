@@ -1,0 +1,109 @@
+"""Where this project is not installed, a pruned folder loads, generates with a cache and answers the same."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pruned_folder import masks_of, save, small_decoder
+from safetensors.torch import save_file
+
+PROGRAM = """
+import json, sys
+from importlib.util import find_spec
+assert find_spec("gprune") is None
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+report = {}
+for folder in sys.argv[1:]:
+    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
+    known = load_file(folder + "/known.safetensors")
+    ids, expected = known["ids"], known["logits"]
+    with torch.inference_mode():
+        logits = model(ids).logits
+        greedy = dict(do_sample=False, pad_token_id=0, min_new_tokens=6, max_new_tokens=6)
+        made = model.generate(ids[:1], attention_mask=torch.ones_like(ids[:1]), use_cache=True, **greedy)
+        slow = ids[:1]
+        for _ in range(6):
+            scores = model(slow, use_cache=False).logits[:, -1]
+            # a greedy search that must make six tokens never chooses the end
+            scores[:, model.generation_config.eos_token_id] = float("-inf")
+            slow = torch.cat([slow, scores.argmax(-1)[:, None]], 1)
+        left = torch.nn.functional.pad(ids[1:, 3:], (3, 0))
+        mask = torch.nn.functional.pad(torch.ones_like(ids[1:, 3:]), (3, 0))
+        batch = torch.cat([ids[:1], left]), torch.cat([torch.ones_like(ids[:1]), mask])
+        both = model.generate(batch[0], attention_mask=batch[1], use_cache=True, **greedy)
+        short = ids[1:, 3:]
+        alone = model.generate(short, attention_mask=torch.ones_like(short), use_cache=True, **greedy)
+    width = ids.shape[1]
+    report[folder] = {
+        "difference": float((logits - expected).abs().max() / expected.abs().max()),
+        "cached": made[0, width:].tolist(), "uncached": slow[0, width:].tolist(),
+        "padded": both[:, width:].tolist(), "alone": alone[0, short.shape[1]:].tolist(),
+        "shapes": [[layer.self_attn.k_proj.out_features, layer.mlp.down_proj.in_features,
+                    layer.mlp.down_proj.bias is not None] for layer in model.model.layers],
+    }
+assert "gprune" not in sys.modules
+print(json.dumps(report))
+"""
+
+KINDS = {
+    "mha": ("llama", {"heads": 6, "kv_heads": 6}, [1, 5, 3], False),
+    "mha_compensated": ("mistral", {"heads": 6, "kv_heads": 6}, [1, 5, 3], True),
+    "gqa": ("qwen2", {"heads": 8, "kv_heads": 4}, [3, 1, 2], False),
+    "gqa_compensated": ("llama", {"heads": 8, "kv_heads": 4}, [3, 1, 2], True),
+    "one_group": ("qwen3", {"heads": 3, "kv_heads": 1}, [1, 1, 1], True),
+}
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What one process without this project reports on all the models."""
+    place = tmp_path_factory.mktemp("elsewhere")
+    ids = torch.randint(3, 300, (2, 8), generator=torch.Generator().manual_seed(2))
+    for name, (family, sizes, groups, compensated) in KINDS.items():
+        decoder = small_decoder(family, **sizes)
+        masks = masks_of(decoder, groups, [2, 13, 6])
+        live = save(decoder, place / name, masks=masks, compensated=compensated)
+        with torch.inference_mode():
+            known = {"ids": ids, "logits": live(ids).logits.contiguous()}
+        save_file(known, place / name / "known.safetensors")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "HF_"))}
+    environment |= {"HF_HOME": str(place / "home"), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", PROGRAM, *(str(place / name) for name in KINDS)],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return {Path(folder).name: values for folder, values in json.loads(done.stdout).items()}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_logits_are_those_saved_beside_it(name: str, elsewhere: dict[str, Any]) -> None:
+    assert elsewhere[name]["difference"] <= 1e-5
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_layer_has_its_own_width(name: str, elsewhere: dict[str, Any]) -> None:
+    _, _, groups, compensated = KINDS[name]
+    expected = [[4 * group, width, compensated] for group, width in zip(groups, [2, 13, 6], strict=True)]
+    assert elsewhere[name]["shapes"] == expected
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_cache_changes_no_token(name: str, elsewhere: dict[str, Any]) -> None:
+    assert len(elsewhere[name]["cached"]) == 6
+    assert elsewhere[name]["cached"] == elsewhere[name]["uncached"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_left_padding_in_a_batch_changes_no_token(name: str, elsewhere: dict[str, Any]) -> None:
+    assert elsewhere[name]["padded"] == [elsewhere[name]["cached"], elsewhere[name]["alone"]]

@@ -1,0 +1,99 @@
+"""Tiny pruned models with other widths in every layer, with and without bias compensation, as folders."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import BPE
+from tokenizers.processors import TemplateProcessing
+from tokenizers.trainers import BpeTrainer
+from transformers import PreTrainedTokenizerFast
+
+from gprune.export import checkpoint
+from gprune.models.decoder import Decoder
+from gprune.models.tiny import tiny_decoder
+from gprune.records import ActivationStatistics, PruningMasks
+from gprune.surgery import cut
+
+VOCABULARY = 300
+TEXT = "the river was named after the old town, and the town's people were 1987 strong\n\n  or so it is said"
+
+
+def statistics(decoder: Decoder) -> ActivationStatistics:
+    """Random means, so that compensation gives every output channel another bias."""
+    shape, rng = decoder.shape, np.random.default_rng(3)
+    ffn = rng.normal(size=(1, shape.layers, shape.neurons))
+    attention = rng.normal(size=(1, shape.layers, shape.heads * shape.head_width))
+    return ActivationStatistics(
+        text="text",
+        fingerprint="",
+        shard_samples=np.array([1]),
+        shard_tokens=np.array([1]),
+        ffn_mean=ffn,
+        ffn_moment=ffn**2,
+        ffn_energy=ffn**2,
+        attention_mean=attention,
+        attention_moment=attention**2,
+        attention_energy=attention**2,
+        ffn_released_fluctuation=ffn[0],
+        attention_released_fluctuation=attention[0],
+    )
+
+
+def masks_of(decoder: Decoder, groups: list[int], neurons: list[int], seed: int = 1) -> PruningMasks:
+    """Random units, as many in each layer as is asked for."""
+    shape, rng = decoder.shape, np.random.default_rng(seed)
+    ffn, heads = np.zeros((shape.layers, shape.neurons), bool), np.zeros((shape.layers, shape.kv_heads), bool)
+    for layer in range(shape.layers):
+        ffn[layer, rng.permutation(shape.neurons)[: neurons[layer]]] = True
+        heads[layer, rng.permutation(shape.kv_heads)[: groups[layer]]] = True
+    return PruningMasks("gprune", ffn, heads, 0.51, 0.5)
+
+
+def small_decoder(family: str = "llama", **sizes: Any) -> Decoder:
+    """Three layers of grouped-query attention, 13 neurons."""
+    usual = {"layers": 3, "hidden": 24, "neurons": 13, "heads": 6, "kv_heads": 3, "head_width": 4}
+    return tiny_decoder(family, **(usual | {"vocabulary": VOCABULARY} | sizes))
+
+
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """Byte-level BPE with a start token, trained on one sentence."""
+    trained = Tokenizer(BPE())
+    trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trained.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = BpeTrainer(
+        vocab_size=VOCABULARY - 4,
+        special_tokens=["<s>", "</s>"],
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+    trained.train_from_iterator([TEXT], trainer)
+    trained.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    return PreTrainedTokenizerFast(tokenizer_object=trained, bos_token="<s>", eos_token="</s>")
+
+
+def save(
+    decoder: Decoder,
+    folder: Path,
+    *,
+    masks: PruningMasks | None = None,
+    compensated: bool = False,
+    tokenizer: Any = None,
+    fingerprint: str = "f00d",
+) -> Any:
+    """Cuts, saves, and gives back the live model."""
+    masks = masks or masks_of(decoder, [1, 2, 2], [3, 11, 7])
+    live = cut(decoder, masks, statistics(decoder) if compensated else None)
+    checkpoint.save(
+        live,
+        tokenizer,
+        folder,
+        masks,
+        source="dense",
+        fingerprint=fingerprint,
+        bias_compensation=compensated,
+        study={"retention": 0.5},
+    )
+    return live
