@@ -1,0 +1,34 @@
+"""`arrays`: every result array of a study in one file."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from gprune.commands import add_cache
+from gprune.commands.run import read
+from gprune.store import Store
+
+
+def add(commands: Any) -> None:
+    """Registers the command."""
+    arrays = commands.add_parser("arrays", help="write every result array of a study to one .npz file")
+    arrays.add_argument("study", metavar="STUDY", help="a study file, or `demo`")
+    arrays.add_argument("out", metavar="OUT.npz", type=Path, help="file to write")
+    arrays.set_defaults(command=_arrays)
+    add_cache(arrays)
+
+
+def _arrays(options: argparse.Namespace) -> int:
+    from gprune import arrays, pipeline, terminal
+
+    study, store = read(options.study), Store(options.cache)
+    arrays.check_target(options.out)
+    with terminal.Reporter() as shown, contextlib.redirect_stdout(sys.stderr):
+        result = pipeline.run(study, store, shown, "masks")
+        names = arrays.write(store, result["keys"], options.out)
+    print(f"{options.out}: {len(names)} arrays", file=sys.stderr)
+    return 0

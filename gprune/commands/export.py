@@ -1,0 +1,84 @@
+"""`apply`, `pad`, `gguf`: a plan becomes a pruned model again, and that an ordinary one or a GGUF file."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gprune.progress import Progress
+
+if TYPE_CHECKING:
+    from gprune.export.padded import Size
+
+
+def add(commands: Any) -> None:
+    """Registers the commands."""
+    apply = commands.add_parser("apply", help="cut a dense model as a plan says, without calibration")
+    apply.add_argument("plan", metavar="PLAN", type=Path, help="a plan.json, or the pruned model's folder")
+    apply.add_argument("model", metavar="MODEL", help="the dense model: a folder, a hub name, or `demo`")
+    apply.add_argument("out", metavar="OUT", type=Path, help="folder to write")
+    apply.set_defaults(command=_apply)
+    pad = commands.add_parser("pad", help="pad a pruned model to an ordinary one that needs no code of ours")
+    pad.add_argument("folder", metavar="FOLDER", type=Path, help="the pruned model's folder")
+    pad.add_argument("out", metavar="OUT", type=Path, help="folder to write")
+    pad.set_defaults(command=_pad)
+    gguf = commands.add_parser("gguf", help="write a pruned model as a file that llama.cpp loads")
+    gguf.add_argument("folder", metavar="FOLDER", type=Path, help="the pruned model's folder")
+    gguf.add_argument("out", metavar="OUT.gguf", type=Path, help="file to write")
+    gguf.add_argument(
+        "--type", choices=("float32", "float16"), default="float32", help="number type (default: float32)"
+    )
+    gguf.set_defaults(command=_gguf)
+
+
+def _apply(options: argparse.Namespace) -> int:
+    from gprune import surgery
+    from gprune.export import apply, plan_file
+
+    with _shown("apply") as progress:
+        folder = apply.save(options.plan, options.model, options.out, surgery.cut, progress)
+    masks = plan_file.read(folder).masks
+    print(f"{folder}: {options.model} cut by {masks.method} to {masks.retention:.2%}, read back and compared")
+    return 0
+
+
+def _pad(options: argparse.Namespace) -> int:
+    from gprune.export import padded
+
+    with _shown("pad") as progress:
+        made = padded.save(options.folder, options.out, progress)
+    saved = made.dense.bytes - made.pruned.bytes
+    kept = made.dense.bytes - made.padded.bytes
+    print(
+        f"{made.folder}: an ordinary {made.model_type}, {made.neurons} neurons and {made.groups} key/value "
+        f"groups in every layer; dense {_size(made.dense)}, pruned {_size(made.pruned)}, padded "
+        f"{_size(made.padded)}: {max(kept, 0) / max(saved, 1):.0%} of what pruning saved is left"
+    )
+    return 0
+
+
+def _size(size: Size) -> str:
+    return f"{size.parameters:,} parameters ({size.bytes / 2**20:,.1f} MiB)"
+
+
+def _gguf(options: argparse.Namespace) -> int:
+    from gprune.export import gguf
+
+    with _shown("gguf") as progress:
+        size = gguf.save(options.folder, options.out, options.type, progress)
+    print(f"{options.out}: {gguf.ARCHITECTURE}, {options.type}, {size / 2**20:,.1f} MiB, read back")
+    return 0
+
+
+@contextlib.contextmanager
+def _shown(stage: str) -> Iterator[Progress]:
+    """Shows progress on stderr; whatever a library prints goes there too."""
+    from gprune import terminal
+
+    with terminal.Reporter() as reporter, contextlib.redirect_stdout(sys.stderr):
+        yield partial(reporter, stage)

@@ -1,0 +1,253 @@
+"""Answers: which tokens does a model write greedily, in the fewest operations?
+
+The loop behind the appendix's "Practical Inference Speedup": greedy decoding with a key/value cache. It calls
+the model directly: the library's ``generate`` spends time on bookkeeping that is the same for a large and a
+small model, which would hide what pruning gains. End-of-text tokens do not end it.
+
+There are two ways. ``EagerDecoding`` grows the library's own cache by a token a step. ``StaticDecoding``
+writes into buffers of fixed size, so that one step can be captured as a CUDA graph and replayed: a small
+model's step is otherwise bound by launching its kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import Cache
+
+from gprune.errors import SettingsError
+
+# Attention kernels want rows of masks that start at multiples of this many elements.
+_ROW = 8
+
+
+class Decoding(Protocol):
+    """One model writing one continuation, again and again."""
+
+    def prefill(self) -> None:
+        """Reads the prompt and writes the first token."""
+        ...
+
+    def decode(self) -> None:
+        """Writes the other tokens."""
+        ...
+
+    def tokens(self) -> Tensor:
+        """(batch, new tokens) int64 tokens written."""
+        ...
+
+    def cache_bytes(self) -> int:
+        """Bytes of the keys and values."""
+        ...
+
+    def static_bytes(self) -> int:
+        """Bytes of the keys and values that stay between two continuations."""
+        ...
+
+    def release(self) -> None:
+        """Gives back what the next continuation allocates anew."""
+        ...
+
+
+class EagerDecoding:
+    """Kernel by kernel, with the library's growing cache."""
+
+    def __init__(self, model: nn.Module, prompt: Tensor, new_tokens: int) -> None:
+        """Takes a causal language model, its prompt as (batch, tokens) ids, and the tokens to write."""
+        self._model: Any = model
+        self._prompt, self._new_tokens = prompt, new_tokens
+        self._cache: Any = None
+        self._written: list[Tensor] = []
+
+    def prefill(self) -> None:
+        """Reads the prompt and writes the first token."""
+        result = self._model(input_ids=self._prompt, use_cache=True, logits_to_keep=1)
+        self._cache = result.past_key_values
+        self._written = [_greedy(result.logits)]
+
+    def decode(self) -> None:
+        """Writes the other tokens."""
+        for _ in range(self._new_tokens - 1):
+            result = self._model(
+                input_ids=self._written[-1],
+                past_key_values=self._cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+            self._written.append(_greedy(result.logits))
+
+    def tokens(self) -> Tensor:
+        """(batch, new tokens) int64 tokens written."""
+        return torch.cat(self._written, dim=1)
+
+    def cache_bytes(self) -> int:
+        """Bytes of the keys and values."""
+        return sum(layer.keys.nbytes + layer.values.nbytes for layer in self._cache.layers)
+
+    def static_bytes(self) -> int:
+        """Nothing stays."""
+        return 0
+
+    def release(self) -> None:
+        """Drops the cache."""
+        self._cache = None
+
+
+class StaticKeyValues(Cache):
+    """Keys and values in buffers of fixed size, each layer's as wide as that layer.
+
+    The library's own static cache counts tokens by itself, differently in each of its versions; here the
+    position is a tensor that the decoding owns, so that a replayed graph writes where it is told.
+    """
+
+    def __init__(self, prompt: int, capacity: int, position: Tensor) -> None:
+        """Takes the tokens of the prompt, those of the buffers, and where the next token goes, (1,) int64."""
+        super().__init__(layers=[])
+        self.reading = True
+        self.buffers: list[tuple[Tensor, Tensor]] = []
+        self._prompt, self._capacity, self._position = prompt, capacity, position
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Stores (batch, groups, tokens, head width) states and returns those to attend to."""
+        if layer_idx == len(self.buffers):
+            self.buffers.append((self._buffer(key_states), self._buffer(value_states)))
+        pairs = zip(self.buffers[layer_idx], (key_states, value_states), strict=True)
+        if self.reading:
+            for buffer, states in pairs:
+                buffer[:, :, : self._prompt].copy_(states)
+            return key_states, value_states
+        for buffer, states in pairs:
+            buffer.index_copy_(2, self._position, states)
+        return self.buffers[layer_idx]
+
+    def get_seq_length(self, *_: Any, **__: Any) -> int:
+        """Tokens stored before the prompt; while decoding, mask and positions are given to the model."""
+        return 0
+
+    def get_query_offset(self, *_: Any, **__: Any) -> int:
+        """As ``get_seq_length``."""
+        return 0
+
+    def get_mask_sizes(self, *_: Any, **__: Any) -> tuple[int, int]:
+        """Keys that the prompt attends to, and the first of them."""
+        return self._prompt, 0
+
+    def _buffer(self, states: Tensor) -> Tensor:
+        batch, groups, _, width = states.shape
+        return states.new_zeros((batch, groups, self._capacity, width))
+
+
+class StaticDecoding:
+    """Steps of fixed shape over static buffers; on a GPU captured once as a CUDA graph and replayed."""
+
+    def __init__(self, model: nn.Module, prompt: Tensor, new_tokens: int, capture: bool) -> None:
+        """Takes a model and a prompt as ``EagerDecoding`` does; ``capture`` needs a CUDA device.
+
+        Raises:
+            SettingsError: the model attends to a sliding window shorter than the text.
+        """
+        length = prompt.shape[1] + new_tokens
+        _require_full_attention(model, length)
+        self._model: Any = model
+        self._prompt, self._steps, self._capture = prompt, new_tokens - 1, capture
+        batch, capacity = len(prompt), -(-length // _ROW) * _ROW
+        self._position = prompt.new_zeros(1)
+        self._columns = torch.arange(capacity, device=prompt.device)
+        self._cache = StaticKeyValues(prompt.shape[1], capacity, self._position)
+        self._token = prompt.new_zeros((batch, 1))
+        self._written = prompt.new_zeros((batch, new_tokens))
+        self._graph: Any = None
+
+    def prefill(self) -> None:
+        """Reads the prompt and writes the first token."""
+        self._cache.reading = True
+        result = self._model(
+            input_ids=self._prompt, past_key_values=self._cache, use_cache=True, logits_to_keep=1
+        )
+        self._cache.reading = False
+        self._token.copy_(_greedy(result.logits))
+        self._written[:, :1].copy_(self._token)
+        self._position.fill_(self._prompt.shape[1])
+
+    def decode(self) -> None:
+        """Writes the other tokens; the first call captures the graph."""
+        if self._capture and self._graph is None:
+            self._graph = self._captured()
+        step = self._graph.replay if self._capture else self._step
+        for _ in range(self._steps):
+            step()
+
+    def tokens(self) -> Tensor:
+        """(batch, new tokens) int64 tokens written."""
+        return self._written.clone()
+
+    def cache_bytes(self) -> int:
+        """Bytes of the keys and values."""
+        return sum(keys.nbytes + values.nbytes for keys, values in self._cache.buffers)
+
+    def static_bytes(self) -> int:
+        """All keys and values stay: a captured graph holds their addresses."""
+        return self.cache_bytes()
+
+    def release(self) -> None:
+        """Nothing is allocated anew."""
+
+    def _step(self) -> None:
+        """Reads the last token and writes the next; only tensors of fixed address change."""
+        dtype = self._cache.buffers[0][0].dtype
+        hidden = torch.zeros_like(self._columns, dtype=dtype)
+        hidden.masked_fill_(self._columns > self._position, torch.finfo(dtype).min)
+        result = self._model(
+            input_ids=self._token,
+            attention_mask=hidden[None, None, None],
+            position_ids=self._position[None],
+            past_key_values=self._cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self._token.copy_(_greedy(result.logits))
+        self._position.add_(1)
+        self._written.index_copy_(1, self._position - self._prompt.shape[1], self._token)
+
+    def _captured(self) -> Any:
+        """A CUDA graph of one step; token and position are put back to where they stood."""
+        token, position = self._token.clone(), self._position.clone()
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self._step()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                self._step()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise SettingsError(
+                f"this model's decoding cannot be captured as a CUDA graph ({reason}): use the mode eager"
+            ) from error
+        self._token.copy_(token)
+        self._position.copy_(position)
+        return graph
+
+
+def _greedy(logits: Tensor) -> Tensor:
+    """(batch, 1) the most likely next token of (batch, 1, vocabulary) logits."""
+    return logits[:, -1].argmax(dim=-1, keepdim=True)
+
+
+def _require_full_attention(model: nn.Module, length: int) -> None:
+    config: Any = model.config
+    window = getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention"]
+    if window is not None and window < length and "sliding_attention" in kinds:
+        raise SettingsError(
+            f"the model attends to the last {window} tokens only, and prompt and new tokens are {length}: "
+            "the mode graph needs a shorter prompt; or use the mode eager only"
+        )

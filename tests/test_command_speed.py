@@ -1,0 +1,151 @@
+"""The command `speed`: what it accepts, what it prints and writes, and what it refuses."""
+
+import argparse
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+import tiny_study
+
+from gprune.commands import speed
+from gprune.errors import ModelError, SettingsError
+from gprune.evaluation.speed import Speed
+from gprune.export import checkpoint
+from gprune.models.tiny import tiny_decoder
+from gprune.records import PruningMasks
+from gprune.surgery import cut
+
+QUICK = ["--preset", "cpu", "--batch", "2", "--prompt", "6", "--new", "3", "--repeats", "2"]
+
+
+def command(*words):
+    parser = argparse.ArgumentParser()
+    speed.add(parser.add_subparsers())
+    options = parser.parse_args(["speed", *map(str, words)])
+    return options.command(options)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A dense model and a pruned one, both without a tokenizer."""
+    folder = tmp_path_factory.mktemp("speed")
+    decoder = tiny_decoder(kv_heads=2)
+    decoder.model.save_pretrained(folder / "dense")
+    ffn, heads = np.ones((2, 12), bool), np.ones((2, 2), bool)
+    ffn[0, 5:], heads[1, 0] = False, False
+    masks = PruningMasks("hand", ffn, heads, 0.5, 0.5)
+    model = cut(decoder, masks)
+    checkpoint.save(model, None, folder / "pruned", masks, source="dense", fingerprint="none")
+    return folder
+
+
+def test_dense_and_pruned_are_measured_side_by_side(folders, capsys, tmp_path):
+    dense, out = str(folders / "dense"), tmp_path / "out.json"
+    assert command(dense, folders / "pruned", dense, *QUICK, "--json", out) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:4] == ["model", "parameters", "phase", "mode"]
+    assert len({line.index("eager") for line in lines[1:10]}) == 1
+    assert "float32 on cpu, batch 2, prompt 6, 3 new tokens, 2 repetitions after 1 warm-up" in lines[11]
+    written = json.loads(out.read_text())
+    rows = written["rows"]
+    assert [row["model"] for row in rows[::3]] == [dense, str(folders / "pruned"), f"{dense} #2"]
+    assert [row["phase"] for row in rows[:3]] == ["prefill", "decode", "whole"]
+    # 7 neurons of 3 * 8 weights and a group of 2 query heads: 2 * 2 * 2 * 8 + 2 * 2 * 8
+    assert rows[0]["parameters"] - rows[3]["parameters"] == 7 * 24 + 96
+    assert rows[0]["peak_bytes"] > rows[3]["peak_bytes"]
+    assert all(len(row["seconds"]) == 2 and min(row["seconds"]) > 0 for row in rows)
+    assert written["setting"]["prompt"] == 6
+    assert set(written["machine"]) == {"threads", "torch", "transformers"}
+
+
+def test_csv_holds_one_row_a_phase(folders, capsys):
+    assert command(folders / "dense", *QUICK, "--csv") == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["phase"] for row in rows] == ["prefill", "decode", "whole"]
+    assert [float(row["ratio"]) for row in rows] == [1, 1, 1]
+    assert {row["memory"] for row in rows} == {"weights and cache"}
+
+
+def test_a_study_model_is_measured_too(tmp_path, capsys):
+    texts = tiny_study.write_texts(tmp_path / "texts")
+    assert command(tiny_study.write_model(tmp_path / "model", texts), *QUICK) == 0
+    assert "decode" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
+def test_random_weights_of_a_folders_shape_whole_and_cut(family, tmp_path):
+    decoder = tiny_decoder(family, neurons=48, kv_heads=2, hidden=16)
+    decoder.model.config.save_pretrained(tmp_path)
+    whole = speed.load(f"random:{tmp_path}", "cpu", "float32")
+    assert sum(p.numel() for p in whole.parameters()) == sum(p.numel() for p in decoder.model.parameters())
+    half = speed.load(f"random:{tmp_path}@0.5", "cpu", "bfloat16", align=8)
+    for layer in half.model.layers:
+        # 1 of 2 groups leaves half of the weights to the neurons: 24 of 48, a multiple of 8
+        assert layer.mlp.down_proj.in_features == 24
+        assert layer.self_attn.k_proj.out_features == 4
+        assert layer.self_attn.q_proj.out_features == 8
+    assert {str(p.dtype) for p in half.parameters()} == {"torch.bfloat16"}
+    assert not any(p.requires_grad for p in half.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("llama2-7b", 6.738),
+        ("llama2-13b", 13.016),
+        ("llama3-8b", 8.030),
+        ("mistral-7b", 7.248),
+        ("qwen2.5-7b", 7.616),
+        ("qwen3-8b", 8.191),
+    ],
+)
+def test_shapes_have_the_published_parameters(name, billions):
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**speed.SHAPES[name]))
+    assert sum(p.numel() for p in model.parameters()) / 1e9 == pytest.approx(billions, abs=5e-4)
+
+
+def test_half_of_a_7b_model_has_the_papers_size():
+    config = speed._random_config("llama2-7b@0.5", 64)
+    assert set(config.ffn_widths) == {5504} and len(config.ffn_widths) == 32
+    assert set(config.key_value_groups) == {16}
+    wide = speed._random_config("llama2-7b@0.5", 256)
+    assert set(wide.ffn_widths) == {5632}
+
+
+def test_the_table_is_exact():
+    rows = [
+        Speed("A", 1234, "prefill", "eager", 1000.0, 10.0, 1.0, 0.0, 2**20, "allocated", (1.0,)),
+        Speed("long", 7, "decode", "graph", 52.25, 0.5, 1.5, 0.25, 3 * 2**19, "allocated", (1.0,)),
+    ]
+    assert speed.table(rows) == [
+        "model  parameters  phase    mode   tokens/s  spread  ratio  spread        peak memory",
+        "A           1,234  prefill  eager   1,000.0   ±10.0  1.00x   ±0.00  1.0 MiB allocated",
+        "long            7  decode   graph      52.2    ±0.5  1.50x   ±0.25  1.5 MiB allocated",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        (["/no/such/folder"], ModelError, "no model folder '/no/such/folder'"),
+        (["random:gpt9"], ModelError, "neither a folder nor one of llama2-7b"),
+        (["random:llama2-7b@2"], SettingsError, r"retention between 0 and 1.*got '2'"),
+        (["random:llama2-7b@0.5", "--align", "0"], SettingsError, "align must be 1 or more"),
+        (["{dense}", "--prompt", "600"], SettingsError, r"600 \+ 3 = 603, but .* reads at most 512"),
+        (["{dense}", "--modes", "graph"], SettingsError, "graph needs a CUDA device"),
+        (["{dense}", "--dtype", "int4"], SettingsError, "dtype must be one of"),
+        (["{dense}", "--json", "/no/such/out.json"], SettingsError, "'/no/such' does not exist"),
+        (["{dense}", "--preset", "tpu"], SettingsError, "preset must be one of"),
+    ],
+)
+def test_slips_are_one_sentence(folders, words, error, message):
+    words = [word.format(dense=folders / "dense") for word in words]
+    quick = QUICK if "--preset" not in words else []
+    with pytest.raises(error, match=message):
+        command(words[0], *quick, *words[1:])
