@@ -48,7 +48,7 @@ def collect(store: Store, keys: dict[str, str]) -> dict[str, Array]:
         keys: key of each stage by its name in the run.
 
     Returns:
-        Arrays by documented name.
+        Arrays by documented name; those of modules and learning only where GPrune was among the methods.
     """
     arrays: dict[str, Array] = {}
     for role in ("primary", "auxiliary"):
@@ -60,12 +60,15 @@ def collect(store: Store, keys: dict[str, str]) -> dict[str, Array]:
     arrays["resample_drift_primary"] = drift.resample_primary
     arrays["resample_drift_auxiliary"] = drift.resample_auxiliary
     arrays["half_drift"] = drift.half
-    arrays |= _module_arrays(store, keys)
+    if "adapted" in keys:
+        arrays |= _module_arrays(store, keys)
     for name, key in keys.items():
         if name.startswith("masks_"):
             masks = store.get("masks", key, PruningMasks)
             suffix = "" if masks.method == "gprune" else f"_{masks.method}"
             arrays[f"ffn_mask{suffix}"], arrays[f"head_mask{suffix}"] = masks.ffn, masks.heads
+    if "history" not in keys:
+        return arrays
     history = store.get("history", keys["history"], LearningHistory)
     arrays |= {"history": history.steps, "module_threshold": history.thresholds}
     arrays["head_threshold"] = history.head_thresholds

@@ -5,6 +5,7 @@ Every message says what is wrong, with the offending value, and what to do about
     GpruneError
     ├── SettingsError       a setting out of range, an unknown field, a contradiction
     ├── ModelError          a folder without a model, an unsupported family, NaN weights
+    ├── MethodError         a method that cannot run on this model or at this retention
     ├── CorpusError         a text that is missing, empty, too small or in another encoding
     ├── StoreError          the cache cannot be read or written
     ├── NumericsError       scores or statistics that are not finite
@@ -24,6 +25,10 @@ class SettingsError(GpruneError, ValueError):
 
 class ModelError(GpruneError):
     """A model cannot be loaded or is of a kind that cannot be pruned."""
+
+
+class MethodError(GpruneError):
+    """One method cannot run on this model or at this retention; others can."""
 
 
 class CorpusError(GpruneError):

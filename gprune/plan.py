@@ -10,15 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from gprune.errors import SettingsError
+from gprune.methods import METHODS, SCORINGS, Method
 from gprune.study import Study
 
 # raise a stage's version when its formula changes: old results are then left alone and computed anew
 VERSIONS = {
     "tokens": 1,
     "norms": 1,
+    "contexts": 1,
+    "context_statistics": 1,
+    "groups": 1,
     "statistics": 1,
     "scores": 1,
     "drift": 1,
@@ -32,8 +37,11 @@ VERSIONS = {
     "perplexity": 1,
 }
 
-UNTIL = ("drift", "adapted", "masks", "perplexity")
-"""what a run may stop after"""
+UNTIL = ("drift", "adapted", "agreement", "masks", "perplexity", "all")
+"""what a run may stop after: agreement needs no masks, perplexity writes no model folder, all does"""
+
+PAIR = ("primary", "auxiliary")
+"""the roles of A and B"""
 
 
 def content_key(stage: str, settings: dict[str, Any], needs: dict[str, str]) -> str:
@@ -107,28 +115,108 @@ class Plan:
         settings = {"shards": self.study.calibration.shards, "released": released}
         return content_key("statistics", settings, self._model() | {"tokens": self.tokens(role)})
 
-    def scores(self, role: str, metric: str | None = None, *, heads: bool = True) -> str:
+    def contexts(self, role: str) -> str:
+        """Key of the context clusters made from a calibration set."""
+        settings = _slice(self.study.contexts, ("temperature",)) | {"seed": self.study.seed}
+        return content_key("contexts", settings, self._model() | {"tokens": self.tokens(role)})
+
+    def context_statistics(self, role: str, contexts: str, *, gradient: bool) -> str:
+        """Key of a calibration set's statistics by context.
+
+        Args:
+            role: the text measured.
+            contexts: the role whose contexts they are.
+            gradient: whether the affinity of neurons and contexts is measured as well.
+        """
+        settings = {"shards": self.study.calibration.shards, "gradient": gradient}
+        needs = {"tokens": self.tokens(role), "contexts": self.contexts(contexts)}
+        return content_key("context_statistics", settings, self._model() | needs)
+
+    def groups(self, role: str, *, seed: int | None = None) -> str:
+        """Key of FANG's functional groups of one text."""
+        plan = self if seed is None else self.reseeded(seed)
+        needs = {"statistics": plan.context_statistics(role, role, gradient=True)}
+        return content_key("groups", {"grouping": self.study.baselines.fang_grouping}, needs)
+
+    def reseeded(self, seed: int) -> Plan:
+        """The plan of the same study with another seed."""
+        return Plan(replace(self.study, seed=seed), self.inputs)
+
+    def scores(
+        self,
+        role: str,
+        metric: str | None = None,
+        *,
+        heads: bool = True,
+        pair: tuple[str, str] = PAIR,
+    ) -> str:
         """Key of the importance scores of a calibration set.
 
         Args:
             role: primary, auxiliary or substitute.
             metric: the study's by default.
             heads: False leaves out what changes the scores of attention only.
+            pair: the pair of texts behind the modules, on which the scores of twFLAP depend.
         """
-        calibration, metric = self.study.calibration, metric or self.study.metric
+        metric = metric or self.study.metric
+        if metric == "twflap":
+            return self._coupled(role, pair, self.partition(*pair), heads=heads)
         settings: dict[str, Any] = {"metric": metric}
         if metric == "flap":
-            settings["variant"] = calibration.flap_variant
-            if heads:
-                settings["square"] = calibration.square_head_score
+            settings |= self._flap_settings(heads)
         # the moments are the same whether or not the released recursion is kept beside them
-        released = metric == "flap" and calibration.flap_variant == "released"
+        released = metric == "flap" and self.study.calibration.flap_variant == "released"
         needs = {"statistics": self._statistics(role, released), "norms": self.norms()}
         return content_key("scores", settings, needs)
 
-    def drift(self, first: str = "primary", second: str = "auxiliary") -> str:
+    def _flap_settings(self, heads: bool) -> dict[str, Any]:
+        calibration = self.study.calibration
+        settings: dict[str, Any] = {"variant": calibration.flap_variant}
+        return settings | ({"square": calibration.square_head_score} if heads else {})
+
+    def _coupled(self, role: str, pair: tuple[str, str], partition: str, *, heads: bool) -> str:
+        """Key of the token-weighted scores under some modules of a pair of texts."""
+        settings = {"metric": "twflap", "temperature": self.study.contexts.temperature}
+        needs = {
+            "statistics": self.context_statistics(role, pair[0], gradient=False),
+            "affinity": self.context_statistics(pair[0], pair[0], gradient=True),
+            "norms": self.norms(),
+            "partition": partition,
+        }
+        if heads:
+            needs["heads"] = self.scores(role, "flap")
+        return content_key("scores", settings, needs)
+
+    def taylor(self) -> str:
+        """Key of LLM-Pruner's scores on the primary text."""
+        settings = _slice(self.study.baselines, ("fang_grouping",)) | {"metric": "llm_pruner"}
+        return content_key("scores", settings, self._model() | {"tokens": self.tokens("primary")})
+
+    def first_partition(self, first: str, second: str, *, kind: str, seed: int | None) -> str:
+        """Key of the modules that twFLAP starts from: FLAP's ranks, not refined."""
+        drift = self.drift(first, second, metric="flap")
+        return self._partition(drift, {"kind": kind, "direction": "magnitude"}, seed)
+
+    def first_scores(self, role: str, pair: tuple[str, str], partition: str) -> str:
+        """Key of the token-weighted scores under the modules that twFLAP starts from."""
+        return self._coupled(role, pair, partition, heads=True)
+
+    def first_drift(self, first: str, second: str, partition: str) -> str:
+        """Key of the rank drift of those scores."""
+        pair = (first, second)
+        needs = {
+            role: self._coupled(name, pair, partition, heads=False)
+            for role, name in zip(("first", "second"), pair, strict=True)
+        }
+        return content_key("drift", {}, needs)
+
+    def drift(self, first: str = "primary", second: str = "auxiliary", metric: str | None = None) -> str:
         """Key of the rank drift between two roles."""
-        needs = {"first": self.scores(first, heads=False), "second": self.scores(second, heads=False)}
+        pair = (first, second)
+        needs = {
+            role: self.scores(name, metric, heads=False, pair=pair)
+            for role, name in zip(("first", "second"), pair, strict=True)
+        }
         return content_key("drift", {}, needs)
 
     def partition(
@@ -141,11 +229,21 @@ class Plan:
         direction: str | None = None,
     ) -> str:
         """Key of the modules made from a pair of texts; keyword arguments override the study's settings."""
+        changes = {"kind": kind, "direction": direction}
+        if self.study.metric != "twflap":
+            return self._partition(self.drift(first, second), changes, seed)
+        chosen = kind or self.study.modularization.kind
+        start = self.first_partition(first, second, kind=first_kind(chosen), seed=seed)
+        return self._partition(self.first_drift(first, second, start), changes, seed, start)
+
+    def _partition(
+        self, drift: str, changes: dict[str, str | None], seed: int | None, start: str | None = None
+    ) -> str:
         settings = _slice(self.study.modularization)
-        settings["kind"] = kind or settings["kind"]
-        settings["direction"] = direction or settings["direction"]
+        settings |= {name: value for name, value in changes.items() if value}
         settings["seed"] = self.study.seed if seed is None else seed
-        return content_key("partition", settings, self._model() | {"drift": self.drift(first, second)})
+        needs = self._model() | {"drift": drift} | ({"start": start} if start else {})
+        return content_key("partition", settings, needs)
 
     def agreement(self, partitions: list[str]) -> str:
         """Key of the agreement of partitions, given by their keys."""
@@ -162,28 +260,62 @@ class Plan:
         settings = _slice(self.study.reliability) | {"seed": self.study.seed}
         return content_key("adapted", settings, {"modules": self.modules()})
 
-    def masks(self, method: str) -> str:
-        """Key of the masks of a method: gprune, flap or wanda_sp."""
-        settings: dict[str, Any] = {"method": method, "retention": self.study.retention}
-        if method == "flap":
-            return content_key("masks", settings, {"scores": self.scores("primary", "flap")})
-        needs = self._model() | {"primary": self.tokens("primary")}
-        if method == "gprune":
-            settings |= _slice(self.study.sparsity, ("bias_compensation",)) | {"seed": self.study.seed}
-            needs |= {"auxiliary": self.tokens("auxiliary"), "adapted": self.adapted()}
-            needs["heads"] = self.scores("primary")
-        return content_key("masks", settings, needs)
+    def masks(self, name: str) -> str:
+        """Key of some masks, by the name under which methods use them."""
+        method = next((m for m in METHODS.values() if m.masks == name), None)
+        if method is None:
+            raise SettingsError(f"no method has masks called {name!r}")
+        settings: dict[str, Any] = {"method": name, "retention": self.study.retention}
+        if method.decision == "learned":
+            return content_key("masks", settings | self._learning(), self._learned())
+        if self.study.sparsity.alignment > 1:
+            settings["alignment"] = self.study.sparsity.alignment
+        return content_key("masks", settings | self._deciding(method), self._decided(method))
+
+    def _learning(self) -> dict[str, Any]:
+        leave_out = ("bias_compensation",) + (("alignment",) if self.study.sparsity.alignment == 1 else ())
+        return _slice(self.study.sparsity, leave_out) | {"seed": self.study.seed}
+
+    def _learned(self) -> dict[str, str]:
+        """What MSL learns from."""
+        needs = self._model() | {role: self.tokens(role) for role in PAIR}
+        return needs | {"adapted": self.adapted(), "heads": self.scores("primary")}
+
+    def _deciding(self, method: Method) -> dict[str, Any]:
+        return {"temperature": self.study.contexts.temperature} if method.decision == "fang" else {}
+
+    def _decided(self, method: Method) -> dict[str, str]:
+        """What a baseline decides from."""
+        roles = PAIR[:1] if method.scoring == "single" else PAIR
+        if method.decision == "sequential":
+            return self._model() | {"primary": self.tokens("primary")}
+        if method.decision == "llm_pruner":
+            return {"scores": self.taylor()}
+        if method.decision == "fang":
+            needs = {r: self.context_statistics(r, "primary", gradient=True) for r in roles}
+            heads = {f"{r}_heads": self.scores(r, "flap") for r in roles}
+            return needs | heads | {"groups": self.groups("primary")}
+        return {role: self.scores(role, method.metric) for role in roles}
 
     def history(self) -> str:
         """Key of the learning history that belongs to the masks of gprune."""
         return content_key("history", {}, {"masks": self.masks("gprune")})
 
     def pruned(self, method: str, compensated: bool) -> dict[str, str]:
-        """What identifies a pruned model: its masks and, with bias compensation, the statistics behind it."""
+        """What identifies a pruned model: its masks and, with bias compensation, the statistics behind it.
+
+        Args:
+            method: the name of the masks, or dense.
+            compensated: whether the removed units' mean goes into the biases.
+        """
         if method == "dense":
             return self._model()
         needs = self._model() | {"masks": self.masks(method)}
-        return needs | ({"statistics": self.statistics("primary")} if compensated else {})
+        # a baseline that is scored on both texts takes its means from both
+        roles = PAIR if method.endswith(tuple(SCORINGS)[1:]) else PAIR[:1]
+        means = {"statistics": self.statistics("primary")}
+        means |= {f"{role}_statistics": self.statistics(role) for role in roles[1:]}
+        return needs | (means if compensated else {})
 
     def checkpoint(self) -> str:
         """Key of the pruned model's folder."""
@@ -199,6 +331,11 @@ class Plan:
             "tokenizer": self.inputs.tokenizer,
         }
         return content_key("perplexity", settings, needs)
+
+
+def first_kind(kind: str) -> str:
+    """Kind of the modules that twFLAP starts from: random stays random, all else starts from the clusters."""
+    return "random" if kind == "random" else "initialization"
 
 
 def run_name(study: Study) -> str:

@@ -76,7 +76,11 @@ def summary(result: dict[str, Any]) -> None:
             row = [f"{result['retention'][method]:.2%}", f"{result['parameters'][method]:,}"]
             table.add_row(method, *row, *(f"{values[text]:.2f}" for text in texts))
         console.print(table)
+    for method, reason in result.get("unavailable", {}).items():
+        console.print(f"{method} left out: {reason}", soft_wrap=True, highlight=False)
+    if "checkpoint" in result:
         console.print(f"pruned model: {result['checkpoint']}", soft_wrap=True, highlight=False)
+    _passes(console, result.get("passes", {}))
     seconds = sum(result["seconds"].values())
     computed = len(result["seconds"]) - len(result["reused"])
     console.print(
@@ -84,6 +88,15 @@ def summary(result: dict[str, Any]) -> None:
         soft_wrap=True,
         highlight=False,
     )
+
+
+def _passes(console: Console, passes: dict[str, dict[str, float]]) -> None:
+    """Prints how often the dense model ran over a calibration set in this run, and for what."""
+    for way in ("forward", "backward"):
+        counted = {stage: count[way] for stage, count in passes.items() if count[way]}
+        if counted:
+            parts = ", ".join(f"{stage} {count:g}" for stage, count in counted.items())
+            console.print(f"{way} passes over a calibration set: {parts}", soft_wrap=True, highlight=False)
 
 
 def _short(text: str) -> str:

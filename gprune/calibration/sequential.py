@@ -34,6 +34,9 @@ def walk(
 ) -> tuple[Array, Array]:
     """Prunes layer by layer, each layer measured on the already pruned ones below it.
 
+    It counts as one forward pass over the calibration set. The second run of each layer, once it is pruned,
+    and the passes that show how the model calls its layers are not counted.
+
     Args:
         decoder: the dense model; it is left as it was.
         tokens: the calibration set.
@@ -58,6 +61,7 @@ def walk(
             for block in blocks:
                 block.states = block.run(decoder, layer).to(block.states.device)
     on_progress(decoder.shape.layers, decoder.shape.layers, "layer-by-layer pruning")
+    decoder.count_forward(tokens.ids.size)
     return np.stack([ffn for ffn, _ in decisions]), np.stack([heads for _, heads in decisions])
 
 
@@ -126,7 +130,8 @@ def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
 
     handles = [layer.register_forward_pre_hook(record, with_kwargs=True) for layer in decoder.layers]
     try:
-        decoder.hidden_states(ids)
+        with decoder.uncounted():
+            decoder.hidden_states(ids)
     finally:
         for handle in handles:
             handle.remove()

@@ -2,11 +2,14 @@
 
 The units and weights of section 3. ``Decoder`` wraps a Hugging Face causal language model of a supported
 family and names the parts that the stages need: the projections of a layer, the backbone without LM head,
-the norms and directions of neurons.
+the norms and directions of neurons. It also counts the tokens that pass through it, so that a stage can say
+what it cost.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,9 @@ class Decoder:
     """A causal language model with its tokenizer and the names of its parts.
 
     The model is in evaluation mode and its weights are frozen. Make one with ``from_model``.
+
+    ``forward_tokens`` and ``backward_tokens`` grow with every token that has gone through all layers: divided
+    by the tokens of a calibration set, their increase over a stage is the number of its passes.
     """
 
     def __init__(self, model: nn.Module, tokenizer: Any, shape: ModelShape, layout: Layout) -> None:
@@ -33,6 +39,8 @@ class Decoder:
         self.tokenizer = tokenizer
         self.shape = shape
         self.layout = layout
+        self.forward_tokens = 0
+        self.backward_tokens = 0
 
     @classmethod
     def from_model(cls, model: nn.Module, tokenizer: Any = None) -> Decoder:
@@ -121,7 +129,25 @@ class Decoder:
         backbone = self.model.base_model
         output = backbone(input_ids=ids.to(self.device), use_cache=False)  # type: ignore[operator]
         states: torch.Tensor = output.last_hidden_state
+        self.count_forward(ids.numel())
         return states
+
+    def count_forward(self, tokens: int) -> None:
+        """Counts tokens that went through all layers otherwise than by ``hidden_states``."""
+        self.forward_tokens += tokens
+
+    def count_backward(self, tokens: int) -> None:
+        """Counts tokens whose gradients went back through all layers."""
+        self.backward_tokens += tokens
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Leaves the counts as they were: for passes that only look at how the model is called."""
+        before = self.forward_tokens, self.backward_tokens
+        try:
+            yield
+        finally:
+            self.forward_tokens, self.backward_tokens = before
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Applies the LM head; the supported families neither scale nor cap its output.

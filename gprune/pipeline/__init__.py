@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from gprune import budget
-from gprune.errors import Cancelled
+from gprune.errors import Cancelled, MethodError
+from gprune.methods import METHODS
 from gprune.pipeline.session import Listener, Session
+from gprune.plan import PAIR
 from gprune.store import Store
 from gprune.study import Study
 
 
-def run(study: Study, store: Store, listener: Listener, until: str = "perplexity") -> dict[str, Any]:
+def run(study: Study, store: Store, listener: Listener, until: str = "all") -> dict[str, Any]:
     """Runs a study through the store.
 
     Args:
@@ -38,48 +40,90 @@ def run(study: Study, store: Store, listener: Listener, until: str = "perplexity
     except Exception as error:
         session.save("failed", error=str(error))
         raise
-    session.save("done", result=result if until == "perplexity" else None)
+    session.save("done", result=result if until in ("perplexity", "all") else None)
     return result
 
 
 def _execute(session: Session, until: str) -> dict[str, Any]:
-    from gprune.pipeline import explore, prune
+    study, result = session.study, {"settings": session.study.to_dict(), "run": session.run}
+    _explore(session)
+    if until != "drift" and ("gprune" in study.methods or until in ("adapted", "agreement")):
+        from gprune.pipeline import adaptation
 
-    # each stage before the one that needs it, so that its seconds are its own
-    roles = ("primary", "auxiliary")
-    for role in roles:
-        explore.tokens(session, role)
-    explore.norms(session)
-    for make in (explore.statistics, explore.scores):
-        for role in roles:
-            make(session, role)
-    explore.drift(session)
-    result: dict[str, Any] = {"settings": session.study.to_dict(), "run": session.run}
-    if until != "drift":
-        for step in (explore.partition, explore.modules, explore.adapted):
-            step(session)
-    if until in ("masks", "perplexity"):
+        adaptation.adapted(session)
+    if until == "agreement":
+        _agree(session)
+    if until in ("masks", "perplexity", "all"):
         result |= _retained(session)
-    if until == "perplexity":
-        result["checkpoint"] = str(prune.checkpoint(session))
-        result["perplexity"] = prune.perplexity(session)
-        explore.agreement(session)
+    if until in ("perplexity", "all"):
+        result["perplexity"] = _measured(session)
+    if until == "all":
+        result |= _finished(session)
+    result["unavailable"] = session.unavailable
     result["keys"] = {name: stage["key"] for name, stage in session.stages.items()}
     result["seconds"] = {name: stage["seconds"] for name, stage in session.stages.items()}
+    result["passes"] = session.passes
     result["reused"] = [name for name, stage in session.stages.items() if stage["reused"]]
     return result
 
 
-def _retained(session: Session) -> dict[str, Any]:
-    from gprune.pipeline import explore, prune
+def _explore(session: Session) -> None:
+    """Statistics, scores and drift of both texts, each stage before the one that needs it."""
+    from gprune.pipeline import explore, inputs
 
-    shape, size = explore.shape(session), explore.size(session)
-    masks = {method: prune.masks(session, method) for method in prune.MASKS}
-    retention, parameters = {"dense": 1.0}, {"dense": size.parameters}
-    for method in prune.METHODS:
-        name, compensated = prune.source(session, method)
-        if name != "dense":
-            kept = masks[name]
-            retention[method] = kept.retention
-            parameters[method] = budget.parameters(shape, size, kept.ffn, kept.heads, compensated)
-    return {"retained_fraction": retention["gprune"], "retention": retention, "parameters": parameters}
+    for role in PAIR:
+        inputs.tokens(session, role)
+    inputs.norms(session)
+    for role in PAIR:
+        inputs.statistics(session, role)
+    if session.study.metric == "twflap":
+        # its scores depend on the modules
+        explore.partition(session)
+    for role in PAIR:
+        explore.scores(session, role)
+    explore.drift(session)
+
+
+def _agree(session: Session) -> None:
+    """The agreement of modules, where there is anything to compare."""
+    from gprune.pipeline import agreement
+
+    agreement.agreement(session)
+
+
+def _retained(session: Session) -> dict[str, Any]:
+    from gprune.pipeline import inputs, prune
+
+    shape, size = inputs.shape(session), inputs.size(session)
+    retention, parameters = {}, {}
+    for name in session.study.methods:
+        if METHODS[name].decision == "none":
+            retention[name], parameters[name] = 1.0, size.parameters
+            continue
+        try:
+            kept = prune.masks(session, METHODS[name].masks)
+        except MethodError as error:
+            session.unavailable[name] = str(error)
+            session.listener(f"masks_{name}", 1, 1, f"left out: {error}")
+            continue
+        retention[name] = kept.retention
+        added = prune.compensated(session, name)
+        parameters[name] = budget.parameters(shape, size, kept.ffn, kept.heads, added)
+    result: dict[str, Any] = {"retention": retention, "parameters": parameters}
+    return result | ({"retained_fraction": retention["gprune"]} if "gprune" in retention else {})
+
+
+def _measured(session: Session) -> dict[str, dict[str, float]]:
+    from gprune.pipeline import prune
+
+    names = [name for name in session.study.methods if name not in session.unavailable]
+    return {name: prune.perplexity(session, name) for name in names}
+
+
+def _finished(session: Session) -> dict[str, Any]:
+    from gprune.pipeline import prune
+
+    wrote = "gprune" in session.study.methods and "gprune" not in session.unavailable
+    result = {"checkpoint": str(prune.checkpoint(session))} if wrote else {}
+    _agree(session)
+    return result

@@ -1,219 +1,171 @@
-"""The stages that explore: calibration sets, statistics, scores, drift, modules, adapted scores.
+"""The stages that explore: importance scores, rank drift, modules (section 3.1).
 
-Every function reads its result from the session's store or makes it (sections 3.1 and 3.2).
+Most metrics score neurons without regard to modules, so the order is scores, drift, modules. Token-weighted
+FLAP scores a neuron within its module, so its order is coupled (appendix, BCM settings): FLAP's ranks make
+the first modules, their token-weighted scores the drift that refines them, and the refined modules the scores
+that count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
-
-from gprune import corpora
 from gprune.drift import rank_drift
+from gprune.pipeline import inputs
 from gprune.pipeline.session import Session
+from gprune.plan import PAIR, first_kind
 from gprune.progress import Progress
-from gprune.records import (
-    ActivationStatistics,
-    AdaptedScores,
-    Agreement,
-    ModelShape,
-    ModelSize,
-    ModuleStatistics,
-    Partition,
-    RankDrift,
-    Tokens,
-    UnitScores,
-    WeightNorms,
-)
-from gprune.reliability import adapt, balanced_splits, module_statistics
-from gprune.scoring import score
+from gprune.records import Partition, RankDrift, UnitScores
+from gprune.scoring import score, twflap
+
+Scorer = Callable[..., UnitScores]
+"""Scores a calibration set, or the shards given by the keyword `shards`."""
+Pair = tuple[str, str]
 
 
-def tokens(session: Session, role: str) -> Tokens:
-    """The calibration set of a role: primary, auxiliary or substitute."""
-    settings, text = session.study.calibration, getattr(session.study, role)
-
-    def compute(_: Progress) -> Tokens:
-        drawn = (settings.samples, settings.length, session.study.seed)
-        return corpora.draw(text, session.tokenizer, *drawn, cache=session.text_cache)
-
-    return session.stage(f"tokens_{role}", "tokens", session.plan.tokens(role), Tokens, compute)
-
-
-def norms(session: Session) -> WeightNorms:
-    """Weight norms that the scores need; the session learns the model's shape with them."""
-    key, store = session.plan.norms(), session.store
-    result = session.stage("norms", "norms", key, WeightNorms, lambda _: session.decoder.weight_norms())
-    if not (store.has("shapes", key) and store.has("sizes", key)):
-        store.put("shapes", key, session.decoder.shape)
-        store.put("sizes", key, session.decoder.size)
-    session.shape, session.size = store.get("shapes", key, ModelShape), store.get("sizes", key, ModelSize)
-    return result
-
-
-def shape(session: Session) -> ModelShape:
-    """The sizes of the model that decide what can be pruned."""
-    if session.shape is None:
-        norms(session)
-    if session.shape is None:
-        raise RuntimeError("norms() leaves the model's shape in the session")
-    return session.shape
-
-
-def size(session: Session) -> ModelSize:
-    """Parameters and biases of the model."""
-    if session.size is None:
-        norms(session)
-    if session.size is None:
-        raise RuntimeError("norms() leaves the model's size in the session")
-    return session.size
-
-
-def statistics(session: Session, role: str) -> ActivationStatistics:
-    """One pass of the dense model over the calibration set of a role."""
-
-    def compute(progress: Progress) -> ActivationStatistics:
-        from gprune.calibration import collect
-
-        return collect(session.decoder, tokens(session, role), session.study.calibration, progress)
-
-    key = session.plan.statistics(role)
-    return session.stage(f"statistics_{role}", "statistics", key, ActivationStatistics, compute)
-
-
-def scores(session: Session, role: str, metric: str | None = None) -> UnitScores:
+def scores(session: Session, role: str, metric: str | None = None, pair: Pair = PAIR) -> UnitScores:
     """Importance scores of a role under a metric (the study's by default), from its statistics."""
     metric = metric or session.study.metric
     name = f"scores_{role}" if metric == session.study.metric else f"scores_{metric}_{role}"
-    key = session.plan.scores(role, metric)
-    return session.stage(name, "scores", key, UnitScores, lambda _: _scorer(session, role, metric)())
+    key = session.plan.scores(role, metric, pair=pair)
+    make = scorer(session, role, metric, pair)
+    return session.stage(name, "scores", key, UnitScores, lambda _: make())
 
 
-def _scorer(session: Session, role: str, metric: str | None = None) -> Callable[..., UnitScores]:
-    """Scores a role's calibration set, or some of its shards, from statistics that are read once."""
-    moments, weights, sizes = statistics(session, role), norms(session), shape(session)
-    settings = session.study.calibration
-    return partial(score, metric or session.study.metric, moments, weights, sizes, settings)
+def scorer(session: Session, role: str, metric: str | None = None, pair: Pair = PAIR) -> Scorer:
+    """What scores a role's calibration set, or some of its shards, without another pass of the model."""
+    metric = metric or session.study.metric
+    if metric == "twflap":
+        return _Later(lambda: _token_weighted(session, role, pair, partition(session, *pair)))
+    return _Later(lambda: _plain(session, role, metric))
 
 
-def _halves(session: Session, role: str) -> tuple[UnitScores, UnitScores]:
+class _Later:
+    """A scorer whose statistics are read when it is first used, and once."""
+
+    def __init__(self, make: Callable[[], Scorer]) -> None:
+        self._make = make
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        return self._make()
+
+    def __call__(self, **arguments: Any) -> UnitScores:
+        return self._scorer(**arguments)
+
+
+def _plain(session: Session, role: str, metric: str) -> Scorer:
+    moments, weights = inputs.statistics(session, role), inputs.norms(session)
+    return partial(score, metric, moments, weights, inputs.shape(session), session.study.calibration)
+
+
+def _token_weighted(session: Session, role: str, pair: Pair, modules: Partition) -> Scorer:
+    """Token-weighted FLAP under some modules; contexts and affinity are the first text's."""
+    measured = inputs.context_statistics(session, role, pair[0], gradient=role == pair[0])
+    own = inputs.context_statistics(session, pair[0], pair[0], gradient=True)
+    profile = twflap.module_profile(own.affinity, modules.labels, int(modules.counts.max()))
+    return partial(
+        twflap.score,
+        measured,
+        inputs.contexts(session, pair[0]),
+        inputs.norms(session),
+        modules.labels,
+        profile,
+        scores(session, role, "flap"),
+        session.study.contexts,
+    )
+
+
+def _halves(session: Session, make: Scorer) -> tuple[UnitScores, UnitScores]:
     """Scores of two token-disjoint halves: the even and the odd shards."""
-    shards, scorer = range(session.study.calibration.shards), _scorer(session, role)
-    return scorer(shards=shards[::2]), scorer(shards=shards[1::2])
+    shards = range(session.study.calibration.shards)
+    return make(shards=shards[::2]), make(shards=shards[1::2])
 
 
-def drift(session: Session, first: str = "primary", second: str = "auxiliary") -> RankDrift:
+def drift(
+    session: Session, first: str = "primary", second: str = "auxiliary", metric: str | None = None
+) -> RankDrift:
     """Rank drift between two roles (Eq. 1) with its re-sampling control."""
+    pair, metric = (first, second), metric or session.study.metric
+    both = tuple(scores(session, role, metric, pair) for role in pair)
+    makes = tuple(scorer(session, role, metric, pair) for role in pair)
+    other = "" if metric == session.study.metric else f"_{metric}"
+    name = f"drift{other}" if pair == PAIR else f"drift{other}_{first}_{second}"
+    key = session.plan.drift(first, second, metric)
+    return session.stage(name, "drift", key, RankDrift, lambda _: _drift(session, both, makes))
 
-    def compute(_: Progress) -> RankDrift:
-        both = scores(session, first), scores(session, second)
-        return rank_drift(*both, _halves(session, first), _halves(session, second))
 
-    name = "drift" if (first, second) == ("primary", "auxiliary") else f"drift_{first}_{second}"
-    return session.stage(name, "drift", session.plan.drift(first, second), RankDrift, compute)
+def _drift(session: Session, both: tuple[UnitScores, ...], makes: tuple[Scorer, ...]) -> RankDrift:
+    return rank_drift(both[0], both[1], *(_halves(session, make) for make in makes))
 
 
 def partition(
     session: Session,
-    name: str = "partition",
     first: str = "primary",
     second: str = "auxiliary",
+    name: str = "partition",
     *,
     seed: int | None = None,
     **changes: Any,
 ) -> Partition:
     """Modules of a pair of texts (BCM, section 3.1); `changes` override kind or direction."""
+    pair, seed = (first, second), session.study.seed if seed is None else seed
     settings = replace(session.study.modularization, **changes)
+    key = session.plan.partition(first, second, seed=seed, **changes)
+    start = None
+    if session.study.metric == "twflap":
+        for role in pair:
+            inputs.context_statistics(session, role, first, gradient=role == first)
+        start = _first_partition(session, pair, name, first_kind(settings.kind), seed)
+        moved, both = _first_drift(session, pair, name, start, seed, settings.kind)
+    else:
+        moved = drift(session, first, second)
+        both = scores(session, first), scores(session, second)
 
     def compute(progress: Progress) -> Partition:
         from gprune.modularization.partition import modularize
 
-        return modularize(
-            session.decoder.neuron_parameters,
-            drift(session, first, second),
-            scores(session, first),
-            scores(session, second),
-            settings,
-            session.study.seed if seed is None else seed,
-            progress,
-        )
+        labels = None if start is None else start.labels
+        rows = session.decoder.neuron_parameters
+        return modularize(rows, moved, *both, settings, seed, progress, initial=labels)
 
-    key = session.plan.partition(first, second, seed=seed, **changes)
     return session.stage(name, "partition", key, Partition, compute)
 
 
-_COMPARISONS = (
-    ("A-B against A-C", "AB", "AC"),
-    ("A-B against B-C", "AB", "BC"),
-    ("A-C against B-C", "AC", "BC"),
-    ("control: A-B, another seed", "AB", "AB_other_seed"),
-    ("control: initialization only, A-B against A-C", "AB_initialization", "AC_initialization"),
-)
+def _first_partition(session: Session, pair: Pair, name: str, kind: Any, seed: int) -> Partition:
+    """The modules that twFLAP starts from: parameters and FLAP's drift, not refined."""
+    moved = drift(session, *pair, metric="flap")
+    both = tuple(scores(session, role, "flap") for role in pair)
+    settings = replace(session.study.modularization, kind=kind, direction="magnitude")
+
+    def compute(progress: Progress) -> Partition:
+        from gprune.modularization.partition import modularize
+
+        rows = session.decoder.neuron_parameters
+        return modularize(rows, moved, both[0], both[1], settings, seed, progress)
+
+    key = session.plan.first_partition(*pair, kind=kind, seed=seed)
+    return session.stage(f"first_{name}", "partition", key, Partition, compute)
 
 
-def agreement(session: Session) -> Agreement | None:
-    """Agreement of modules under text substitution (Fig. 1b); None without a third text."""
-    from gprune.modularization.agreement import compare
+def _first_drift(
+    session: Session, pair: Pair, name: str, start: Partition, seed: int, kind: str
+) -> tuple[RankDrift, tuple[UnitScores, UnitScores]]:
+    """Token-weighted scores under the first modules, and their drift, which the refinement follows."""
+    plan, (first, second) = session.plan, pair
+    under = plan.first_partition(*pair, kind=first_kind(kind), seed=seed)
+    makes = tuple(_Later(partial(_token_weighted, session, role, pair, start)) for role in pair)
 
-    if not session.study.substitute:
-        return None
-    for make in (tokens, statistics, scores):
-        make(session, "substitute")
-    made = {"AB": partition(session)}
-    # the direction is decided once per metric (appendix), on the study's own pair
-    profile = made["AB"].profile
-    seed = session.study.seed + 1
-    pair_ab, pair_ac = ("primary", "auxiliary"), ("primary", "substitute")
-    pair_bc = ("auxiliary", "substitute")
-    wanted: dict[str, tuple[tuple[str, str], dict[str, Any]]] = {
-        "AC": (pair_ac, {"direction": profile}),
-        "BC": (pair_bc, {"direction": profile}),
-        "AB_other_seed": (pair_ab, {"direction": profile, "seed": seed}),
-        "AB_initialization": (pair_ab, {"kind": "initialization"}),
-        "AC_initialization": (pair_ac, {"kind": "initialization"}),
-    }
-    keys = [session.plan.partition()]
-    for name, (pair, changes) in wanted.items():
-        drift(session, *pair)
-        made[name] = partition(session, f"partition_{name.lower()}", *pair, **changes)
-        keys.append(session.plan.partition(*pair, **changes))
+    def under_first(role: str, make: Scorer) -> UnitScores:
+        key = plan.first_scores(role, pair, under)
+        return session.stage(f"first_scores_{name}_{role}", "scores", key, UnitScores, lambda _: make())
 
-    def compute(_: Progress) -> Agreement:
-        rows = [compare(made[a], made[b]) for _, a, b in _COMPARISONS]
-        titles = tuple(title for title, _, _ in _COMPARISONS)
-        return Agreement(titles, np.stack([row[0] for row in rows]), np.stack([row[1] for row in rows]))
-
-    return session.stage("agreement", "agreement", session.plan.agreement(keys), Agreement, compute)
-
-
-def modules(session: Session) -> ModuleStatistics:
-    """Drift, mean score and repeatability of every module (RASA before its thresholds)."""
-
-    def halves(role: str, progress: Progress) -> Iterator[tuple[Any, Any]]:
-        # one pair at a time: at 7B all pairs of both texts would be gigabytes
-        splits, scorer = balanced_splits(session.study.calibration.shards), _scorer(session, role)
-        for done, (first, second) in enumerate(splits):
-            progress(done, len(splits), f"repeatability on the {role} text")
-            yield scorer(shards=first).ffn, scorer(shards=second).ffn
-
-    def compute(progress: Progress) -> ModuleStatistics:
-        both = scores(session, "primary"), scores(session, "auxiliary")
-        pairs = halves("primary", progress), halves("auxiliary", progress)
-        return module_statistics(*both, partition(session), *pairs, session.study.reliability)
-
-    return session.stage("modules", "modules", session.plan.modules(), ModuleStatistics, compute)
-
-
-def adapted(session: Session) -> AdaptedScores:
-    """RASA (section 3.2): scores in which unreliable modules are re-scored."""
-
-    def compute(_: Progress) -> AdaptedScores:
-        both = scores(session, "primary"), scores(session, "auxiliary")
-        settings, seed = session.study.reliability, session.study.seed
-        return adapt(*both, partition(session), modules(session), settings, seed)
-
-    return session.stage("adapted", "adapted", session.plan.adapted(), AdaptedScores, compute)
+    both = under_first(first, makes[0]), under_first(second, makes[1])
+    key = plan.first_drift(*pair, under)
+    moved = session.stage(
+        f"first_drift_{name}", "drift", key, RankDrift, lambda _: _drift(session, both, makes)
+    )
+    return moved, both

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gprune.pipeline import explore, provenance
+from gprune.methods import METHODS, Method
+from gprune.pipeline import adaptation, baselines, explore, inputs, provenance
 from gprune.pipeline.session import Session
 from gprune.progress import Progress
-from gprune.records import LearningHistory, Perplexity, PruningMasks
-
-METHODS = {
-    "dense": ("dense", False),
-    "gprune": ("gprune", False),
-    "flap": ("flap", True),
-    "flap_no_bias": ("flap", False),
-    "wanda_sp": ("wanda_sp", False),
-}
-"""method as reported: the masks it uses, and whether the removed units' mean goes into the bias"""
-
-MASKS = ("gprune", "flap", "wanda_sp")
+from gprune.records import ActivationStatistics, LearningHistory, Perplexity, PruningMasks, pool
 
 
-def masks(session: Session, method: str) -> PruningMasks:
-    """Which units a method keeps: gprune, or a baseline with its own allocation."""
-    if method == "gprune":
-        return _learned(session)
-    compute = {"flap": _flap, "wanda_sp": _wanda_sp}[method]
-    key = session.plan.masks(method)
-    return session.stage(
-        f"masks_{method}", "masks", key, PruningMasks, lambda progress: compute(session, progress)
-    )
+def masks(session: Session, name: str) -> PruningMasks:
+    """Which units some masks keep, by the name under which methods use them.
+
+    Raises:
+        MethodError: the method cannot run on this model or at this retention.
+    """
+    return _learned(session) if name == "gprune" else baselines.masks(session, name)
 
 
 def _learned(session: Session) -> PruningMasks:
@@ -62,11 +49,11 @@ def _learn(session: Session, progress: Progress) -> tuple[PruningMasks, Learning
     study = session.study
     return learn(
         session.decoder,
-        explore.adapted(session).scores,
+        adaptation.adapted(session).scores,
         explore.scores(session, "primary").heads,
         explore.partition(session),
-        explore.tokens(session, "primary"),
-        explore.tokens(session, "auxiliary"),
+        inputs.tokens(session, "primary"),
+        inputs.tokens(session, "auxiliary"),
         study.sparsity,
         study.retention,
         study.seed,
@@ -74,42 +61,29 @@ def _learn(session: Session, progress: Progress) -> tuple[PruningMasks, Learning
     )
 
 
-def _flap(session: Session, _: Progress) -> PruningMasks:
-    from gprune.allocation import flap
-
-    scores, shape = explore.scores(session, "primary", "flap"), explore.shape(session)
-    return flap.allocate(scores, shape, session.study.retention)
-
-
-def _wanda_sp(session: Session, progress: Progress) -> PruningMasks:
-    from gprune.allocation import uniform
-    from gprune.calibration import sequential
-    from gprune.scoring import wanda_sp
-
-    shape, retention = explore.shape(session), session.study.retention
-    score = partial(wanda_sp.layer_scores, explore.norms(session), shape)
-    decide = uniform.decision(score, shape, retention)
-    tokens, batch = explore.tokens(session, "primary"), session.study.calibration.batch
-    ffn, heads = sequential.walk(session.decoder, tokens, batch, decide, progress)
-    return uniform.masks(shape, ffn, heads, retention)
-
-
-def cut(session: Session, method: str) -> Any:
+def cut(session: Session, name: str) -> Any:
     """The dense model itself, or a physically smaller copy under a method's masks."""
-    name, compensated = source(session, method)
-    if name == "dense":
+    method = METHODS[name]
+    if method.decision == "none":
         return session.decoder.model
     from gprune import surgery
 
-    statistics = explore.statistics(session, "primary") if compensated else None
-    return surgery.cut(session.decoder, masks(session, name), statistics)
+    statistics = _means(session, method) if compensated(session, name) else None
+    return surgery.cut(session.decoder, masks(session, method.masks), statistics)
 
 
-def source(session: Session, method: str) -> tuple[str, bool]:
-    """The masks that a reported method uses, and whether it compensates the bias."""
-    if method == "gprune":
-        return "gprune", session.study.sparsity.bias_compensation
-    return METHODS[method]
+def _means(session: Session, method: Method) -> ActivationStatistics:
+    """The statistics behind the bias compensation: of both texts where the scores are of both."""
+    primary = inputs.statistics(session, "primary")
+    if method.scoring == "single":
+        return primary
+    return pool(primary, inputs.statistics(session, "auxiliary"))
+
+
+def compensated(session: Session, name: str) -> bool:
+    """Whether a method moves the removed units' mean into the biases."""
+    method = METHODS[name]
+    return session.study.sparsity.bias_compensation if method.decision == "learned" else method.compensated
 
 
 def checkpoint(session: Session) -> Path:
@@ -143,21 +117,18 @@ def checkpoint(session: Session) -> Path:
     return store.folder(name, key) / "model"
 
 
-def perplexity(session: Session) -> dict[str, dict[str, float]]:
-    """Perplexity of the dense model and of every method on every evaluation text."""
+def perplexity(session: Session, name: str) -> dict[str, float]:
+    """Perplexity of the dense model or of a method on every evaluation text."""
     texts = session.study.evaluation.texts
-    results: dict[str, dict[str, float]] = {}
-    for method in METHODS:
-        name, compensated = source(session, method)
-        keys = {text: session.plan.perplexity(name, compensated, text) for text in texts}
-        missing = not all(session.store.has("perplexity", key) for key in keys.values())
-        # cut once for all texts, and only when one of them is missing
-        model = cut(session, method) if missing else None
-        results[method] = {
-            text: _measure(session, f"perplexity.{method}.{index}", text, keys[text], model)
-            for index, text in enumerate(texts)
-        }
-    return results
+    uses, adds = METHODS[name].masks, compensated(session, name)
+    keys = {text: session.plan.perplexity(uses, adds, text) for text in texts}
+    missing = not all(session.store.has("perplexity", key) for key in keys.values())
+    # cut once for all texts, and only when one of them is missing
+    model = cut(session, name) if missing else None
+    return {
+        text: _measure(session, f"perplexity.{name}.{index}", text, keys[text], model)
+        for index, text in enumerate(texts)
+    }
 
 
 def _measure(session: Session, name: str, text: str, key: str, model: Any) -> float:

@@ -56,7 +56,10 @@ class Session:
         self.shape: ModelShape | None = None
         self.size: ModelSize | None = None
         self.started = datetime.now(UTC)
+        self.unavailable: dict[str, str] = {}
+        self.passes: dict[str, dict[str, float]] = {}
         self._streams: dict[str, Array] = {}
+        self._counted = [0, 0]
 
     @cached_property
     def decoder(self) -> Decoder:
@@ -111,11 +114,30 @@ class Session:
                 reused = self.store.has(stage, key)
                 if not reused:
                     self.listener(name, 0, 1, "")
+                    before = self._tokens_passed()
                     record = compute(lambda done, total, message: self.listener(name, done, total, message))
+                    self._count(name, before)
                     seconds = round(time.perf_counter() - started, 3)
-                    self.store.put(stage, key, record, {"seconds": seconds, **provenance.versions()})
+                    details = {"seconds": seconds, "passes": self.passes.get(name), **provenance.versions()}
+                    self.store.put(stage, key, record, details)
         self.note(name, stage, key, time.perf_counter() - started, reused)
         return self.store.get(stage, key, kind)
+
+    def _tokens_passed(self) -> tuple[int, int]:
+        """Tokens run forward and backward through the dense model that no stage has been charged with yet."""
+        decoder = self.__dict__.get("decoder")
+        seen = (decoder.forward_tokens, decoder.backward_tokens) if decoder is not None else (0, 0)
+        return seen[0] - self._counted[0], seen[1] - self._counted[1]
+
+    def _count(self, name: str, before: tuple[int, int]) -> None:
+        """Notes how often a stage ran the dense model over a calibration set's worth of tokens."""
+        after = self._tokens_passed()
+        own = after[0] - before[0], after[1] - before[1]
+        self._counted = [counted + tokens for counted, tokens in zip(self._counted, own, strict=True)]
+        calibration = self.study.calibration
+        whole = calibration.samples * calibration.length
+        if any(own):
+            self.passes[name] = {"forward": round(own[0] / whole, 3), "backward": round(own[1] / whole, 3)}
 
     def waiting(self, name: str) -> None:
         """Says that a stage waits for another run."""
@@ -125,8 +147,11 @@ class Session:
         """Enters a finished stage into the run's record."""
         if name in self.stages and reused:
             return
-        self.stages[name] = {"stage": stage, "key": key, "seconds": round(seconds, 3), "reused": reused}
-        self.listener(name, 1, 1, "reused" if reused else f"{seconds:.1f} s")
+        entry = {"stage": stage, "key": key, "seconds": round(seconds, 3), "reused": reused}
+        passes = self.passes.get(name)
+        self.stages[name] = entry | ({"passes": passes} if passes else {})
+        words = "".join(f", {count:g} {way} passes" for way, count in (passes or {}).items() if count)
+        self.listener(name, 1, 1, "reused" if reused else f"{seconds:.1f} s{words}")
         self.save("running")
 
     def save(self, state: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:

@@ -9,6 +9,7 @@ import streamlit as st
 
 from gprune import corpora
 from gprune.errors import GpruneError
+from gprune.methods import METHODS
 from gprune.models import identity
 from gprune.study import METRIC_NAMES, Study, from_dict
 from gprune.study_demo import demo_study
@@ -20,10 +21,8 @@ from gprune.views.text import plain
 
 _ASKED_ABOVE = {
     "calibration": ("samples",),
-    "modularization": (),
-    "reliability": (),
     "sparsity": ("epochs",),
-    "evaluation": ("texts", "preset", "windows"),
+    "evaluation": ("texts", "preset", "windows", "tasks", "limit", "task_folder"),
 }
 
 
@@ -31,11 +30,14 @@ def new_study(root: str) -> None:
     """The form for a new run."""
     with card("launch_form", "Start a run"):
         values, changes = _basics(), dict[str, Any]()
+        # the demo's own sizes where the demo is chosen, so that the form and `run demo` do the same
+        start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (None, "launch")
         with st.expander("More settings", icon=":material/tune:"):
             for section, title in settings_form.SECTIONS.items():
-                if set(settings_form.fields(section)) - set(_ASKED_ABOVE[section]):
+                asked = _ASKED_ABOVE.get(section, ())
+                if set(settings_form.fields(section)) - set(asked):
                     st.markdown(f"**{title}**")
-                    changes |= settings_form.section(section, _ASKED_ABOVE[section], "launch")
+                    changes |= settings_form.section(section, asked, key, start)
             values |= _machine()
         study = _checked(values, changes)
         if study is None:
@@ -50,47 +52,48 @@ def _basics() -> dict[str, Any]:
     """The fields everyone sets; the demo's values to begin with, so that the first click works."""
     demo, help_ = demo_study(), settings_form.documentation()
     with st.grid(3, min_column_width=240):
-        model = st.selectbox(
-            "Model", _models(), key="launch_model", accept_new_options=True, help=help_["model"],
-            placeholder="demo, a folder or a hub name",
-        )  # fmt: skip
-        primary = texts.pick("Primary text A", "launch_primary", demo.primary, optional=False)
-        auxiliary = texts.pick("Auxiliary text B", "launch_auxiliary", demo.auxiliary, optional=False)
-        metric = st.selectbox(
-            "Metric", METRIC_NAMES, format_func=label, key="launch_metric", help=help_["metric"]
-        )
-        retention = st.number_input(
-            "Retention",
-            value=demo.retention,
-            step=0.05,
-            format="%.2f",
-            key="launch_retention",
-            help=help_["retention"],
-        )
-        substitute = texts.pick("Third text C, for the agreement", "launch_substitute", demo.substitute)
-        samples = st.number_input(
-            "Sequences of each text", value=demo.calibration.samples, step=64, key="launch_samples",
-            help=help_["calibration.samples"],
-        )  # fmt: skip
-        epochs = st.number_input(
-            "Epochs", value=demo.sparsity.epochs, step=1, key="launch_epochs", help=help_["sparsity.epochs"]
-        )
-        seed = st.number_input("Seed", value=0, step=1, key="launch_seed", help=help_["seed"])
-    evaluation = _evaluation(demo, "launch")
-    name = st.text_input("Name (optional)", key="launch_name", help=help_["name"])
+        values = _inputs(demo, help_) | _sizes(demo, help_)
+    methods = st.multiselect(
+        "Methods side by side", list(METHODS), demo.methods, format_func=label, key="launch_methods",
+        help=help_["methods"],
+    )  # fmt: skip
+    values |= {"methods": methods, "evaluation": _evaluation(demo, "launch")}
+    return values | {"name": st.text_input("Name (optional)", key="launch_name", help=help_["name"]).strip()}
+
+
+def _inputs(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
+    """Model and texts."""
+    model = st.selectbox(
+        "Model", _models(), key="launch_model", accept_new_options=True, help=help_["model"],
+        placeholder="demo, a folder or a hub name",
+    )  # fmt: skip
     return {
         "model": (model or "").strip(),
-        "primary": primary,
-        "auxiliary": auxiliary,
-        "substitute": substitute,
-        "metric": metric,
-        "retention": retention,
-        "seed": seed,
-        "name": name.strip(),
-        "calibration": {"samples": samples},
-        "sparsity": {"epochs": epochs},
-        "evaluation": evaluation,
+        "primary": texts.pick("Primary text A", "launch_primary", demo.primary, optional=False),
+        "auxiliary": texts.pick("Auxiliary text B", "launch_auxiliary", demo.auxiliary, optional=False),
+        "substitute": texts.pick("Third text C, for the agreement", "launch_substitute", demo.substitute),
     }
+
+
+def _sizes(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
+    """Metric, retention and the sizes of the run."""
+    metric = st.selectbox(
+        "Metric", METRIC_NAMES, format_func=label, key="launch_metric", help=help_["metric"]
+    )
+    retention = st.number_input(
+        "Retention", value=demo.retention, step=0.05, format="%.2f", key="launch_retention",
+        help=help_["retention"],
+    )  # fmt: skip
+    samples = st.number_input(
+        "Sequences of each text", value=demo.calibration.samples, step=64, key="launch_samples",
+        help=help_["calibration.samples"],
+    )  # fmt: skip
+    epochs = st.number_input(
+        "Epochs", value=demo.sparsity.epochs, step=1, key="launch_epochs", help=help_["sparsity.epochs"]
+    )
+    seed = st.number_input("Seed", value=0, step=1, key="launch_seed", help=help_["seed"])
+    sizes = {"calibration": {"samples": samples}, "sparsity": {"epochs": epochs}}
+    return {"metric": metric, "retention": retention, "seed": seed, **sizes}
 
 
 def _evaluation(study: Study, key: str) -> dict[str, Any]:

@@ -11,11 +11,14 @@ from typing import Any, Literal
 
 import streamlit as st
 
+from gprune import settings as settings_module
 from gprune import study as study_module
 from gprune.study import Study
 
 SECTIONS = {
     "calibration": "Calibration",
+    "contexts": "Contexts (token-weighted FLAP, FANG)",
+    "baselines": "Baselines",
     "modularization": "Modules (BCM)",
     "reliability": "Score adaptation (RASA)",
     "sparsity": "Sparsity learning (MSL)",
@@ -26,8 +29,12 @@ SECTIONS = {
 @cache
 def documentation() -> dict[str, str]:
     """What each field means, by dotted name: the text that follows it in the source."""
-    tree = ast.parse(inspect.getsource(study_module))
-    classes = {node.name: _field_texts(node) for node in tree.body if isinstance(node, ast.ClassDef)}
+    nodes = [
+        node
+        for module in (settings_module, study_module)
+        for node in ast.parse(inspect.getsource(module)).body
+    ]
+    classes = {node.name: _field_texts(node) for node in nodes if isinstance(node, ast.ClassDef)}
     hints = typing.get_type_hints(Study)
     found = dict(classes["Study"])
     for section in SECTIONS:
@@ -53,13 +60,14 @@ def fields(section: str) -> dict[str, tuple[Any, Any]]:
     return {name: (hints[name], getattr(defaults, name)) for name in hints}
 
 
-def section(name: str, leave_out: tuple[str, ...], key: str) -> dict[str, Any]:
+def section(name: str, leave_out: tuple[str, ...], key: str, start: Study | None = None) -> dict[str, Any]:
     """Draws every field of a section but those left out.
 
     Args:
         name: section of the study.
         leave_out: field names that are asked for elsewhere.
         key: prefix of the widgets' keys.
+        start: the study whose values the widgets begin with; the defaults where left out.
 
     Returns:
         Values that differ from the default, by dotted name.
@@ -73,7 +81,7 @@ def section(name: str, leave_out: tuple[str, ...], key: str) -> dict[str, Any]:
             value = widget(
                 field.replace("_", " ").capitalize(),
                 hint,
-                default,
+                default if start is None else getattr(getattr(start, name), field),
                 documentation().get(dotted, ""),
                 f"{key}_{dotted}",
             )

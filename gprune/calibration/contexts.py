@@ -1,0 +1,258 @@
+"""Which kinds of context do a layer's tokens come in? Clusters of FFN inputs (section 4, base metrics).
+
+Token-weighted FLAP and FANG weight a token by the context it stands in. A context is a size-balanced k-means
+cluster of the inputs of a layer's FFN, taken behind the norm and projected onto their principal components.
+The clusters are made on one text, from a small part of it, and then serve every text: a token belongs to the
+context with the nearest centroid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from gprune.errors import ModelError, NumericsError, SettingsError
+from gprune.models.decoder import Decoder
+from gprune.progress import Progress, silent
+from gprune.records import Array, Contexts, Tokens
+from gprune.settings import ContextSettings
+
+# Lloyd steps, and rounds of prices within each.
+_ITERATIONS = 25
+_SWEEPS = 5
+# A Lloyd step that tightens the clusters by a smaller share than this is the last.
+_LEAST_GAIN = 1e-4
+
+
+@torch.no_grad()
+def fit_contexts(
+    decoder: Decoder,
+    tokens: Tokens,
+    settings: ContextSettings,
+    batch: int,
+    seed: int,
+    on_progress: Progress = silent,
+) -> Contexts:
+    """Clusters the FFN inputs of every layer, from one forward pass over the first sequences of a text.
+
+    Args:
+        decoder: the dense model.
+        tokens: the calibration set; its first sequences are used, until they hold ``settings.tokens`` tokens.
+        settings: number of contexts, of principal components (fewer than tokens), and tokens.
+        batch: sequences of one forward pass; changes speed, not results.
+        seed: of the clustering; every layer has a generator of its own.
+        on_progress: told of the sequences and then of the layers done; may raise to stop.
+
+    Returns:
+        Centroids and principal components of every layer.
+
+    Raises:
+        SettingsError: there are fewer than two tokens for each context.
+        NumericsError: an FFN input is NaN or infinite.
+    """
+    samples, length = tokens.ids.shape
+    sequences = min(samples, -(-settings.tokens // length))
+    if sequences * length < 2 * settings.count:
+        raise SettingsError(
+            f"{tokens.text!r} gives {sequences * length} tokens for {settings.count} contexts, fewer than "
+            "two for each: choose fewer contexts (contexts.count), or more tokens (contexts.tokens, "
+            "calibration.samples)"
+        )
+    inputs = _ffn_inputs(decoder, tokens.ids[:sequences], batch, on_progress)
+    layers = []
+    for layer, points in enumerate(inputs):
+        on_progress(layer, len(inputs), "context clusters")
+        if not torch.isfinite(points).all():
+            raise NumericsError(
+                f"the FFN input of layer {layer} is not finite: check the model's weights for NaN, or use "
+                "float32 or bfloat16"
+            )
+        generator = np.random.default_rng([seed, layer])
+        layers.append(_fit_layer(points.to(decoder.device), settings, generator))
+    on_progress(len(inputs), len(inputs), "context clusters")
+    mean, components, centroids, distances = (np.stack(part) for part in zip(*layers, strict=True))
+    return Contexts(tokens.text, mean, components, centroids, distances, sequences * length)
+
+
+class Lookup:
+    """Finds the context of a token: the nearest centroid in the projected space.
+
+    |P(x - m) - c|^2 = |P(x - m)|^2 - 2 (x - m) . P'c + |c|^2, and its first term is the same for all
+    contexts, so one product with (contexts, hidden) directions tells the nearest.
+    """
+
+    def __init__(self, decoder: Decoder, contexts: Contexts) -> None:
+        """Prepares the directions on the model's device.
+
+        Raises:
+            ModelError: the contexts were made with a model of another shape.
+        """
+        expected = (decoder.shape.layers, decoder.shape.hidden)
+        if contexts.mean.shape != expected:
+            raise ModelError(
+                f"the contexts cover {contexts.mean.shape} layers and channels, the model has {expected}: "
+                "make them again with this model"
+            )
+        centroids = contexts.centroids.astype(np.float64)
+        directions = centroids @ contexts.components.astype(np.float64)
+        offsets = (centroids**2).sum(axis=-1) / 2 + np.einsum("lch,lh->lc", directions, contexts.mean)
+        self.directions = torch.from_numpy(directions).to(decoder.device, torch.float32)
+        self.offsets = torch.from_numpy(offsets).to(decoder.device, torch.float32)
+
+    def labels(self, layer: int, inputs: torch.Tensor) -> torch.Tensor:
+        """(tokens,) int64 context of each of (tokens, hidden) FFN inputs of a layer."""
+        closeness = inputs.float() @ self.directions[layer].T - self.offsets[layer]
+        return closeness.argmax(dim=1)
+
+
+@contextmanager
+def hooked(hooks: dict[torch.nn.Module, Callable[..., Any]]) -> Iterator[None]:
+    """Calls a hook before each of some modules, with its positional inputs, while the context is open."""
+    handles = [module.register_forward_pre_hook(hook) for module, hook in hooks.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress) -> torch.Tensor:
+    """(layers, tokens, hidden) FFN inputs of some sequences, in the model's number type on the CPU."""
+    sequences, length = ids.shape
+    shape = decoder.shape
+    kept = torch.empty(shape.layers, sequences, length, shape.hidden, dtype=decoder.dtype)
+
+    first = 0
+
+    def keep(layer: int) -> Callable[..., None]:
+        def hook(_: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
+            kept[layer, first : first + len(arguments[0])] = arguments[0]
+
+        return hook
+
+    with hooked({decoder.gate_proj(layer): keep(layer) for layer in range(shape.layers)}):
+        for first in range(0, sequences, batch):
+            on_progress(first, sequences, "FFN inputs")
+            decoder.hidden_states(torch.from_numpy(ids[first : first + batch].astype(np.int64)))
+    on_progress(sequences, sequences, "FFN inputs")
+    return kept.flatten(1, 2)
+
+
+def _fit_layer(
+    points: torch.Tensor, settings: ContextSettings, generator: np.random.Generator
+) -> tuple[Array, Array, Array, Array]:
+    """Mean, components, centroids and distances of one layer's (tokens, hidden) FFN inputs."""
+    mean = points.mean(dim=0, dtype=torch.float64).float()
+    centred = points.float() - mean
+    components = _principal(centred, min(settings.dimensions, points.shape[1], len(points) - 1))
+    projected = (centred @ components.T).double().cpu().numpy()
+    _, centroids = balanced_clusters(projected, settings.count, generator)
+    kept = mean.cpu().numpy(), components.cpu().numpy(), centroids.astype(np.float32)
+    return *kept, _distances(centroids)
+
+
+def _principal(centred: torch.Tensor, dimensions: int) -> torch.Tensor:
+    """(dimensions, hidden) orthonormal directions of largest variance, largest first."""
+    _, vectors = torch.linalg.eigh((centred.T @ centred).double())
+    rows = vectors[:, -dimensions:].T.flip(0)
+    # an eigenvector's sign is arbitrary: its largest entry is made positive
+    largest = rows.gather(1, rows.abs().argmax(dim=1, keepdim=True))
+    return (rows * torch.where(largest < 0, -1.0, 1.0)).float()
+
+
+def _distances(centroids: Array) -> Array:
+    """(contexts, contexts) Euclidean distances over their off-diagonal mean; zeros where all coincide."""
+    distances: Array = np.linalg.norm(centroids[:, None] - centroids[None], axis=-1)
+    scale = distances.sum() / (len(centroids) * (len(centroids) - 1))
+    return distances / scale if scale > 0 else distances
+
+
+def balanced_clusters(points: Array, count: int, generator: np.random.Generator) -> tuple[Array, Array]:
+    """k-means with clusters of equal size: k-means++ seeds, then Lloyd steps while they tighten.
+
+    Args:
+        points: (points, dimensions) float64.
+        count: number of clusters, at least 2 and at most that of the points.
+        generator: chooses the seeds.
+
+    Returns:
+        (points,) labels, whose sizes differ by one at most, and (count, dimensions) means of the clusters.
+    """
+    centroids, best = _seeds(points, count, generator), np.inf
+    labels, total = np.zeros(len(points), dtype=np.int64), (points**2).sum()
+    for _ in range(_ITERATIONS):
+        cost = (centroids**2).sum(axis=1) - 2 * points @ centroids.T
+        proposed = balanced_labels(cost)
+        means = np.stack([points[proposed == cluster].mean(axis=0) for cluster in range(count)])
+        spread = total - np.bincount(proposed, minlength=count) @ (means**2).sum(axis=1)
+        # balancing is greedy, so a step may also loosen the clusters
+        if spread >= (1 - _LEAST_GAIN) * best:
+            break
+        labels, centroids, best = proposed, means, spread
+    return labels, centroids
+
+
+def _seeds(points: Array, count: int, generator: np.random.Generator) -> Array:
+    """k-means++: every seed is drawn by its squared distance from the seeds before it."""
+    chosen = [int(generator.integers(len(points)))]
+    nearest = np.full(len(points), np.inf)
+    for _ in range(count - 1):
+        nearest = np.minimum(nearest, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
+        total = nearest.sum()
+        chosen.append(int(generator.choice(len(points), p=nearest / total if total > 0 else None)))
+    seeds: Array = points[chosen]
+    return seeds
+
+
+def balanced_labels(cost: Array) -> Array:
+    """Assigns points to clusters of equal size, near the least total cost.
+
+    Prices first even out the demand for the clusters; as the sizes are fixed, they change the total cost by a
+    constant. Then every point asks for its cheapest cluster with room. A cluster that is asked by as many as
+    it has room for, or more, takes those that would lose most elsewhere, and closes; the others ask again.
+    There always is such a cluster, so this ends after as many rounds as there are clusters, at most.
+
+    Args:
+        cost: (points, clusters) cost of each assignment, up to a constant for each point; at least two
+            clusters, and no more than points.
+
+    Returns:
+        (points,) labels, whose sizes differ by one at most; the clusters nearest to most are the larger.
+    """
+    points, count = cost.shape
+    room = np.full(count, points // count)
+    demand = np.bincount(cost.argmin(axis=1), minlength=count)
+    room[np.argsort(-demand, kind="stable")[: points % count]] += 1
+    labels, pending, cost = np.full(points, -1), np.arange(points), cost + _prices(cost, room)
+    while len(pending):
+        choices = cost[pending]
+        wish, cheapest = choices.argmin(axis=1), np.partition(choices, 1, axis=1)
+        regret = cheapest[:, 1] - cheapest[:, 0]
+        demand = np.bincount(wish, minlength=count)
+        for cluster in np.flatnonzero((demand >= room) & (demand > 0)):
+            asking = np.flatnonzero(wish == cluster)
+            taken = asking[np.argsort(-regret[asking], kind="stable")[: room[cluster]]]
+            labels[pending[taken]] = cluster
+            cost[:, cluster] = np.inf
+        pending = np.flatnonzero(labels < 0)
+    return labels
+
+
+def _prices(cost: Array, room: Array) -> Array:
+    """(clusters,) prices, each set in turn so that as many points prefer the cluster as it has room for."""
+    points, count = cost.shape
+    # rows are contiguous, which makes this several times faster
+    plain = np.ascontiguousarray(cost.T)
+    priced = plain.copy()
+    for _ in range(_SWEEPS):
+        for cluster in range(count):
+            elsewhere = np.delete(priced, cluster, axis=0).min(axis=0)
+            gain, first = elsewhere - plain[cluster], points - room[cluster]
+            ordered = np.partition(gain, (first - 1, first))
+            priced[cluster] = plain[cluster] + (ordered[first - 1] + ordered[first]) / 2
+    prices: Array = priced[:, 0] - plain[:, 0]
+    return prices

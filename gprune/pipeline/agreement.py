@@ -1,0 +1,131 @@
+"""The stage behind Fig. 1b: do the modules survive when a calibration text is replaced (appendix)?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gprune.errors import MethodError
+from gprune.modularization.agreement import compare
+from gprune.modularization.functional_groups import functional_groups
+from gprune.pipeline import explore, inputs
+from gprune.pipeline.session import Session
+from gprune.plan import PAIR
+from gprune.progress import Progress
+from gprune.records import Agreement, Partition
+
+_SUBSTITUTIONS = (
+    ("A-B against A-C", "partition", "partition_ac"),
+    ("A-B against B-C", "partition", "partition_bc"),
+    ("A-C against B-C", "partition_ac", "partition_bc"),
+    ("control: A-B, another seed", "partition", "partition_ab_other_seed"),
+    (
+        "control: initialization only, A-B against A-C",
+        "partition_ab_initialization",
+        "partition_ac_initialization",
+    ),
+)
+_SWAP = ("swap: A-B against B-A", "partition", "partition_ba")
+_GROUPS = (
+    ("FANG: A against B", "groups_primary", "groups_auxiliary"),
+    ("FANG: A against C", "groups_primary", "groups_substitute"),
+    ("FANG: B against C", "groups_auxiliary", "groups_substitute"),
+)
+
+
+@dataclass
+class _Made:
+    """The partitions that are compared, and their keys."""
+
+    partitions: dict[str, Partition] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+
+
+def wanted(session: Session) -> bool:
+    """Whether the study has anything to compare: a third text, or two texts under FANG or twFLAP."""
+    return bool(session.study.substitute) or _with_groups(session)
+
+
+def _with_groups(session: Session) -> bool:
+    return "fang" in session.study.methods or session.study.metric == "twflap"
+
+
+def agreement(session: Session) -> Agreement | None:
+    """Agreement of modules under text substitution (Fig. 1b); None where there is nothing to compare."""
+    if not wanted(session):
+        return None
+    made = _Made()
+    comparisons = list(_substituted(session, made)) if session.study.substitute else []
+    if session.study.metric == "twflap":
+        _make(session, made, "partition", PAIR, {})
+        _make(session, made, "partition_ba", ("auxiliary", "primary"), _profile(made))
+        comparisons.append(_SWAP)
+    if _with_groups(session):
+        comparisons += _grouped(session, made)
+    if not comparisons:
+        return None
+    used = dict.fromkeys(name for _, *names in comparisons for name in names)
+    key = session.plan.agreement([made.keys[name] for name in used])
+
+    def compute(_: Progress) -> Agreement:
+        rows = [compare(made.partitions[a], made.partitions[b]) for _, a, b in comparisons]
+        titles = tuple(title for title, _, _ in comparisons)
+        return Agreement(titles, np.stack([row[0] for row in rows]), np.stack([row[1] for row in rows]))
+
+    return session.stage("agreement", "agreement", key, Agreement, compute)
+
+
+def _make(session: Session, made: _Made, name: str, pair: tuple[str, str], changes: dict[str, Any]) -> None:
+    made.partitions[name] = explore.partition(session, *pair, name, **changes)
+    made.keys[name] = session.plan.partition(*pair, **changes)
+
+
+def _profile(made: _Made) -> dict[str, str]:
+    # the direction is decided once per metric (appendix), on the study's own pair
+    profile = made.partitions["partition"].profile
+    return {"direction": profile} if profile in ("magnitude", "direction") else {}
+
+
+def _substituted(session: Session, made: _Made) -> tuple[tuple[str, str, str], ...]:
+    """Makes the modules of every pair of the three texts, and of the controls."""
+    inputs.statistics(session, "substitute")
+    metric = "flap" if session.study.metric == "twflap" else session.study.metric
+    explore.scores(session, "substitute", metric)
+    _make(session, made, "partition", PAIR, {})
+    profile, other = _profile(made), {"seed": session.study.seed + 1}
+    _make(session, made, "partition_ac", ("primary", "substitute"), profile)
+    _make(session, made, "partition_bc", ("auxiliary", "substitute"), profile)
+    _make(session, made, "partition_ab_other_seed", PAIR, profile | other)
+    start = {"kind": "initialization"}
+    _make(session, made, "partition_ab_initialization", PAIR, start)
+    _make(session, made, "partition_ac_initialization", ("primary", "substitute"), start)
+    return _SUBSTITUTIONS
+
+
+def _grouped(session: Session, made: _Made) -> list[tuple[str, str, str]]:
+    """Makes FANG's functional groups from each text alone."""
+    roles = ("primary", "auxiliary", *(("substitute",) if session.study.substitute else ()))
+    for role in roles:
+        try:
+            made.partitions[f"groups_{role}"] = groups(session, role)
+        except MethodError as error:
+            session.unavailable["fang"] = str(error)
+            return []
+        made.keys[f"groups_{role}"] = session.plan.groups(role)
+    present = {f"groups_{role}" for role in roles}
+    return [row for row in _GROUPS if {row[1], row[2]} <= present]
+
+
+def groups(session: Session, role: str) -> Partition:
+    """FANG's functional groups of one text (section 4, baselines)."""
+    measured = inputs.context_statistics(session, role, role, gradient=True)
+    grouping = session.study.baselines.fang_grouping
+    return session.stage(
+        f"groups_{role}",
+        "groups",
+        session.plan.groups(role),
+        Partition,
+        lambda _: functional_groups(measured.affinity, grouping),
+    )

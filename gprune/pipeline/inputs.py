@@ -1,0 +1,114 @@
+"""The stages that read and run the dense model: calibration sets, norms, statistics, contexts (section 3).
+
+Every function reads its result from the session's store or makes it.
+"""
+
+from __future__ import annotations
+
+from gprune import corpora
+from gprune.pipeline.session import Session
+from gprune.progress import Progress
+from gprune.records import (
+    ActivationStatistics,
+    Contexts,
+    ContextStatistics,
+    ModelShape,
+    ModelSize,
+    Tokens,
+    WeightNorms,
+)
+
+
+def tokens(session: Session, role: str) -> Tokens:
+    """The calibration set of a role: primary, auxiliary or substitute."""
+    settings, text = session.study.calibration, getattr(session.study, role)
+
+    def compute(_: Progress) -> Tokens:
+        drawn = (settings.samples, settings.length, session.study.seed)
+        return corpora.draw(text, session.tokenizer, *drawn, cache=session.text_cache)
+
+    return session.stage(f"tokens_{role}", "tokens", session.plan.tokens(role), Tokens, compute)
+
+
+def norms(session: Session) -> WeightNorms:
+    """Weight norms that the scores need; the session learns the model's shape with them."""
+    key, store = session.plan.norms(), session.store
+    result = session.stage("norms", "norms", key, WeightNorms, lambda _: session.decoder.weight_norms())
+    if not (store.has("shapes", key) and store.has("sizes", key)):
+        store.put("shapes", key, session.decoder.shape)
+        store.put("sizes", key, session.decoder.size)
+    session.shape, session.size = store.get("shapes", key, ModelShape), store.get("sizes", key, ModelSize)
+    return result
+
+
+def shape(session: Session) -> ModelShape:
+    """The sizes of the model that decide what can be pruned."""
+    if session.shape is None:
+        norms(session)
+    if session.shape is None:
+        raise RuntimeError("norms() leaves the model's shape in the session")
+    return session.shape
+
+
+def size(session: Session) -> ModelSize:
+    """Parameters and biases of the model."""
+    if session.size is None:
+        norms(session)
+    if session.size is None:
+        raise RuntimeError("norms() leaves the model's size in the session")
+    return session.size
+
+
+def statistics(session: Session, role: str) -> ActivationStatistics:
+    """One pass of the dense model over the calibration set of a role."""
+    drawn = tokens(session, role)
+
+    def compute(progress: Progress) -> ActivationStatistics:
+        from gprune.calibration import collect
+
+        return collect(session.decoder, drawn, session.study.calibration, progress)
+
+    key = session.plan.statistics(role)
+    return session.stage(f"statistics_{role}", "statistics", key, ActivationStatistics, compute)
+
+
+def contexts(session: Session, role: str) -> Contexts:
+    """Context clusters made from a sample of a role's calibration set (base metric twFLAP, FANG)."""
+    drawn, study = tokens(session, role), session.study
+
+    def compute(progress: Progress) -> Contexts:
+        from gprune.calibration.contexts import fit_contexts
+
+        batch = study.calibration.batch
+        return fit_contexts(session.decoder, drawn, study.contexts, batch, study.seed, progress)
+
+    key = session.plan.contexts(role)
+    return session.stage(f"contexts_{role}", "contexts", key, Contexts, compute)
+
+
+def context_statistics(
+    session: Session, role: str, made_on: str = "primary", *, gradient: bool
+) -> ContextStatistics:
+    """One pass over a role's calibration set under the contexts of another, backward too for the affinity.
+
+    Where statistics with a gradient are there, they serve for those without.
+    """
+    plan, store = session.plan, session.store
+    key = plan.context_statistics(role, made_on, gradient=gradient)
+    complete = plan.context_statistics(role, made_on, gradient=True)
+    if (
+        not gradient
+        and not store.has("context_statistics", key)
+        and store.has("context_statistics", complete)
+    ):
+        key = complete
+    drawn, made = tokens(session, role), contexts(session, made_on)
+
+    def compute(progress: Progress) -> ContextStatistics:
+        from gprune.calibration.context_statistics import collect_contexts
+
+        shards, batch = session.study.calibration.shards, session.study.calibration.batch
+        return collect_contexts(session.decoder, drawn, made, shards, batch, gradient, progress)
+
+    name = f"context_statistics_{role}" + ("" if made_on == "primary" else f"_by_{made_on}")
+    return session.stage(name, "context_statistics", key, ContextStatistics, compute)

@@ -1,0 +1,209 @@
+"""Context clusters against principal components and assignments computed plainly in float64."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import linear_sum_assignment
+
+from gprune.calibration.contexts import Lookup, balanced_clusters, balanced_labels, fit_contexts
+from gprune.errors import Cancelled, ModelError, NumericsError, SettingsError
+from gprune.models.tiny import tiny_decoder
+from gprune.records import Tokens
+from gprune.settings import ContextSettings
+
+
+def tokens(samples=10, length=6, seed=0):
+    ids = np.random.default_rng(seed).integers(0, 64, (samples, length)).astype(np.int32)
+    return Tokens("a text", "fingerprint", ids, samples)
+
+
+def settings(**changes):
+    return ContextSettings(**({"count": 3, "dimensions": 4, "tokens": 60} | changes))
+
+
+def fit(decoder, calibration=None, batch=4, seed=0, **changes):
+    return fit_contexts(decoder, calibration or tokens(), settings(**changes), batch, seed)
+
+
+@torch.no_grad()
+def ffn_inputs(decoder, ids):
+    """(layers, tokens, hidden) float64 inputs of up_proj, one sequence at a time."""
+    seen = [[] for _ in range(decoder.shape.layers)]
+    handles = [
+        decoder.up_proj(layer).register_forward_pre_hook(
+            lambda _, arguments, layer=layer: seen[layer].append(arguments[0][0].double().numpy())
+        )
+        for layer in range(decoder.shape.layers)
+    ]
+    for row in ids:
+        decoder.hidden_states(torch.tensor(row[None].astype(np.int64)))
+    for handle in handles:
+        handle.remove()
+    return np.stack([np.concatenate(rows) for rows in seen])
+
+
+@pytest.mark.parametrize(
+    "kind", [{}, {"family": "qwen3", "kv_heads": 2, "neurons": 13, "hidden": 12, "head_width": 4}]
+)
+def test_components_are_the_principal_directions(kind):
+    decoder = tiny_decoder(**kind)
+    contexts = fit(decoder)
+    for layer, x in enumerate(ffn_inputs(decoder, tokens().ids)):
+        np.testing.assert_allclose(contexts.mean[layer], x.mean(axis=0), rtol=1e-5, atol=1e-6)
+        expected = np.linalg.svd(x - x.mean(axis=0))[2][:4]
+        actual = contexts.components[layer]
+        np.testing.assert_allclose(actual @ actual.T, np.eye(4), atol=1e-5)
+        np.testing.assert_allclose(np.abs((actual * expected).sum(axis=1)), 1, atol=1e-4)
+        assert (np.take_along_axis(actual, np.abs(actual).argmax(axis=1)[:, None], axis=1) > 0).all()
+
+
+@pytest.mark.parametrize(("asked", "samples", "given"), [(64, 10, 8), (5, 10, 5), (64, 1, 5)])
+def test_dimensions_are_clamped_to_the_hidden_width_and_the_tokens(asked, samples, given):
+    contexts = fit(tiny_decoder(), tokens(samples), dimensions=asked)
+    assert contexts.components.shape == (2, given, 8)
+    assert contexts.centroids.shape == (2, 3, given)
+
+
+@pytest.mark.parametrize(("asked", "used"), [(60, 10), (1000, 10), (18, 3), (19, 4), (12, 2)])
+def test_only_the_first_sequences_are_run(asked, used):
+    decoder, calibration = tiny_decoder(), tokens()
+    contexts = fit(decoder, calibration, tokens=asked)
+    assert contexts.tokens == used * 6
+    assert (decoder.forward_tokens, decoder.backward_tokens) == (used * 6, 0)
+    changed = calibration.ids.copy()
+    changed[used:] = 0
+    again = fit(decoder, Tokens("a text", "fingerprint", changed, 10), tokens=asked)
+    np.testing.assert_array_equal(again.centroids, contexts.centroids)
+
+
+def test_distances_have_a_mean_of_one():
+    contexts = fit(tiny_decoder())
+    for centroids, distances in zip(contexts.centroids.astype(float), contexts.distances, strict=True):
+        plain = np.array([[np.sqrt(((a - b) ** 2).sum()) for b in centroids] for a in centroids])
+        np.testing.assert_allclose(distances, plain / plain[~np.eye(3, dtype=bool)].mean(), rtol=1e-5)
+    assert contexts.distances.dtype == np.float64
+    assert contexts.components.dtype == contexts.centroids.dtype == np.float32
+
+
+def test_equal_tokens_have_contexts_without_distance():
+    same = Tokens("same", "f", np.full((5, 1), 7, dtype=np.int32), 5)
+    contexts = fit(tiny_decoder(), same, count=2)
+    np.testing.assert_allclose(contexts.centroids, 0, atol=1e-6)
+    assert np.isfinite(contexts.distances).all()
+
+
+def test_the_seed_alone_decides():
+    decoder = tiny_decoder()
+    first, again, other = (fit(decoder, seed=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.centroids, again.centroids)
+    assert np.abs(first.centroids - other.centroids).max() > 1e-3
+
+
+@pytest.mark.parametrize("batch", [1, 3, 64])
+def test_the_batch_size_changes_nothing(batch):
+    decoder = tiny_decoder(kv_heads=2)
+    expected, actual = fit(decoder, batch=4), fit(decoder, batch=batch)
+    np.testing.assert_allclose(actual.components, expected.components, atol=1e-4)
+    np.testing.assert_allclose(actual.centroids, expected.centroids, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_gives_nearly_the_same_means(dtype):
+    half, full = (fit(tiny_decoder(dtype=kind)) for kind in (dtype, torch.float32))
+    assert half.mean.dtype == np.float32
+    np.testing.assert_allclose(half.mean, full.mean, atol=0.05)
+
+
+@pytest.mark.parametrize("kind", [{}, {"family": "qwen2", "kv_heads": 1, "hidden": 12, "head_width": 2}])
+def test_a_token_belongs_to_the_nearest_centroid(kind):
+    decoder = tiny_decoder(**kind)
+    contexts = fit(decoder)
+    other = tokens(20, 5, seed=9)
+    lookup = Lookup(decoder, contexts)
+    for layer, x in enumerate(ffn_inputs(decoder, other.ids)):
+        projected = (x - contexts.mean[layer]) @ contexts.components[layer].T.astype(float)
+        distance = np.linalg.norm(projected[:, None] - contexts.centroids[layer], axis=-1)
+        actual = lookup.labels(layer, torch.tensor(x, dtype=torch.float32))
+        np.testing.assert_array_equal(actual, distance.argmin(axis=1))
+        assert len(set(actual.tolist())) > 1
+
+
+def test_contexts_of_another_model_are_refused():
+    contexts = fit(tiny_decoder(layers=3))
+    with pytest.raises(ModelError, match=r"\(3, 8\) layers and channels.*\(2, 8\)"):
+        Lookup(tiny_decoder(), contexts)
+
+
+def test_too_few_tokens_are_refused():
+    with pytest.raises(SettingsError, match=r"'a text' gives 12 tokens for 7 contexts.*contexts.count"):
+        fit(tiny_decoder(), tokens(2), count=7)
+    assert fit(tiny_decoder(), tokens(2), count=6).tokens == 12
+
+
+def test_inputs_that_are_not_finite_name_their_layer():
+    decoder = tiny_decoder(layers=3)
+    decoder.v_proj(1).weight[0, 0] = float("nan")
+    with pytest.raises(NumericsError, match="FFN input of layer 1 is not finite.*bfloat16"):
+        fit(decoder)
+
+
+def test_the_model_is_left_as_it_was_and_progress_may_stop():
+    decoder, seen = tiny_decoder(), []
+    fit_contexts(decoder, tokens(), settings(), 4, 0, lambda *report: seen.append(report))
+    assert [row[:2] for row in seen if row[2] == "FFN inputs"] == [(0, 10), (4, 10), (8, 10), (10, 10)]
+    assert [row[:2] for row in seen if row[2] == "context clusters"] == [(0, 2), (1, 2), (2, 2)]
+
+    def stop(done, total, message):
+        raise Cancelled(message)
+
+    with pytest.raises(Cancelled, match="FFN inputs"):
+        fit_contexts(decoder, tokens(), settings(), 4, 0, stop)
+    assert not any(decoder.gate_proj(layer)._forward_pre_hooks for layer in range(2))
+
+
+@pytest.mark.parametrize(("points", "count"), [(14, 7), (17, 7), (100, 3), (9, 2), (5, 5)])
+def test_clusters_are_of_equal_size_and_their_centroids_means(points, count):
+    generator = np.random.default_rng(points)
+    # most points in one heap, so that nearest centroids alone would be far from balanced
+    x = generator.normal(size=(points, 3)) * np.where(np.arange(points) % 5 == 0, 10, 0.1)[:, None]
+    labels, centroids = balanced_clusters(x, count, generator)
+    sizes = np.bincount(labels, minlength=count)
+    assert sizes.max() - sizes.min() <= 1 and sizes.sum() == points
+    for cluster in range(count):
+        np.testing.assert_allclose(centroids[cluster], x[labels == cluster].mean(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_separate_heaps_are_found(seed):
+    generator = np.random.default_rng(seed)
+    truth = np.repeat(np.arange(4), 25)
+    x = np.eye(4)[truth] * 50 + generator.normal(size=(100, 4))
+    labels, _ = balanced_clusters(x, 4, generator)
+    assert len({(a, b) for a, b in zip(truth.tolist(), labels.tolist(), strict=True)}) == 4
+
+
+@pytest.mark.parametrize("points", [2, 9, 40])
+def test_two_clusters_are_balanced_at_the_least_cost(points):
+    cost = np.random.default_rng(points).normal(size=(points, 2))
+    labels = balanced_labels(cost)
+    sizes = np.bincount(labels, minlength=2)
+    slots = np.repeat([0, 1], sizes)
+    rows, columns = linear_sum_assignment(cost[:, slots])
+    assert cost[np.arange(points), labels].sum() == pytest.approx(cost[rows, slots[columns]].sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_clusters_are_balanced_near_the_least_cost(seed):
+    generator = np.random.default_rng(seed)
+    x, centroids = generator.normal(size=(70, 3)), generator.normal(size=(7, 3))
+    cost = ((x[:, None] - centroids) ** 2).sum(axis=-1)
+    labels = balanced_labels(cost)
+    slots = np.repeat(np.arange(7), 10)
+    rows, columns = linear_sum_assignment(cost[:, slots])
+    least = cost[rows, slots[columns]].sum()
+    assert least - 1e-9 <= cost[np.arange(70), labels].sum() <= 1.1 * least
+    np.testing.assert_array_equal(np.bincount(labels), 10)
+
+
+def test_equal_costs_still_balance():
+    np.testing.assert_array_equal(np.bincount(balanced_labels(np.zeros((11, 4)))), [3, 3, 3, 2])

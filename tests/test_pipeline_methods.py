@@ -1,0 +1,158 @@
+"""Every method of the tables through the pipeline: what it gives, how often the model runs, who is left out."""
+
+import numpy as np
+import pytest
+import tiny_study
+
+from gprune import pipeline
+from gprune.methods import METHODS
+from gprune.records import Agreement, ContextStatistics, Partition, PruningMasks
+from gprune.store import Store
+from gprune.study import from_dict
+
+CONTEXTS = {"count": 3, "dimensions": 4, "tokens": 64}
+BASELINES = {"taylor_samples": 4, "taylor_length": 8}
+EVERY = list(METHODS)
+
+
+def silent(*_):
+    pass
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("methods")
+    texts = tiny_study.write_texts(folder / "texts")
+    model = tiny_study.write_model(folder / "model", texts, kv_heads=2, neurons=27)
+    return {"folder": folder, "texts": texts, "model": model}
+
+
+def study_of(workshop, **changes):
+    values = tiny_study.settings(workshop["model"], workshop["texts"])
+    values |= {"contexts": CONTEXTS, "baselines": BASELINES, "methods": EVERY}
+    return from_dict(values | changes)
+
+
+@pytest.fixture(scope="module")
+def finished(workshop):
+    store = Store(workshop["folder"] / "cache")
+    study = study_of(workshop)
+    return study, store, pipeline.run(study, store, silent, until="perplexity")
+
+
+def test_every_method_is_pruned_to_the_target_and_measured(finished):
+    study, store, result = finished
+    assert result["unavailable"] == {}
+    assert list(result["perplexity"]) == EVERY == list(result["retention"])
+    shape = store.run(result["run"])["shape"]
+    weights = shape["layers"] * (shape["neurons"] * 48 + shape["kv_heads"] * 6 * 4 * 16)
+    for name in EVERY[1:]:
+        assert abs(result["retention"][name] - study.retention) <= 6 * 4 * 16 / weights, name
+        assert all(np.isfinite(value) and value > 1 for value in result["perplexity"][name].values()), name
+
+
+def test_methods_that_differ_in_scoring_keep_different_units(finished):
+    _, store, result = finished
+    kept = {}
+    for name in ("fang", "fang_pooled", "flap", "flap_rank_average", "llm_pruner", "wanda_sp", "gprune"):
+        masks = store.get("masks", result["keys"][f"masks_{METHODS[name].masks}"], PruningMasks)
+        assert masks.method == name
+        kept[name] = masks.ffn.tobytes() + masks.heads.tobytes()
+    assert len(set(kept.values())) == len(kept)
+
+
+def test_the_dense_model_runs_as_often_as_the_log_says_and_no_more(finished):
+    study, _, result = finished
+    passes = result["passes"]
+    learning = passes.pop("masks_gprune")
+    assert learning["backward"] > 0
+    taylor = 4 * 8 / (study.calibration.samples * study.calibration.length)
+    assert passes == {
+        "statistics_primary": {"forward": 1.0, "backward": 0.0},
+        "statistics_auxiliary": {"forward": 1.0, "backward": 0.0},
+        "masks_wanda_sp": {"forward": 1.0, "backward": 0.0},
+        "contexts_primary": {"forward": 0.25, "backward": 0.0},
+        "context_statistics_primary": {"forward": 1.0, "backward": 1.0},
+        "context_statistics_auxiliary": {"forward": 1.0, "backward": 1.0},
+        "scores_llm_pruner_primary": {"forward": round(taylor, 3), "backward": round(taylor, 3)},
+    }
+
+
+def test_another_retention_costs_the_baselines_one_sequential_pass(workshop, finished):
+    _, store, _ = finished
+    methods = [name for name in EVERY if name != "gprune"]
+    result = pipeline.run(study_of(workshop, retention=0.7, methods=methods), store, silent, until="masks")
+    assert result["passes"] == {"masks_wanda_sp": {"forward": 1.0, "backward": 0.0}}
+
+
+def test_the_coupled_metric_adds_no_more_than_two_passes_a_text(workshop):
+    study = study_of(workshop, metric="twflap", methods=["dense", "gprune"])
+    store = Store(workshop["folder"] / "coupled")
+    result = pipeline.run(study, store, silent, until="perplexity")
+    added = {
+        role: sum(
+            count["forward"]
+            for stage, count in result["passes"].items()
+            if stage.startswith("context") and stage.endswith(role)
+        )
+        for role in ("primary", "auxiliary")
+    }
+    assert added == {"primary": 1.25, "auxiliary": 1.0}
+    backward = {stage: count["backward"] for stage, count in result["passes"].items() if count["backward"]}
+    assert set(backward) == {"context_statistics_primary", "masks_gprune"}
+    assert abs(result["retention"]["gprune"] - 0.5) < 0.02
+    first = store.get("partition", result["keys"]["first_partition"], Partition)
+    final = store.get("partition", result["keys"]["partition"], Partition)
+    assert first.kind == "initialization" and final.kind == "refined"
+    again = pipeline.run(study, store, silent, until="perplexity")
+    assert set(again["reused"]) == set(again["keys"]) and again["passes"] == {}
+    assert again["perplexity"] == result["perplexity"]
+
+
+def test_statistics_with_a_gradient_serve_where_none_is_needed(finished, workshop):
+    _, store, _ = finished
+    study = study_of(workshop, metric="twflap", methods=["dense"])
+    result = pipeline.run(study, store, silent, until="drift")
+    assert result["passes"] == {}
+    key = result["keys"]["context_statistics_auxiliary"]
+    assert (store.get("context_statistics", key, ContextStatistics).affinity > 0).any()
+
+
+def test_the_swap_and_fangs_groups_are_compared(workshop, finished):
+    _, store, _ = finished
+    study = study_of(workshop, metric="twflap", substitute=workshop["texts"][2], methods=["dense", "fang"])
+    result = pipeline.run(study, store, silent, until="agreement")
+    record = store.get("agreement", result["keys"]["agreement"], Agreement)
+    titles = list(record.comparisons)
+    assert "swap: A-B against B-A" in titles
+    assert [title for title in titles if title.startswith("FANG")] == [
+        "FANG: A against B",
+        "FANG: A against C",
+        "FANG: B against C",
+    ]
+    assert np.isfinite(record.ari).all() and (record.ari <= 1).all()
+    assert not any(stage.startswith("masks") for stage in result["keys"])
+
+
+def test_a_method_that_cannot_run_says_why_and_the_others_are_there(workshop, tmp_path):
+    study = study_of(
+        workshop,
+        methods=["dense", "flap", "fang", "llm_pruner"],
+        baselines=BASELINES | {"fang_grouping": "released"},
+        contexts=CONTEXTS | {"count": 7},
+    )
+    result = pipeline.run(study, Store(tmp_path), silent, until="perplexity")
+    assert set(result["unavailable"]) == {"fang"}
+    assert "27" in result["unavailable"]["fang"] and "fang_grouping" in result["unavailable"]["fang"]
+    assert set(result["perplexity"]) == {"dense", "flap", "llm_pruner"}
+
+
+def test_aligned_widths_of_every_method_are_multiples(workshop, finished):
+    _, store, _ = finished
+    methods = [name for name in EVERY if METHODS[name].scoring == "single"]
+    study = study_of(workshop, methods=methods, sparsity={"epochs": 1, "batch": 8, "alignment": 4})
+    result = pipeline.run(study, store, silent, until="masks")
+    for name in methods[1:]:
+        masks = store.get("masks", result["keys"][f"masks_{METHODS[name].masks}"], PruningMasks)
+        widths = masks.ffn.sum(axis=1)
+        assert all(width % 4 == 0 or width == 27 for width in widths), (name, widths)
