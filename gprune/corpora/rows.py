@@ -74,7 +74,7 @@ def read_documents(file: Path, name: TextName) -> Iterator[str]:
         return
     unit = "line" if kind_of(file) == "json" else "row"
     fields: tuple[str, ...] = ()
-    for number, record in _records(file):
+    for number, record in records(file):
         fields = fields or choose_fields(record, name, file)
         yield _join(record, fields, name, f"{unit} {number} of {str(file)!r}")
 
@@ -83,7 +83,7 @@ def first_fields(file: Path, name: TextName) -> tuple[str, ...]:
     """The fields that make up a document of a file; none for a text file or a file without records."""
     if kind_of(file) == "text":
         return ()
-    for _, record in _records(file):
+    for _, record in records(file):
         return choose_fields(record, name, file)
     return ()
 
@@ -139,7 +139,7 @@ def _join(record: Record, fields: tuple[str, ...], name: TextName, where: str) -
     return "".join(parts)
 
 
-def _records(file: Path) -> Iterator[tuple[int, Record]]:
+def records(file: Path) -> Iterator[tuple[int, Record]]:
     """The records of a file with the number of their line or row, from 1."""
     kind = kind_of(file)
     if kind == "json":

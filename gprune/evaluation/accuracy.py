@@ -1,0 +1,104 @@
+"""Answers: how often does a model, dense or pruned, choose the right answer without being shown an example?
+
+Zero-shot accuracy as in section 4: the model's choice is the one of the highest log-likelihood (acc), or of
+the highest log-likelihood divided by the choice's length in characters (acc_norm). Both are kept; which of
+them counts is decided when they are shown (appendix, ``gprune.analysis.accuracy``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import OutOfMemoryError, nn
+
+from gprune.errors import CorpusError, SettingsError
+from gprune.evaluation.tasks import TaskSource, documents, fingerprint, resolve
+from gprune.evaluation.tasks.columns import Row
+from gprune.progress import Progress, silent
+from gprune.records import Accuracy
+from gprune.study import EvaluationSettings
+
+
+def accuracy(
+    model: nn.Module,
+    tokenizer: Any,
+    tasks: tuple[str, ...],
+    settings: EvaluationSettings,
+    on_progress: Progress = silent,
+    cache: Path | None = None,
+) -> dict[str, Accuracy]:
+    """Measures a causal language model on multiple-choice tasks, all of them in one pass.
+
+    Args:
+        model: a Hugging Face causal language model, dense or cut, on any device.
+        tokenizer: its tokenizer.
+        tasks: names in ``gprune.evaluation.tasks.known()``, or paths of files of one's own.
+        settings: ``limit`` documents a task at most, where the seven tasks are, and ``batch``, which changes
+            speed, not results. The documents of a limit are the first of the task.
+        on_progress: told after every batch; what it raises ends the measurement.
+        cache: folder that keeps the demo's texts from call to call.
+
+    Returns:
+        The accuracy of each task, in the order asked for. Standard errors of a single document are infinite.
+
+    Raises:
+        SettingsError: a task is unknown, or the batch does not fit on the GPU.
+        CorpusError: a task has no data or a row of it cannot be used; nothing has been measured then.
+        NumericsError: a log-likelihood is NaN.
+    """
+    if not tasks:
+        return {}
+    if tokenizer is None:
+        raise CorpusError(
+            "zero-shot accuracy needs a tokenizer and the model's folder has none: save the tokenizer's "
+            "files beside the model"
+        )
+    sources = {task: resolve(task, settings, download=True) for task in tasks}
+    rows = {task: documents(source, cache)[: settings.limit] for task, source in sources.items()}
+    training = model.training
+    try:
+        return _measure(model, tokenizer, sources, rows, settings, on_progress)
+    except OutOfMemoryError as error:
+        raise SettingsError(
+            f"evaluation.batch is {settings.batch}: so many choices do not fit in the GPU's memory, choose a "
+            "smaller batch"
+        ) from error
+    finally:
+        model.train(training)
+
+
+def _measure(
+    model: nn.Module,
+    tokenizer: Any,
+    sources: dict[str, TaskSource],
+    rows: dict[str, list[Row]],
+    settings: EvaluationSettings,
+    on_progress: Progress,
+) -> dict[str, Accuracy]:
+    from lm_eval import evaluate
+
+    from gprune.evaluation.tasks import harness
+
+    with harness.quiet(), harness.reporting(on_progress, settings.batch):
+        built = {task: harness.task(source, rows[task]) for task, source in sources.items()}
+        asked = harness.language_model(model, tokenizer, settings.batch)
+        # The errors of means are closed formulas, so bootstrapping is named and never done.
+        found = evaluate(asked, {"tasks": built}, bootstrap_iters=1, log_samples=False)
+    results = {}
+    for task, source in sources.items():
+        acc, acc_error = harness.measured(found["results"][task], "acc")
+        acc_norm, acc_norm_error = harness.measured(found["results"][task], "acc_norm")
+        results[task] = Accuracy(
+            task=task,
+            acc=acc,
+            acc_norm=acc_norm,
+            acc_error=acc_error,
+            acc_norm_error=acc_norm_error,
+            samples=len(rows[task]),
+            limit=settings.limit or 0,
+            chance=harness.chance(built[task]),
+            version=f"{built[task].VERSION}, lm-eval {harness.version()}",
+            data=fingerprint(source),
+        )
+    return results

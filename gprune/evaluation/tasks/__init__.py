@@ -1,0 +1,19 @@
+"""Answers: which tasks is zero-shot accuracy measured on, and where do their documents come from?
+
+The seven tasks of section 4, files of one's own, and questions made from the demo's texts. Nothing here needs
+torch or lm-eval, except ``harness``, which hands the documents to lm-eval.
+"""
+
+from gprune.evaluation.tasks.source import TaskSource, available, documents, fingerprint, known, resolve
+from gprune.evaluation.tasks.standard import STANDARD_TASKS, StandardTask
+
+__all__ = [
+    "STANDARD_TASKS",
+    "StandardTask",
+    "TaskSource",
+    "available",
+    "documents",
+    "fingerprint",
+    "known",
+    "resolve",
+]

@@ -1,0 +1,75 @@
+"""Answers: does a row of a task hold what its columns must hold, and if not, what is wrong?
+
+Each function reads one column and says in a sentence what it found instead; the caller knows the task, the
+file and the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Row = dict[str, Any]
+Check = Callable[[Row], Row]
+
+_SHOWN = 60
+
+
+class ColumnError(ValueError):
+    """A column is missing or holds something else than it must."""
+
+
+def text(row: Row, column: str) -> str:
+    """The text of a column; it may be empty."""
+    value = _value(row, column)
+    if not isinstance(value, str):
+        raise _wrong(column, value, "text")
+    return value
+
+
+def texts(row: Row, column: str, fewest: int = 2) -> list[str]:
+    """The texts of a column that holds a list of them."""
+    value = _value(row, column)
+    if not isinstance(value, list) or len(value) < fewest or not all(isinstance(v, str) for v in value):
+        raise _wrong(column, value, f"a list of at least {fewest} texts")
+    return value
+
+
+def index(row: Row, column: str, count: int) -> int:
+    """The index of the right choice, as a number or as a text of digits."""
+    value = _value(row, column)
+    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:
+        raise _wrong(column, value, f"a number from 0 to {count - 1}")
+    return number
+
+
+def lettered(row: Row, column: str) -> dict[str, list[str]]:
+    """Choices with their letters: {"text": [...], "label": [...]}."""
+    value = _value(row, column)
+    if not isinstance(value, dict):
+        raise _wrong(column, value, 'an object like {"text": [...], "label": [...]}')
+    found = {"text": texts(value, "text"), "label": texts(value, "label")}
+    if len(found["text"]) != len(found["label"]):
+        raise _wrong(column, value, "as many entries in text as in label")
+    return found
+
+
+def one_of(row: Row, column: str, known: list[str]) -> str:
+    """A text that is one of several."""
+    value = text(row, column)
+    if value not in known:
+        raise _wrong(column, value, f"one of {', '.join(known)}")
+    return value
+
+
+def _value(row: Row, column: str) -> Any:
+    if column not in row:
+        raise ColumnError(f"lacks the column {column!r}; it has {', '.join(map(str, row)) or 'none'}")
+    return row[column]
+
+
+def _wrong(column: str, value: Any, rule: str) -> ColumnError:
+    shown = repr(value)
+    shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."
+    return ColumnError(f"holds {shown} in the column {column!r}, which must be {rule}")

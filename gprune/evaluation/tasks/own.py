@@ -1,0 +1,36 @@
+"""Answers: what must a file of one's own questions hold?
+
+One row a question: ``{"question": "...", "choices": ["...", "..."], "answer": 0}``. The answer is the index
+of the right choice, counted from 0, or the choice itself. The model sees the question, a space and one of the
+choices.
+"""
+
+from __future__ import annotations
+
+from gprune.evaluation.tasks import columns
+from gprune.evaluation.tasks.columns import ColumnError, Row
+
+
+def check(row: Row) -> Row:
+    """Reads one question.
+
+    Args:
+        row: the row as it stands in the file.
+
+    Returns:
+        The three columns, with the answer as an index.
+
+    Raises:
+        ColumnError: a column is missing or holds something else than it must.
+    """
+    question, choices = columns.text(row, "question"), columns.texts(row, "choices")
+    if not all(choice.strip() for choice in choices):
+        raise ColumnError("has an empty text in the column 'choices'")
+    if len(set(choices)) < len(choices):
+        repeated = next(choice for choice in choices if choices.count(choice) > 1)
+        raise ColumnError(f"has {repeated!r} more than once in the column 'choices'")
+    if isinstance(row.get("answer"), str):
+        answer = choices.index(columns.one_of(row, "answer", choices))
+    else:
+        answer = columns.index(row, "answer", len(choices))
+    return {"question": question, "choices": choices, "answer": answer}

@@ -1,0 +1,262 @@
+"""Zero-shot accuracy, against lm-eval called by itself and against a loop over plain transformers."""
+
+import copy
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_study
+import torch
+import yaml
+from evaluation.task_files import ROWS, SPLITS, write_rows, write_seven
+from transformers import AutoModelForCausalLM
+
+from gprune.errors import Cancelled, CorpusError, NumericsError
+from gprune.evaluation.accuracy import accuracy
+from gprune.export.modeling_gprune import GpruneLlamaConfig, GpruneLlamaForCausalLM
+from gprune.models.decoder import Decoder
+from gprune.models.loading import load
+from gprune.records import PruningMasks
+from gprune.study import EvaluationSettings
+from gprune.surgery import cut, masked
+
+OWN = [
+    {"question": "The opposite of hot is", "choices": ["cold", "a very warm day", "blue"], "answer": 0},
+    {"question": "Two and two make", "choices": ["four", "five"], "answer": "five"},
+    {"question": "2024", "choices": ["was a year", "{{answer}}", "12", "no"], "answer": 3},
+    {"question": "", "choices": ["He reads the book.", "Book the reads he."], "answer": 1},
+]
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Decoder:
+    folder = tmp_path_factory.mktemp("tiny")
+    texts = tiny_study.write_texts(folder / "texts")
+    return load(tiny_study.write_model(folder / "model", texts))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> str:
+    return str(write_rows(tmp_path / "own.jsonl", OWN))
+
+
+def by_lm_eval_alone(decoder: Decoder, data: Path, place: Path) -> dict[str, dict]:
+    """The packaged definitions over local files, as lm-eval's documentation has it: by including them."""
+    import lm_eval
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    from gprune.evaluation.tasks import STANDARD_TASKS
+
+    place.mkdir()
+    nothing = dict.fromkeys(("training_split", "validation_split", "test_split"))
+    for task, split in SPLITS.items():
+        included = Path(lm_eval.__file__).parent / "tasks" / STANDARD_TASKS[task].definition
+        files = {"data_files": {split: str(data / f"{task}.jsonl")}, "cache_dir": str(place / "cache")}
+        override = {"include": str(included), "task": f"{task}_plain", "dataset_path": "json"}
+        override |= {"dataset_name": None, "dataset_kwargs": files, **nothing, f"{split}_split": split}
+        (place / f"{task}.yaml").write_text(yaml.safe_dump(override), encoding="utf-8")
+    names = [f"{task}_plain" for task in SPLITS]
+    model = HFLM(pretrained=decoder.model, tokenizer=copy.deepcopy(decoder.tokenizer), batch_size=4)
+    manager = TaskManager(include_path=str(place), include_defaults=False)
+    found = lm_eval.simple_evaluate(
+        model=model, tasks=names, task_manager=manager, num_fewshot=0, log_samples=False, bootstrap_iters=1
+    )
+    return {task: found["results"][f"{task}_plain"] for task in SPLITS}
+
+
+def compare_with_lm_eval(decoder: Decoder, folder: Path) -> None:
+    data = write_seven(folder / "data")
+    settings = EvaluationSettings(task_folder=str(data), batch=4)
+    found = accuracy(decoder.model, decoder.tokenizer, tuple(SPLITS), settings)
+    expected = by_lm_eval_alone(decoder, data, folder / "plain")
+    assert list(found) == list(SPLITS)
+    for task, result in found.items():
+        assert result.acc == expected[task]["acc,none"], task
+        assert result.acc_error == expected[task]["acc_stderr,none"], task
+        if task in ("boolq", "winogrande"):
+            assert "acc_norm,none" not in expected[task]
+            assert math.isnan(result.acc_norm) and math.isnan(result.acc_norm_error)
+            assert result.chance == 0.5
+        else:
+            assert result.acc_norm == expected[task]["acc_norm,none"], task
+            assert result.acc_norm_error == expected[task]["acc_norm_stderr,none"], task
+        assert (result.task, result.samples, result.limit) == (task, ROWS, 0)
+        assert "lm-eval 0.4" in result.version and len(result.data) == 64
+    assert found["piqa"].chance == 0.5 and found["hellaswag"].chance == 0.25 == found["openbookqa"].chance
+
+
+def test_seven_tasks_equal_lm_eval_alone(decoder: Decoder, tmp_path: Path) -> None:
+    compare_with_lm_eval(decoder, tmp_path)
+
+
+def test_seven_tasks_equal_lm_eval_alone_on_a_trained_model(shared: Path, tmp_path: Path) -> None:
+    compare_with_lm_eval(load(str(shared / "models" / "textllama-6m"), device="cpu"), tmp_path)
+
+
+def naive_choice(decoder: Decoder, row: dict) -> tuple[int, int]:
+    """Index of the highest log-likelihood, and of the highest divided by the choice's characters."""
+    likelihoods = []
+    for choice in row["choices"]:
+        context = decoder.tokenizer.encode(row["question"]) or [decoder.tokenizer.bos_token_id]
+        whole = decoder.tokenizer.encode(f"{row['question']} {choice}")
+        ids = whole if row["question"] else context + whole
+        with torch.no_grad():
+            logits = decoder.model(torch.tensor([ids[:-1]])).logits[0].float().log_softmax(dim=-1)
+        places = range(len(context), len(ids))
+        likelihoods.append(sum(float(logits[place - 1, ids[place]]) for place in places))
+    lengths = [len(choice) for choice in row["choices"]]
+    return int(np.argmax(likelihoods)), int(np.argmax(np.divide(likelihoods, lengths)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_own_task_equals_a_loop(decoder: Decoder, own: str, dtype: torch.dtype) -> None:
+    converted = Decoder.from_model(
+        AutoModelForCausalLM.from_config(decoder.model.config).to(dtype).eval(), decoder.tokenizer
+    )
+    converted.model.load_state_dict(decoder.model.state_dict())
+    right = [0, 1, 3, 1]
+    chosen = [naive_choice(converted, row) for row in OWN]
+    found = accuracy(converted.model, converted.tokenizer, (own,), EvaluationSettings(batch=1))[own]
+    hits = np.array(
+        [[plain == answer, normed == answer] for (plain, normed), answer in zip(chosen, right, strict=True)]
+    )
+    assert (found.acc, found.acc_norm) == tuple(hits.mean(axis=0))
+    assert found.acc_error == pytest.approx(hits[:, 0].std(ddof=1) / 2, rel=1e-12)
+    assert found.chance == pytest.approx((1 / 3 + 1 / 2 + 1 / 4 + 1 / 2) / 4, rel=1e-12)
+
+
+@pytest.mark.parametrize("answers", [1, 0])
+def test_answer_decides_between_all_and_nothing(decoder: Decoder, tmp_path: Path, answers: int) -> None:
+    chosen = [naive_choice(decoder, row)[0] for row in OWN]
+    rows = [
+        {**row, "answer": choice if answers else (choice + 1) % len(row["choices"])}
+        for row, choice in zip(OWN, chosen, strict=True)
+    ]
+    task = str(write_rows(tmp_path / "known.jsonl", rows))
+    found = accuracy(decoder.model, decoder.tokenizer, (task,), EvaluationSettings())[task]
+    assert (found.acc, found.acc_error) == (answers, 0.0)
+
+
+def masks() -> PruningMasks:
+    """Layers of different widths: 9 and 20 of 27 neurons, 1 and 2 of 2 groups."""
+    neurons = np.arange(27) < np.array([[9], [20]])
+    groups = np.array([[False, True], [True, True]])
+    return PruningMasks("flap", neurons, groups, 0.6, 0.6)
+
+
+def test_cut_model_answers_like_the_masked_one(decoder: Decoder, own: str, tmp_path: Path) -> None:
+    data = write_seven(tmp_path / "data", rows=20)
+    settings, tasks = EvaluationSettings(batch=3, task_folder=str(data)), (own, "hellaswag", "winogrande")
+    with masked(decoder, masks()):
+        expected = accuracy(decoder.model, decoder.tokenizer, tasks, settings)
+    narrow = cut(decoder, masks())
+    loaded = saved_class(narrow, decoder)
+    for model in (narrow, loaded):
+        found = accuracy(model, decoder.tokenizer, tasks, settings)
+        assert [(r.acc, r.acc_norm) for r in found.values()] == [
+            (r.acc, r.acc_norm) for r in expected.values()
+        ]
+    dense = accuracy(decoder.model, decoder.tokenizer, tasks, settings)
+    assert dense[own].data == expected[own].data
+
+
+def saved_class(narrow: torch.nn.Module, decoder: Decoder) -> torch.nn.Module:
+    """The same weights in the class that a saved pruned model loads as."""
+    values = decoder.model.config.to_dict() | {"ffn_widths": [9, 20], "key_value_groups": [1, 2]}
+    values.pop("model_type")
+    model = GpruneLlamaForCausalLM(GpruneLlamaConfig(**values)).eval()
+    model.load_state_dict(narrow.state_dict())
+    return model
+
+
+def test_limit_takes_the_first_documents(decoder: Decoder, tmp_path: Path) -> None:
+    data = write_seven(tmp_path / "all")
+    first = write_seven(tmp_path / "first", rows=2)
+    tasks = ("hellaswag", "winogrande")
+    limited = accuracy(
+        decoder.model, decoder.tokenizer, tasks, EvaluationSettings(task_folder=str(data), limit=2)
+    )
+    short = accuracy(decoder.model, decoder.tokenizer, tasks, EvaluationSettings(task_folder=str(first)))
+    for task in tasks:
+        assert limited[task].acc == short[task].acc
+        assert (limited[task].samples, limited[task].limit) == (2, 2)
+        assert (short[task].samples, short[task].limit) == (2, 0)
+
+
+def test_a_single_document_has_an_infinite_error(decoder: Decoder, own: str) -> None:
+    found = accuracy(decoder.model, decoder.tokenizer, (own,), EvaluationSettings(limit=1))[own]
+    assert found.acc in (0.0, 1.0)
+    assert found.acc_error == found.acc_norm_error == math.inf
+
+
+def test_batch_changes_nothing_and_model_and_tokenizer_stay_as_they_were(decoder: Decoder, own: str) -> None:
+    decoder.model.train()
+    padding = decoder.tokenizer.pad_token
+    one = accuracy(decoder.model, decoder.tokenizer, (own,), EvaluationSettings(batch=1))[own]
+    many = accuracy(decoder.model, decoder.tokenizer, (own,), EvaluationSettings(batch=64))[own]
+    assert (one.acc, one.acc_norm) == (many.acc, many.acc_norm)
+    assert decoder.model.training
+    assert decoder.tokenizer.pad_token == padding is None
+    decoder.model.eval()
+
+
+def test_progress_counts_every_choice(decoder: Decoder, own: str) -> None:
+    seen: list[tuple[int, int, str]] = []
+    accuracy(
+        decoder.model, decoder.tokenizer, (own,), EvaluationSettings(batch=2), lambda *step: seen.append(step)
+    )
+    answering = [(done, total) for done, total, message in seen if message.endswith("answering")]
+    choices = sum(len(row["choices"]) for row in OWN)
+    assert answering[-1] == (choices, choices)
+    assert answering == sorted(answering) and len(answering) == -(-choices // 2)
+    assert all(message.startswith("zero-shot accuracy: ") for *_, message in seen)
+
+
+def test_cancelling_ends_it_and_gives_lm_eval_its_bars_back(decoder: Decoder, own: str) -> None:
+    import lm_eval.models.huggingface as harness
+    from tqdm import tqdm
+
+    def stop(done: int, total: int, message: str) -> None:
+        if message.endswith("answering"):
+            raise Cancelled("stopped")
+
+    with pytest.raises(Cancelled, match="stopped"):
+        accuracy(decoder.model, decoder.tokenizer, (own,), EvaluationSettings(), stop)
+    assert harness.tqdm is tqdm
+
+
+def test_nothing_is_written_to_the_datasets_cache(
+    decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    settings = EvaluationSettings(task_folder=str(write_seven(tmp_path / "data")))
+    assert accuracy(decoder.model, decoder.tokenizer, tuple(SPLITS), settings)["hellaswag"].samples == ROWS
+    assert not (tmp_path / "cache").exists()
+
+
+def test_model_with_nan_is_refused(decoder: Decoder, own: str) -> None:
+    broken = cut(decoder, PruningMasks("dense", np.ones((2, 27), bool), np.ones((2, 2), bool), 1.0, 1.0))
+    with torch.no_grad():
+        broken.model.layers[0].mlp.down_proj.weight.fill_(math.nan)
+    with pytest.raises(NumericsError, match="log-likelihood of the choice ' cold' is NaN.*bfloat16"):
+        accuracy(broken, decoder.tokenizer, (own,), EvaluationSettings())
+
+
+def test_choice_longer_than_the_model_reads_is_refused(decoder: Decoder, tmp_path: Path) -> None:
+    rows = [{"question": "Say", "choices": ["yes", "z" * 200], "answer": 0}]
+    task = str(write_rows(tmp_path / "long.jsonl", rows))
+    with pytest.raises(CorpusError, match="the choice ' z.* has 201 tokens and the model reads at most 64"):
+        accuracy(decoder.model, decoder.tokenizer, (task,), EvaluationSettings())
+
+
+def test_model_without_a_tokenizer_is_refused(decoder: Decoder, own: str) -> None:
+    with pytest.raises(CorpusError, match="needs a tokenizer"):
+        accuracy(decoder.model, None, (own,), EvaluationSettings())
+
+
+def test_no_tasks_give_nothing() -> None:
+    assert accuracy(torch.nn.Linear(1, 1), None, (), EvaluationSettings()) == {}

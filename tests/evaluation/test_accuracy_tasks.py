@@ -1,0 +1,256 @@
+"""Where the documents of tasks are found, and what is said of files and rows that a task cannot use."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from evaluation.task_files import ROWS, SPLITS, row, write_rows, write_seven
+
+from gprune.corpora import hub
+from gprune.demo import questions
+from gprune.errors import CorpusError, SettingsError
+from gprune.evaluation.tasks import STANDARD_TASKS, available, documents, fingerprint, known, resolve
+from gprune.study import EvaluationSettings
+
+GOOD = {"question": "The opposite of hot is", "choices": ["cold", "warm"], "answer": 0}
+
+
+def in_folder(folder: Path) -> EvaluationSettings:
+    return EvaluationSettings(task_folder=str(folder))
+
+
+def read(task: str, settings: EvaluationSettings) -> list[dict]:
+    return documents(resolve(task, settings))
+
+
+@pytest.mark.parametrize("place", ["{}.jsonl", "{}.parquet", "{}/{}.jsonl", "{}/{}.parquet"])
+@pytest.mark.parametrize("task", SPLITS)
+def test_every_place_and_form_gives_the_same_documents(task: str, place: str, tmp_path: Path) -> None:
+    rows = [row(task, number) for number in range(3)]
+    write_rows(tmp_path / place.format(task, SPLITS[task]), [{**line, "ind": 1} for line in rows])
+    plain = write_seven(tmp_path / "plain", rows=3)
+    assert read(task, in_folder(tmp_path)) == read(task, in_folder(plain)) == rows
+    found, expected = (resolve(task, in_folder(folder)) for folder in (tmp_path, plain))
+    assert fingerprint(found) == fingerprint(expected)
+
+
+def test_fingerprint_follows_the_content_of_a_file(tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "own.jsonl", [GOOD])
+    source = resolve(str(file), EvaluationSettings())
+    before = fingerprint(source)
+    write_rows(file, [{**GOOD, "answer": "cold", "note": "the same question"}])
+    assert fingerprint(source) == before
+    write_rows(file, [{**GOOD, "answer": 1}])
+    assert fingerprint(source) != before
+
+
+def test_the_splits_and_metrics_are_those_with_public_answers() -> None:
+    assert {name: task.split for name, task in STANDARD_TASKS.items()} == SPLITS
+    assert known() == (*questions.NAMES, *SPLITS)
+
+
+@pytest.mark.parametrize(("task", "column"), [(task, column) for task in SPLITS for column in row(task, 0)])
+def test_missing_column_is_named_with_task_file_and_line(task: str, column: str, tmp_path: Path) -> None:
+    rows = [row(task, number) for number in range(3)]
+    del rows[1][column]
+    file = write_rows(tmp_path / f"{task}.jsonl", rows)
+    with pytest.raises(CorpusError) as caught:
+        read(task, in_folder(tmp_path))
+    found = str(caught.value)
+    assert f"the task '{task}': line 2 of '{file}' lacks the column '{column}'; it has " in found
+    assert all(other in found for other in rows[1])
+
+
+@pytest.mark.parametrize(
+    ("task", "change", "message"),
+    [
+        ("boolq", {"label": -1}, "holds -1 in the column 'label', which must be a number from 0 to 1"),
+        ("boolq", {"label": True}, "holds True in the column 'label'"),
+        ("boolq", {"passage": None}, "holds None in the column 'passage', which must be text"),
+        ("piqa", {"label": 2}, "holds 2 in the column 'label'"),
+        ("hellaswag", {"label": ""}, "holds '' in the column 'label', which must be a number from 0 to 3"),
+        ("hellaswag", {"endings": "one"}, "holds 'one' in the column 'endings', which must be a list"),
+        ("winogrande", {"answer": "3"}, "holds '3' in the column 'answer', which must be one of 1, 2"),
+        ("winogrande", {"sentence": "No gap."}, "has no gap, written _, in the column 'sentence'"),
+        (
+            "arc_easy",
+            {"answerKey": "E"},
+            "holds 'E' in the column 'answerKey', which must be one of A, B, C, D",
+        ),
+        ("arc_challenge", {"choices": ["a", "b"]}, "in the column 'choices', which must be an object like"),
+        (
+            "openbookqa",
+            {"choices": {"text": ["a", "b"], "label": ["A", "B", "C"]}},
+            "as many entries in text",
+        ),
+        ("openbookqa", {"choices": {"text": ["a", "b"]}}, "lacks the column 'label'; it has text"),
+    ],
+)
+def test_wrong_value_is_named_with_its_rule(task: str, change: dict, message: str, tmp_path: Path) -> None:
+    write_rows(tmp_path / f"{task}.jsonl", [row(task, 0), {**row(task, 1), **change}])
+    with pytest.raises(CorpusError, match=f"the task '{task}': line 2 of ") as caught:
+        read(task, in_folder(tmp_path))
+    assert message in str(caught.value)
+
+
+def test_answers_are_read_in_each_form_the_datasets_use(tmp_path: Path) -> None:
+    spaced = {**row("openbookqa", 0), "answerKey": " A"}
+    write_rows(tmp_path / "openbookqa.jsonl", [spaced])
+    write_rows(tmp_path / "hellaswag.jsonl", [{**row("hellaswag", 1), "label": 1}])
+    assert read("openbookqa", in_folder(tmp_path))[0]["answerKey"] == "A"
+    assert read("hellaswag", in_folder(tmp_path))[0]["label"] == "1"
+
+
+def test_missing_file_is_named_with_every_place_looked_at(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="the task 'arc_easy' has no data in ") as caught:
+        resolve("arc_easy", in_folder(tmp_path))
+    places = "arc_easy.jsonl, arc_easy.parquet, arc_easy/test.jsonl, arc_easy/test.parquet"
+    assert str(tmp_path) in str(caught.value) and places in str(caught.value)
+
+
+def test_missing_task_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="evaluation.task_folder must be a folder .got '.*nowhere'."):
+        resolve("boolq", in_folder(tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("hellaswg", "there is no task 'hellaswg': did you mean hellaswag?"),
+        (
+            "zzz",
+            "known tasks: demo_continuation, .*, openbookqa.*A file of your own questions ends in .jsonl",
+        ),
+    ],
+)
+def test_unknown_task_is_refused(task: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        resolve(task, EvaluationSettings())
+
+
+def test_own_task_takes_an_index_or_the_choice_itself(tmp_path: Path) -> None:
+    digits = {"question": "2 + 2 =", "choices": ["4", "0"], "answer": "0"}
+    task = str(write_rows(tmp_path / "own.jsonl", [GOOD, {**GOOD, "answer": "warm", "id": 7}, digits]))
+    assert [line["answer"] for line in read(task, EvaluationSettings())] == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"answer": 2}, "holds 2 in the column 'answer', which must be a number from 0 to 1"),
+        ({"answer": -1}, "holds -1 in the column 'answer'"),
+        ({"answer": 0.0}, "holds 0.0 in the column 'answer'"),
+        ({"answer": "hot"}, "holds 'hot' in the column 'answer', which must be one of cold, warm"),
+        ({"choices": ["cold"]}, "which must be a list of at least 2 texts"),
+        ({"choices": ["cold", 3]}, "which must be a list of at least 2 texts"),
+        ({"choices": ["cold", " "]}, "has an empty text in the column 'choices'"),
+        ({"choices": ["cold", "cold"]}, "has 'cold' more than once in the column 'choices'"),
+        ({"question": 5}, "holds 5 in the column 'question', which must be text"),
+    ],
+)
+def test_wrong_own_question_is_named_with_its_line(change: dict, message: str, tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "own.jsonl", [GOOD, GOOD, {**GOOD, **change}])
+    with pytest.raises(CorpusError, match=f"line 3 of '{file}'") as caught:
+        read(str(file), EvaluationSettings())
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("column", ["question", "choices", "answer"])
+def test_own_question_without_a_column_is_named(column: str, tmp_path: Path) -> None:
+    wrong = {("prompt" if key == column else key): value for key, value in GOOD.items()}
+    file = write_rows(tmp_path / "own.parquet", [wrong])
+    with pytest.raises(CorpusError, match=f"row 1 of '{file}' lacks the column '{column}'; it has .*prompt"):
+        read(str(file), EvaluationSettings())
+
+
+def test_empty_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
+    empty = write_rows(tmp_path / "empty.jsonl", [])
+    with pytest.raises(CorpusError, match=f"'{empty}' is empty, it must hold one question a line"):
+        read(str(empty), EvaluationSettings())
+    with pytest.raises(CorpusError, match="there is no file '.*nowhere.jsonl'"):
+        read(str(tmp_path / "nowhere.jsonl"), EvaluationSettings())
+    damaged = tmp_path / "damaged.jsonl"
+    damaged.write_text(json.dumps(GOOD) + "\n{'question': 1}\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=f"line 2 of '{damaged}' is not JSON"):
+        read(str(damaged), EvaluationSettings())
+
+
+def test_available_gives_a_reason_for_each_task_that_cannot_be_measured(tmp_path: Path) -> None:
+    write_rows(tmp_path / "piqa.jsonl", [row("piqa", 0)])
+    own = str(write_rows(tmp_path / "own.jsonl", [GOOD]))
+    tasks = ("piqa", "boolq", "demo_order", own, str(tmp_path / "none.jsonl"), "nonsense")
+    reasons = available(tasks, in_folder(tmp_path))
+    assert tuple(reasons) == tasks
+    assert [task for task, reason in reasons.items() if not reason] == ["piqa", "demo_order", own]
+    assert "'boolq' has no data in" in reasons["boolq"] and "boolq.jsonl" in reasons["boolq"]
+    assert "there is no file" in reasons[str(tmp_path / "none.jsonl")]
+    assert "there is no task 'nonsense'" in reasons["nonsense"]
+
+
+def test_without_a_network_only_what_is_cached_is_available(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, probes = write_seven(tmp_path), []
+
+    def cached(repository: str, revision: str, name: object, split: str) -> Path | None:
+        return data / "openbookqa.jsonl" if repository == "allenai/openbookqa" else None
+
+    def refuse(repository: str) -> None:
+        probes.append(repository)
+        raise CorpusError(f"the dataset {repository!r} is not on this machine. Type an embedded text")
+
+    monkeypatch.setattr(hub, "cached_split", cached)
+    monkeypatch.setattr(hub, "require_network", refuse)
+    reasons = available(tuple(SPLITS), EvaluationSettings())
+    assert [task for task, reason in reasons.items() if not reason] == ["openbookqa"]
+    assert "the task 'hellaswag' has no data" in reasons["hellaswag"]
+    assert "set evaluation.task_folder to a folder with hellaswag.jsonl" in reasons["hellaswag"]
+    assert "embedded" not in reasons["hellaswag"]
+    assert len(probes) == 1
+    assert len(read("openbookqa", EvaluationSettings())) == ROWS
+
+
+def test_with_a_network_tasks_are_available_and_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, asked = write_seven(tmp_path), []
+
+    def fetch(repository: str, revision: str, name: object, split: str) -> Path:
+        asked.append((repository, name.option("config"), split))
+        return data / "arc_challenge.jsonl"
+
+    monkeypatch.setattr(hub, "cached_split", lambda *place: None)
+    monkeypatch.setattr(hub, "require_network", lambda repository: None)
+    monkeypatch.setattr(hub, "fetch_split", fetch)
+    assert set(available(tuple(SPLITS), EvaluationSettings()).values()) == {""}
+    absent = resolve("arc_challenge", EvaluationSettings())
+    with pytest.raises(CorpusError, match="'arc_challenge' is not on this machine"):
+        documents(absent)
+    source = resolve("arc_challenge", EvaluationSettings(), download=True)
+    assert asked == [("allenai/ai2_arc", "ARC-Challenge", "test")]
+    assert len(documents(source)) == ROWS
+    assert fingerprint(source) != fingerprint(absent)
+
+
+def test_failed_download_names_the_task_and_the_way_without_a_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*place: object) -> Path:
+        raise CorpusError("the dataset 'baber/piqa' cannot be downloaded: no route")
+
+    monkeypatch.setattr(hub, "fetch_split", fail)
+    with pytest.raises(CorpusError, match="'piqa' has no data: .*no route. Or set evaluation.task_folder"):
+        resolve("piqa", EvaluationSettings(), download=True)
+
+
+def test_finding_tasks_needs_neither_torch_nor_lm_eval() -> None:
+    code = (
+        "import sys; from gprune.evaluation.tasks import available; "
+        "from gprune.study import EvaluationSettings; "
+        "available(('demo_order', 'boolq'), EvaluationSettings()); "
+        "print(sorted({'torch', 'transformers', 'lm_eval', 'datasets'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
