@@ -10,70 +10,21 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from gprune.errors import SettingsError
+from gprune.fingerprints import VERSIONS, Inputs, content_key
 from gprune.methods import METHODS, SCORINGS, Method
 from gprune.study import Study
-
-# raise a stage's version when its formula changes: old results are then left alone and computed anew
-VERSIONS = {
-    "tokens": 1,
-    "norms": 1,
-    "contexts": 1,
-    "context_statistics": 1,
-    "groups": 1,
-    "statistics": 1,
-    "scores": 1,
-    "drift": 1,
-    "partition": 1,
-    "agreement": 1,
-    "modules": 1,
-    "adapted": 1,
-    "masks": 1,
-    "history": 1,
-    "checkpoint": 1,
-    "perplexity": 1,
-}
 
 UNTIL = ("drift", "adapted", "agreement", "masks", "perplexity", "all")
 """what a run may stop after: agreement needs no masks, perplexity writes no model folder, all does"""
 
+__all__ = ["PAIR", "UNTIL", "VERSIONS", "Inputs", "Plan", "content_key", "first_kind", "run_name"]
+
 PAIR = ("primary", "auxiliary")
 """the roles of A and B"""
-
-
-def content_key(stage: str, settings: dict[str, Any], needs: dict[str, str]) -> str:
-    """Key of one result.
-
-    Args:
-        stage: name of the stage, in VERSIONS.
-        settings: the settings it uses, as plain values.
-        needs: keys or fingerprints of what it is made from, by name.
-
-    Returns:
-        32 hexadecimal digits.
-    """
-    content = {"stage": stage, "version": VERSIONS[stage], "settings": settings, "needs": needs}
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """Fingerprints of everything a study reads from outside."""
-
-    model: str
-    """content of the model folder"""
-    tokenizer: str
-    """content of the tokenizer files"""
-    precision: str
-    """float32, bfloat16 or float16, as resolved on this machine"""
-    calibration: dict[str, str]
-    """content of the calibration texts, by role: primary, auxiliary, substitute"""
-    evaluation: dict[str, str]
-    """content of the evaluation texts, by the name they were given under"""
 
 
 def _slice(section: object, leave_out: tuple[str, ...] = ("batch",)) -> dict[str, Any]:
@@ -331,6 +282,23 @@ class Plan:
             "tokenizer": self.inputs.tokenizer,
         }
         return content_key("perplexity", settings, needs)
+
+    def accuracy(self, method: str, compensated: bool, task: str) -> str:
+        """Key of one zero-shot accuracy."""
+        needs = self.pruned(method, compensated)
+        needs |= {"task": self.inputs.tasks[task], "tokenizer": self.inputs.tokenizer}
+        return content_key("accuracy", {"limit": self.study.evaluation.limit}, needs)
+
+    def speed(self, models: dict[str, dict[str, str]], machine: str) -> str:
+        """Key of a speed measurement.
+
+        Args:
+            models: what identifies each model (`pruned`), by method.
+            machine: where it is measured.
+        """
+        needs = {f"{name}.{part}": key for name, parts in models.items() for part, key in parts.items()}
+        settings = {"preset": self.study.evaluation.speed, "machine": machine, "order": list(models)}
+        return content_key("speed", settings, needs)
 
 
 def first_kind(kind: str) -> str:

@@ -72,7 +72,7 @@ class ContextSettings:
     dimensions: int = 64
     """principal components the tokens are clustered in (FANG: 64); clamped to what there is"""
     tokens: int = 16384
-    """tokens that the clusters are made from, whole sequences, at most"""
+    """tokens that the clusters are made from, rounded up to whole sequences"""
     temperature: float = 1.0
     """of the token weights; distances between contexts have a mean of 1"""
 
@@ -226,13 +226,15 @@ class EvaluationSettings:
     windows: int | None = None
     """windows measured at most; null measures all"""
     batch: int = 16
-    """windows of one forward pass; changes speed, not results"""
+    """windows, or choices of a task, of one forward pass; changes speed, not results"""
     tasks: tuple[str, ...] = ()
-    """zero-shot tasks: names of lm-eval's, of the demo suite, or own .jsonl files"""
+    """zero-shot tasks: the paper's seven, those of the demo suite (demo_...), or own .jsonl files"""
     limit: int | None = None
     """documents of each task at most; null measures all"""
     task_folder: str = ""
-    """folder with local files of the tasks; empty reads them from the hub"""
+    """folder with local files of the seven tasks; empty reads them from the hub"""
+    speed: Literal["none", "auto", "cpu", "gpu"] = "none"
+    """measure tokens a second of every method side by side: gpu is the paper's setting, cpu a small one"""
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -242,6 +244,7 @@ class EvaluationSettings:
         enough = self.windows is None or self.windows >= 1
         require(enough, "evaluation.windows", self.windows, "at least 1, or null for all")
         require(self.batch >= 1, "evaluation.batch", self.batch, "at least 1")
+        require_choice("evaluation.speed", self.speed, ("none", "auto", "cpu", "gpu"))
         some = self.limit is None or self.limit >= 1
         require(some, "evaluation.limit", self.limit, "at least 1, or null for all")
         different = len(set(self.tasks)) == len(self.tasks)

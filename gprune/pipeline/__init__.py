@@ -56,7 +56,7 @@ def _execute(session: Session, until: str) -> dict[str, Any]:
     if until in ("masks", "perplexity", "all"):
         result |= _retained(session)
     if until in ("perplexity", "all"):
-        result["perplexity"] = _measured(session)
+        result |= _measured(session)
     if until == "all":
         result |= _finished(session)
     result["unavailable"] = session.unavailable
@@ -113,11 +113,24 @@ def _retained(session: Session) -> dict[str, Any]:
     return result | ({"retained_fraction": retention["gprune"]} if "gprune" in retention else {})
 
 
-def _measured(session: Session) -> dict[str, dict[str, float]]:
-    from gprune.pipeline import prune
+def _measured(session: Session) -> dict[str, Any]:
+    """Perplexity of every method that can run; accuracy and speed where they are asked for."""
+    from gprune.pipeline.measure import Measured, speed
 
-    names = [name for name in session.study.methods if name not in session.unavailable]
-    return {name: prune.perplexity(session, name) for name in names}
+    result: dict[str, Any] = {"perplexity": {}}
+    if session.study.evaluation.tasks:
+        result |= {"accuracy": {}, "unavailable_tasks": session.missing_tasks}
+    for name in session.study.methods:
+        if name in session.unavailable:
+            continue
+        measured = Measured(session, name)
+        result["perplexity"][name] = measured.perplexity()
+        if "accuracy" in result:
+            result["accuracy"][name] = measured.accuracy()
+    if session.study.evaluation.speed != "none":
+        found = speed(session, list(result["perplexity"]))
+        result["speed"] = {"setting": found.setting, "machine": found.machine, "rows": list(found.rows)}
+    return result
 
 
 def _finished(session: Session) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -46,6 +47,24 @@ def commit() -> dict[str, Any]:
         return {}
     described = done.stdout.strip()
     return {"commit": described.removesuffix("-dirty"), "uncommitted_changes": described.endswith("-dirty")}
+
+
+@cache
+def machine() -> str:
+    """Processor or GPU on which a speed was measured, and its threads."""
+    import torch
+
+    if torch.cuda.is_available():
+        return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    return f"{_processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def collect(inputs: Any) -> dict[str, Any]:

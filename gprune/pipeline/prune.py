@@ -1,4 +1,4 @@
-"""The stages that prune and measure: masks of every method, the pruned model's folder, perplexity."""
+"""The stages that prune: masks of every method, the smaller model, its folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gprune.methods import METHODS, Method
 from gprune.pipeline import adaptation, baselines, explore, inputs, provenance
 from gprune.pipeline.session import Session
 from gprune.progress import Progress
-from gprune.records import ActivationStatistics, LearningHistory, Perplexity, PruningMasks, pool
+from gprune.records import ActivationStatistics, LearningHistory, PruningMasks, pool
 
 
 def masks(session: Session, name: str) -> PruningMasks:
@@ -115,26 +115,3 @@ def checkpoint(session: Session) -> Path:
                 store.put_folder(name, key, write, provenance.versions())
     session.note(name, name, key, time.perf_counter() - started, reused)
     return store.folder(name, key) / "model"
-
-
-def perplexity(session: Session, name: str) -> dict[str, float]:
-    """Perplexity of the dense model or of a method on every evaluation text."""
-    texts = session.study.evaluation.texts
-    uses, adds = METHODS[name].masks, compensated(session, name)
-    keys = {text: session.plan.perplexity(uses, adds, text) for text in texts}
-    missing = not all(session.store.has("perplexity", key) for key in keys.values())
-    # cut once for all texts, and only when one of them is missing
-    model = cut(session, name) if missing else None
-    return {
-        text: _measure(session, f"perplexity.{name}.{index}", text, keys[text], model)
-        for index, text in enumerate(texts)
-    }
-
-
-def _measure(session: Session, name: str, text: str, key: str, model: Any) -> float:
-    def compute(progress: Progress) -> Perplexity:
-        from gprune.evaluation import perplexity as evaluation
-
-        return evaluation.perplexity(model, session.stream(text), text, session.study.evaluation, progress)
-
-    return float(session.stage(name, "perplexity", key, Perplexity, compute).perplexity)

@@ -50,7 +50,8 @@ class Session:
             SettingsError: two calibration texts hold the same content.
         """
         self.study, self.store, self.listener = study, store, listener
-        self.plan = Plan(study, _inputs(study))
+        self.missing_tasks = available_tasks(study)
+        self.plan = Plan(study, _inputs(study, self.missing_tasks))
         self.run = run_name(study)
         self.stages: dict[str, dict[str, Any]] = {}
         self.shape: ModelShape | None = None
@@ -194,7 +195,25 @@ class Session:
         return described | {text: corpora.describe(text, "evaluation") for text in study.evaluation.texts}
 
 
-def _inputs(study: Study) -> Inputs:
+def available_tasks(study: Study) -> dict[str, str]:
+    """Why tasks of a study cannot be measured here, by task; those that can are not in it."""
+    if not study.evaluation.tasks:
+        return {}
+    from gprune.evaluation import tasks
+
+    reasons = tasks.available(study.evaluation.tasks, study.evaluation)
+    return {task: reason for task, reason in reasons.items() if reason}
+
+
+def _tasks(study: Study, missing: dict[str, str]) -> dict[str, str]:
+    """Content of the tasks that have data."""
+    from gprune.evaluation import tasks
+
+    wanted = [task for task in study.evaluation.tasks if task not in missing]
+    return {task: tasks.fingerprint(tasks.resolve(task, study.evaluation, download=True)) for task in wanted}
+
+
+def _inputs(study: Study, missing_tasks: dict[str, str]) -> Inputs:
     from gprune.models import identity
 
     roles = {"primary": study.primary, "auxiliary": study.auxiliary}
@@ -220,6 +239,7 @@ def _inputs(study: Study) -> Inputs:
         precision=_precision(study),
         calibration=calibration,
         evaluation={text: corpora.fingerprint(text, "evaluation") for text in study.evaluation.texts},
+        tasks=_tasks(study, missing_tasks) if study.evaluation.tasks else {},
     )
 
 

@@ -12,7 +12,7 @@ from gprune.records.base import Array
 from gprune.records.calibration import ActivationStatistics, Tokens, merge_moments, pool
 from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
 from gprune.records.decisions import LearningHistory, PruningMasks
-from gprune.records.evaluation import Accuracy, Perplexity
+from gprune.records.evaluation import Accuracy, Perplexity, Throughput
 from gprune.records.model import ModelShape, ModelSize, WeightNorms
 from gprune.records.modules import AdaptedScores, Agreement, ModuleStatistics, Partition
 from gprune.records.scores import RankDrift, UnitScores
@@ -33,6 +33,7 @@ __all__ = [
     "Perplexity",
     "PruningMasks",
     "RankDrift",
+    "Throughput",
     "Tokens",
     "UnitScores",
     "WeightNorms",

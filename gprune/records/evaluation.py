@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from gprune.records.base import Array, freeze
 
@@ -55,3 +56,15 @@ class Accuracy:
     """version of the task and of lm-eval"""
     data: str
     """SHA-256 of the task's documents as read"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Throughput:
+    """Tokens a second of models measured side by side in one run (appendix, practical inference speedup)."""
+
+    setting: str
+    """number type, device, batch, prompt, new tokens and repetitions in one line"""
+    machine: str
+    """processor or GPU, and its threads"""
+    rows: tuple[dict[str, Any], ...]
+    """for each model its prefill, decode and whole run: median, spread, ratio to the first model, memory"""

@@ -1,0 +1,82 @@
+"""Accuracy and speed as stages of a run: what is measured once, what is left out and why."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny_study
+
+from gprune import pipeline
+from gprune.records import Accuracy, Throughput
+from gprune.store import Store
+from gprune.study import from_dict
+
+
+def silent(*_):
+    pass
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("measure")
+    texts = tiny_study.write_texts(folder / "texts")
+    questions = folder / "questions.jsonl"
+    rows = [{"question": f"def {n}", "choices": ["a", "bb", "ccc"], "answer": n % 3} for n in range(9)]
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    model = tiny_study.write_model(folder / "model", texts)
+    return {"folder": folder, "texts": texts, "model": model, "questions": str(questions)}
+
+
+def study_of(workshop, **evaluation):
+    values = tiny_study.settings(workshop["model"], workshop["texts"])
+    values["methods"] = ["dense", "flap", "wanda_sp_dense"]
+    values["evaluation"] |= evaluation
+    return from_dict(values)
+
+
+@pytest.fixture(scope="module")
+def finished(workshop):
+    study = study_of(workshop, tasks=[workshop["questions"], "boolq"], task_folder=str(workshop["folder"]))
+    store = Store(workshop["folder"] / "cache")
+    return study, store, pipeline.run(study, store, silent, until="perplexity")
+
+
+def test_accuracy_is_kept_with_its_error_and_its_chance_level(workshop, finished):
+    _, store, result = finished
+    assert list(result["accuracy"]) == ["dense", "flap", "wanda_sp_dense"]
+    for name, tasks in result["accuracy"].items():
+        found = tasks[workshop["questions"]]
+        kept = store.get("accuracy", result["keys"][f"accuracy.{name}.0"], Accuracy)
+        assert found["acc"] == kept.acc and found["acc_norm"] == kept.acc_norm
+        assert found["samples"] == 9 and found["chance"] == pytest.approx(1 / 3)
+        assert found["acc_error"] == pytest.approx(np.sqrt(kept.acc * (1 - kept.acc) / 8), rel=1e-6)
+
+
+def test_a_task_without_data_is_named_and_the_others_are_measured(finished):
+    _, _, result = finished
+    assert list(result["unavailable_tasks"]) == ["boolq"]
+    assert "boolq" in result["unavailable_tasks"]["boolq"] and "jsonl" in result["unavailable_tasks"]["boolq"]
+
+
+def test_a_second_run_measures_no_accuracy_again(workshop, finished):
+    study, store, first = finished
+    again = pipeline.run(study, store, silent, until="perplexity")
+    assert again["accuracy"] == first["accuracy"] and set(again["reused"]) == set(again["keys"])
+    fewer = pipeline.run(study.with_settings({"evaluation.limit": 4}), store, silent, until="perplexity")
+    assert fewer["accuracy"]["dense"][workshop["questions"]]["samples"] == 4
+    assert "accuracy.dense.0" not in fewer["reused"] and "perplexity.dense.0" in fewer["reused"]
+
+
+def test_speed_is_measured_beside_the_dense_model_within_its_positions(workshop, finished):
+    _, store, _ = finished
+    study = study_of(workshop, speed="cpu", texts=[])
+    result = pipeline.run(study, store, silent, until="perplexity")
+    record = store.get("speed", result["keys"]["speed"], Throughput)
+    assert "prompt 42, 22 new tokens" in record.setting and "threads" in record.machine
+    rows = result["speed"]["rows"]
+    assert [row["model"] for row in rows[::3]] == ["dense", "flap", "wanda_sp_dense"]
+    for row in rows:
+        assert row["tokens_per_second"] > 0 and len(row["seconds"]) == 10
+    assert {row["ratio"] for row in rows[:3]} == {1.0}
+    again = pipeline.run(study, store, silent, until="perplexity")
+    assert again["speed"] == result["speed"] and "speed" in again["reused"]
