@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from gprune.errors import SettingsError
@@ -66,32 +66,29 @@ class Plan:
         settings = {"shards": self.study.calibration.shards, "released": released}
         return content_key("statistics", settings, self._model() | {"tokens": self.tokens(role)})
 
-    def contexts(self, role: str) -> str:
-        """Key of the context clusters made from a calibration set."""
-        settings = _slice(self.study.contexts, ("temperature",)) | {"seed": self.study.seed}
+    def contexts(self, role: str, seed: int | None = None) -> str:
+        """Key of the context clusters made from a calibration set; the seed is the study's by default."""
+        settings = _slice(self.study.contexts, ("temperature",))
+        settings["seed"] = self.study.seed if seed is None else seed
         return content_key("contexts", settings, self._model() | {"tokens": self.tokens(role)})
 
-    def context_statistics(self, role: str, contexts: str, *, gradient: bool) -> str:
+    def context_statistics(self, role: str, contexts: str, *, gradient: bool, seed: int | None = None) -> str:
         """Key of a calibration set's statistics by context.
 
         Args:
             role: the text measured.
             contexts: the role whose contexts they are.
             gradient: whether the affinity of neurons and contexts is measured as well.
+            seed: of the contexts; the study's by default.
         """
         settings = {"shards": self.study.calibration.shards, "gradient": gradient}
-        needs = {"tokens": self.tokens(role), "contexts": self.contexts(contexts)}
+        needs = {"tokens": self.tokens(role), "contexts": self.contexts(contexts, seed)}
         return content_key("context_statistics", settings, self._model() | needs)
 
-    def groups(self, role: str, *, seed: int | None = None) -> str:
-        """Key of FANG's functional groups of one text."""
-        plan = self if seed is None else self.reseeded(seed)
-        needs = {"statistics": plan.context_statistics(role, role, gradient=True)}
+    def groups(self, role: str, seed: int | None = None) -> str:
+        """Key of FANG's functional groups of one text; the seed is that of its contexts."""
+        needs = {"statistics": self.context_statistics(role, role, gradient=True, seed=seed)}
         return content_key("groups", {"grouping": self.study.baselines.fang_grouping}, needs)
-
-    def reseeded(self, seed: int) -> Plan:
-        """The plan of the same study with another seed."""
-        return Plan(replace(self.study, seed=seed), self.inputs)
 
     def scores(
         self,

@@ -130,6 +130,7 @@ def test_the_swap_and_fangs_groups_are_compared(workshop, finished):
         "FANG: A against C",
         "FANG: B against C",
     ]
+    assert "control: FANG, another seed" in titles
     assert np.isfinite(record.ari).all() and (record.ari <= 1).all()
     assert not any(stage.startswith("masks") for stage in result["keys"])
 

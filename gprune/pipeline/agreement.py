@@ -32,6 +32,7 @@ _GROUPS = (
     ("FANG: A against B", "groups_primary", "groups_auxiliary"),
     ("FANG: A against C", "groups_primary", "groups_substitute"),
     ("FANG: B against C", "groups_auxiliary", "groups_substitute"),
+    ("control: FANG, another seed", "groups_primary", "groups_primary_other_seed"),
 )
 
 
@@ -107,25 +108,30 @@ def _substituted(session: Session, made: _Made) -> tuple[tuple[str, str, str], .
 def _grouped(session: Session, made: _Made) -> list[tuple[str, str, str]]:
     """Makes FANG's functional groups from each text alone."""
     roles = ("primary", "auxiliary", *(("substitute",) if session.study.substitute else ()))
-    for role in roles:
-        try:
-            made.partitions[f"groups_{role}"] = groups(session, role)
-        except MethodError as error:
-            session.unavailable["fang"] = str(error)
-            return []
-        made.keys[f"groups_{role}"] = session.plan.groups(role)
-    present = {f"groups_{role}" for role in roles}
-    return [row for row in _GROUPS if {row[1], row[2]} <= present]
+    wanted = [(role, None) for role in roles] + [("primary", session.study.seed + 1)]
+    try:
+        for role, seed in wanted:
+            name = _groups_name(role, seed)
+            made.partitions[name] = groups(session, role, seed)
+            made.keys[name] = session.plan.groups(role, seed)
+    except MethodError as error:
+        session.unavailable["fang"] = str(error)
+        return []
+    return [row for row in _GROUPS if {row[1], row[2]} <= set(made.keys)]
 
 
-def groups(session: Session, role: str) -> Partition:
-    """FANG's functional groups of one text (section 4, baselines)."""
-    measured = inputs.context_statistics(session, role, role, gradient=True)
+def _groups_name(role: str, seed: int | None) -> str:
+    return f"groups_{role}" + ("" if seed is None else "_other_seed")
+
+
+def groups(session: Session, role: str, seed: int | None = None) -> Partition:
+    """FANG's functional groups of one text (section 4, baselines); the seed is that of its contexts."""
+    measured = inputs.context_statistics(session, role, role, gradient=True, seed=seed)
     grouping = session.study.baselines.fang_grouping
     return session.stage(
-        f"groups_{role}",
+        _groups_name(role, seed),
         "groups",
-        session.plan.groups(role),
+        session.plan.groups(role, seed),
         Partition,
         lambda _: functional_groups(measured.affinity, grouping),
     )

@@ -72,37 +72,38 @@ def statistics(session: Session, role: str) -> ActivationStatistics:
     return session.stage(f"statistics_{role}", "statistics", key, ActivationStatistics, compute)
 
 
-def contexts(session: Session, role: str) -> Contexts:
+def contexts(session: Session, role: str, seed: int | None = None) -> Contexts:
     """Context clusters made from a sample of a role's calibration set (base metric twFLAP, FANG)."""
     drawn, study = tokens(session, role), session.study
+    chosen = study.seed if seed is None else seed
 
     def compute(progress: Progress) -> Contexts:
         from gprune.calibration.contexts import fit_contexts
 
         batch = study.calibration.batch
-        return fit_contexts(session.decoder, drawn, study.contexts, batch, study.seed, progress)
+        return fit_contexts(session.decoder, drawn, study.contexts, batch, chosen, progress)
 
-    key = session.plan.contexts(role)
-    return session.stage(f"contexts_{role}", "contexts", key, Contexts, compute)
+    name = f"contexts_{role}" + _suffix(seed)
+    return session.stage(name, "contexts", session.plan.contexts(role, seed), Contexts, compute)
+
+
+def _suffix(seed: int | None) -> str:
+    return "" if seed is None else "_other_seed"
 
 
 def context_statistics(
-    session: Session, role: str, made_on: str = "primary", *, gradient: bool
+    session: Session, role: str, made_on: str = "primary", *, gradient: bool, seed: int | None = None
 ) -> ContextStatistics:
     """One pass over a role's calibration set under the contexts of another, backward too for the affinity.
 
     Where statistics with a gradient are there, they serve for those without.
     """
     plan, store = session.plan, session.store
-    key = plan.context_statistics(role, made_on, gradient=gradient)
-    complete = plan.context_statistics(role, made_on, gradient=True)
-    if (
-        not gradient
-        and not store.has("context_statistics", key)
-        and store.has("context_statistics", complete)
-    ):
-        key = complete
-    drawn, made = tokens(session, role), contexts(session, made_on)
+    key = plan.context_statistics(role, made_on, gradient=gradient, seed=seed)
+    whole = plan.context_statistics(role, made_on, gradient=True, seed=seed)
+    if not store.has("context_statistics", key) and store.has("context_statistics", whole):
+        key = whole
+    drawn, made = tokens(session, role), contexts(session, made_on, seed)
 
     def compute(progress: Progress) -> ContextStatistics:
         from gprune.calibration.context_statistics import collect_contexts
@@ -110,5 +111,6 @@ def context_statistics(
         shards, batch = session.study.calibration.shards, session.study.calibration.batch
         return collect_contexts(session.decoder, drawn, made, shards, batch, gradient, progress)
 
-    name = f"context_statistics_{role}" + ("" if made_on == "primary" else f"_by_{made_on}")
+    under = "" if made_on == "primary" else f"_by_{made_on}"
+    name = f"context_statistics_{role}{under}{_suffix(seed)}"
     return session.stage(name, "context_statistics", key, ContextStatistics, compute)
