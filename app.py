@@ -24,6 +24,9 @@ page = st.navigation(
             _page("reliability", "RASA thresholds", ":material/tune:", "rasa", "Which modules are adapted?"),
             _page("pruning_decisions", "Pruning decisions", ":material/cut:", "decisions", "Who is kept?"),
         ],
+        "Inspect": [
+            _page("calibration_data", "Calibration data", ":material/dataset:", "calibration", "Which texts?")
+        ],
         "Run": [
             _page("jobs", "Launch & jobs", ":material/rocket_launch:", "launch", "Start and follow runs")
         ],

@@ -43,3 +43,56 @@ def test_layer_table_is_long() -> None:
     assert table["ARI"].tolist() == [0.2, 0.4, 0.4, 0.8, 0.9, 0.9]
     assert "0.45 when one calibration text is replaced" in agreement.headline(a_record())
     assert "0.90 when only the seed changes" in agreement.headline(a_record())
+
+
+def test_comparisons_are_told_apart_by_the_beginning_of_their_titles() -> None:
+    kinds = [agreement.kind(name) for name in agreement.PAIRS]
+    assert kinds == ["substitution"] * 3 + ["swap"] + ["FANG"] * 3 + ["control"] * 3
+    assert agreement.kind("something: else") == "substitution"
+    assert {stage for pair in agreement.PAIRS.values() for stage in pair} == set(agreement.SIDES)
+
+
+def test_only_what_says_something_is_drawn_at_first() -> None:
+    names = tuple(agreement.PAIRS)
+    chosen = agreement.default_choice(names, "flap")
+    assert set(names) - set(chosen) == {
+        "swap: A-B against B-A",
+        "FANG: A against C",
+        "FANG: B against C",
+    }
+    assert "swap: A-B against B-A" in agreement.default_choice(names, "twflap")
+
+
+def test_fang_enters_neither_the_modules_mean_nor_their_controls() -> None:
+    names = (*NAMES, "swap: A-B against B-A", "FANG: A against B", agreement.FANG_OTHER_SEED)
+    ari = np.vstack([a_record().ari, [[0.99, 0.99], [0.1, 0.2], [0.0, 0.0]]])
+    record = Agreement(names, ari, ari)
+    assert agreement.mean_substitution(record) == pytest.approx((0.45, 0.15))
+    assert agreement.controls(record) == (pytest.approx(0.9), None)
+    assert agreement.headline(record).endswith("when only the seed changes; FANG's groups agree at 0.15")
+    alone = Agreement(names[4:5], ari[4:5], ari[4:5])
+    assert agreement.headline(alone) == "FANG's groups of two texts agree at a mean ARI of 0.15"
+
+
+def test_confusion_puts_the_best_match_on_the_diagonal() -> None:
+    counts = np.array([[0, 9, 1], [5, 0, 0], [1, 2, 3], [0, 0, 7]])
+    found = agreement.confusion(counts, 24)
+    assert found.rows == ("0", "3", "1", "2") and found.columns == ("1", "2", "0")
+    assert found.counts.tolist() == [[9, 1, 0], [0, 7, 0], [0, 0, 5], [2, 3, 1]]
+    np.testing.assert_allclose(found.shares.sum(axis=1), 1)
+    assert found.shares[0].tolist() == [0.9, 0.1, 0.0]
+
+
+def test_confusion_gathers_what_does_not_fit() -> None:
+    counts = np.diag([1, 2, 3, 4, 5]) + 1
+    found = agreement.confusion(counts, 2)
+    assert found.rows == found.columns == ("4", "3", "+3")
+    assert found.counts.tolist() == [[6, 1, 3], [1, 5, 3], [3, 3, 15]]
+    assert found.counts.sum() == counts.sum()
+    # one module more than fits is shown by itself
+    assert agreement.confusion(counts, 4).rows == ("4", "3", "2", "1", "0")
+
+
+def test_the_widest_gap_of_module_counts() -> None:
+    assert agreement.widest_gap(np.array([4, 10, 3]), np.array([4, 4, 6])) == (2.5, 1)
+    assert agreement.widest_gap(np.array([1]), np.array([1])) == (1.0, 0)

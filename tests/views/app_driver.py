@@ -15,15 +15,17 @@ PAGES = (
     "module_agreement",
     "reliability",
     "pruning_decisions",
+    "calibration_data",
     "jobs",
     "comparison",
 )
 CHARTS = {
     "overview": 1,
     "rank_drift": 4,
-    "module_agreement": 3,
+    "module_agreement": 4,
     "reliability": 2,
     "pruning_decisions": 5,
+    "calibration_data": 2,
     "jobs": 0,
     "comparison": 2,
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from views.synthetic_calibration import ROLES, calibration
 
 from gprune import budget
 from gprune.plan import run_name
@@ -48,6 +49,13 @@ COMPARISONS = (
     "control: A-B, another seed",
     "control: initialization only, A-B against A-C",
 )
+FANG_COMPARISONS = (
+    "FANG: A against B",
+    "FANG: A against C",
+    "FANG: B against C",
+    "control: FANG, another seed",
+)
+SWAP = "swap: A-B against B-A"
 
 
 def a_study(**changes: Any) -> Study:
@@ -153,11 +161,6 @@ def everything(
     statistics = _statistics(primary, auxiliary, partition, random)
     adapted: AdaptedScores = adapt(primary, auxiliary, partition, statistics, study.reliability, study.seed)
     made: dict[str, tuple[str, Any]] = {
-        "tokens_primary": ("tokens", None),
-        "tokens_auxiliary": ("tokens", None),
-        "norms": ("norms", None),
-        "statistics_primary": ("statistics", None),
-        "statistics_auxiliary": ("statistics", None),
         "scores_primary": ("scores", primary),
         "scores_auxiliary": ("scores", auxiliary),
         "drift": ("drift", drift),
@@ -178,7 +181,41 @@ def everything(
             )
     if study.substitute:
         made["agreement"] = ("agreement", _agreement(shape.layers, random))
+    titles = FANG_COMPARISONS if "fang" in study.methods else ()
+    titles += (SWAP,) if study.metric == "twflap" else ()
+    if study.substitute and titles:
+        made["agreement"] = ("agreement", _more(made["agreement"][1], titles, random))
+    if study.substitute:
+        scores = base + 0.8 * random.normal(size=base.shape)
+        made["scores_substitute"] = ("scores", _scores("flap", study.substitute, shape, scores, random))
+    made |= calibration(shape, study, base + 0.8 * noise[0], base + 0.8 * noise[1], random)
+    return made | _partitions(shape, modules, study, random)
+
+
+def _partitions(
+    shape: ModelShape, modules: int, study: Study, random: np.random.Generator
+) -> dict[str, tuple[str, Any]]:
+    """What the agreement compares, in the order of its comparisons."""
+    names: list[str] = []
+    if study.substitute:
+        names += [f"partition_{name}" for name in ("ac", "bc", "ab_other_seed")]
+        names += [f"partition_{name}_initialization" for name in ("ab", "ac")]
+    if study.metric == "twflap":
+        names.append("partition_ba")
+    made: dict[str, tuple[str, Any]] = {
+        name: ("partition", _partition(shape, modules, random)) for name in names
+    }
+    if "fang" in study.methods:
+        for role in ROLES if study.substitute else ROLES[:2]:
+            made[f"groups_{role}"] = ("groups", _partition(shape, 2, random))
     return made
+
+
+def _more(record: Agreement, titles: tuple[str, ...], random: np.random.Generator) -> Agreement:
+    """The same agreement with further comparisons of low agreement."""
+    ari = np.clip(0.15 + 0.05 * random.normal(size=(len(titles), record.ari.shape[1])), -0.1, 1)
+    both = np.concatenate([record.ari, ari]), np.concatenate([record.overlap, np.clip(ari + 0.3, 0, 1)])
+    return Agreement(record.comparisons + titles, *both)
 
 
 def _scores(

@@ -1,0 +1,303 @@
+"""Answers: what is calibrated on, how far apart are the texts, and how stable are the ranks they give?
+
+Describes the calibration sets of section 4 (2048 sequences of 128 tokens in the paper) and extends the
+re-sampling control of Fig. 1a to other sample sizes, without another pass of the model.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gprune.ranking import ranks, spearman
+from gprune.records import Agreement, Array, RankDrift, Tokens
+
+ROLES = {"primary": "A", "auxiliary": "B", "substitute": "C"}
+"""Roles of the texts, and the letters that the pages call them by."""
+MOST_FREQUENT = 10
+"""tokens whose share tells how repetitive a text is"""
+PAIRS = {
+    ("A", "B"): "drift",
+    ("A", "C"): "drift_primary_substitute",
+    ("B", "C"): "drift_auxiliary_substitute",
+}
+"""The rank drift of every pair of texts."""
+_REPLACED = {("A", "B"): "A-C against B-C", ("A", "C"): "A-B against B-C", ("B", "C"): "A-B against A-C"}
+
+Score = Callable[[Sequence[int]], Array]
+"""(layers, neurons) importance scores of some shards of a text"""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """How well two parts of equal size agree on the ranks, by the size of the parts."""
+
+    name: str
+    """which text, or which two"""
+    sequences: Array
+    """(sizes,) mean number of sequences in a part"""
+    mean: Array
+    """(sizes,) mean over draws of the Spearman correlation, median over layers"""
+    lowest: Array
+    """(sizes,) of any draw"""
+    highest: Array
+    """(sizes,) of any draw"""
+
+    @property
+    def crosses(self) -> bool:
+        """Whether the parts are of two texts."""
+        return "|" in self.name
+
+
+def token_counts(ids: Array, size: int) -> Array:
+    """(size,) int64 how often each token occurs; `size` is more than any id."""
+    counts: Array = np.bincount(np.asarray(ids).ravel(), minlength=size)
+    return counts
+
+
+def token_distance(first: Array, second: Array) -> float:
+    """Jensen-Shannon distance of two token distributions: root of the divergence in bits.
+
+    Args:
+        first: (tokens,) counts, at least one above 0.
+        second: (tokens,) counts of the same vocabulary.
+
+    Returns:
+        0 for the same distribution, 1 for distributions without a common token.
+    """
+    p, q = first / first.sum(), second / second.sum()
+    middle = (p + q) / 2
+    divergence = (_relative_entropy(p, middle) + _relative_entropy(q, middle)) / 2
+    return float(np.sqrt(min(max(divergence, 0.0), 1.0)))
+
+
+def _relative_entropy(p: Array, q: Array) -> float:
+    there = p > 0
+    return float((p[there] * np.log2(p[there] / q[there])).sum())
+
+
+def half_distance(ids: Array, size: int) -> float:
+    """Token distance between the even and the odd sequences of one text: what sampling alone does.
+
+    Args:
+        ids: (samples, length) token ids, at least two samples.
+        size: more than any id.
+    """
+    return token_distance(token_counts(ids[::2], size), token_counts(ids[1::2], size))
+
+
+def vocabulary(texts: Mapping[str, Tokens]) -> int:
+    """One more than the largest token id of any text."""
+    return 1 + max(int(tokens.ids.max()) for tokens in texts.values())
+
+
+def text_table(texts: Mapping[str, Tokens], entries: int | None = None) -> pd.DataFrame:
+    """The calibration sets side by side, one row each.
+
+    Args:
+        texts: calibration sets by letter.
+        entries: size of the tokenizer's vocabulary; None if it is not known.
+
+    Returns:
+        Shares are in percent; NaN where there is nothing to compare.
+    """
+    size = vocabulary(texts)
+    seen = {letter: token_counts(tokens.ids, size) for letter, tokens in texts.items()}
+    return pd.DataFrame([_row(letter, texts[letter], seen, entries) for letter in texts])
+
+
+def _row(letter: str, tokens: Tokens, seen: dict[str, Array], entries: int | None) -> dict[str, object]:
+    counts = seen[letter]
+    distinct = int((counts > 0).sum())
+    samples, length = tokens.ids.shape
+    row: dict[str, object] = {
+        "text": letter,
+        "name": tokens.text,
+        "content": tokens.fingerprint[:8],
+        "sequences": samples,
+        "available": tokens.available,
+        "tokens each": length,
+        "tokens": int(tokens.ids.size),
+        "distinct tokens": distinct,
+        "% of vocabulary": 100.0 * distinct / entries if entries else float("nan"),
+        f"% in {MOST_FREQUENT} most frequent": 100.0 * np.sort(counts)[-MOST_FREQUENT:].sum() / counts.sum(),
+    }
+    for other, theirs in seen.items():
+        shared = 100.0 * ((counts > 0) & (theirs > 0)).sum() / distinct
+        row[f"% of distinct also in {other}"] = float("nan") if other == letter else shared
+    return row
+
+
+def distances(texts: Mapping[str, Tokens]) -> pd.DataFrame:
+    """Token distance of every pair of texts; on the diagonal two halves of one text."""
+    size, letters = vocabulary(texts), list(texts)
+    seen = {letter: token_counts(texts[letter].ids, size) for letter in letters}
+    pairs = itertools.combinations(letters, 2)
+    between = {(a, b): token_distance(seen[a], seen[b]) for a, b in pairs}
+    return square(between | {(one, one): half_distance(texts[one].ids, size) for one in letters})
+
+
+def rank_levels(first: Array, second: Array) -> tuple[float, float]:
+    """How far two sets of scores agree on the ranks.
+
+    Args:
+        first: (layers, neurons) scores.
+        second: (layers, neurons) scores of the same neurons.
+
+    Returns:
+        Median over layers of the Spearman correlation, and median rank drift of all neurons.
+    """
+    moved = np.abs(ranks(first) - ranks(second)) / max(np.shape(first)[1] - 1, 1)
+    return _median(spearman(first, second)), float(np.median(moved))
+
+
+def recorded_levels(first: str, second: str, drift: RankDrift) -> dict[tuple[str, str], tuple[float, float]]:
+    """The same from a record, between two texts and within each: correlation and drift by pair of letters."""
+    return {
+        (first, second): (_median(drift.correlation), float(np.median(drift.magnitude))),
+        (first, first): (_median(drift.correlation_primary), float(np.median(drift.resample_primary))),
+        (second, second): (_median(drift.correlation_auxiliary), float(np.median(drift.resample_auxiliary))),
+    }
+
+
+def square(values: Mapping[tuple[str, str], float]) -> pd.DataFrame:
+    """Values of pairs of letters as a symmetric table; NaN where there is none."""
+    letters = sorted({letter for pair in values for letter in pair})
+    table = pd.DataFrame(np.full((len(letters), len(letters)), np.nan), index=letters, columns=letters)
+    for (first, second), value in values.items():
+        table.loc[first, second] = table.loc[second, first] = value
+    return table
+
+
+def finding(table: pd.DataFrame) -> str:
+    """The square in words: the range between texts and within one; empty where nothing is known."""
+    values = table.to_numpy(dtype=np.float64)
+    same = np.eye(len(values), dtype=bool)
+    parts = [
+        f"{_range(part)} {words}"
+        for part, words in ((values[~same], "between texts"), (values[same], "within one"))
+        if np.isfinite(part).any()
+    ]
+    return ", ".join(parts)
+
+
+def _range(values: Array) -> str:
+    lowest, highest = f"{np.nanmin(values):.2f}", f"{np.nanmax(values):.2f}"
+    return lowest if lowest == highest else f"{lowest} to {highest}"
+
+
+def module_agreements(agreement: Agreement) -> pd.DataFrame:
+    """Mean ARI over layers of the modules when one text takes the place of another, the third staying."""
+    return _agreements(agreement, _REPLACED)
+
+
+def group_agreements(agreement: Agreement) -> pd.DataFrame:
+    """Mean ARI over layers of FANG's groups of one text and of another."""
+    pairs = [(first, second) for first, second in PAIRS]
+    return _agreements(agreement, {(a, b): f"FANG: {a} against {b}" for a, b in pairs})
+
+
+def _agreements(agreement: Agreement, titles: Mapping[tuple[str, str], str]) -> pd.DataFrame:
+    rows = dict(zip(agreement.comparisons, agreement.ari, strict=True))
+    return square({pair: float(np.mean(rows[title])) for pair, title in titles.items() if title in rows})
+
+
+def _median(values: Array) -> float:
+    finite = np.asarray(values)[np.isfinite(values)]
+    return float(np.median(finite)) if finite.size else float("nan")
+
+
+def stability(
+    scores: Mapping[str, Score], sizes: Mapping[str, Array], cross: tuple[str, str] = ("A", "B")
+) -> list[Curve]:
+    """How well two disjoint parts of a text agree on the ranks, by the size of the parts.
+
+    A part is n neighbouring shards of the shards in a ring, the other the n that follow. All starting points
+    are drawn, so every shard counts as often as every other.
+
+    Args:
+        scores: scores of chosen shards, by letter of the text.
+        sizes: (shards,) sequences of each shard, by letter.
+        cross: the two texts that are also set against each other, at the same sizes.
+
+    Returns:
+        One curve a text, then that of the two texts; none where there is only one shard.
+    """
+    shards = min(len(sizes[letter]) for letter in scores)
+    pairs = [(letter, letter) for letter in scores]
+    if set(cross) <= set(scores):
+        pairs.append(cross)
+    points: dict[tuple[str, str], list[tuple[float, ...]]] = {pair: [] for pair in pairs}
+    # one size at a time: the ranks of all parts of all sizes would be half a gigabyte at 7B
+    for count in range(1, shards // 2 + 1):
+        parts = {letter: _parts(make, count, shards) for letter, make in scores.items()}
+        for first, second in pairs:
+            sequences = count * float(np.mean([sizes[first].mean(), sizes[second].mean()]))
+            points[first, second].append((sequences, *_levels(parts[first], parts[second], count)))
+    names = [first if first == second else f"{first} | {second}" for first, second in pairs]
+    found = zip(names, points.values(), strict=True)
+    return [Curve(name, *np.array(rows).T) for name, rows in found if rows]
+
+
+def _parts(score: Score, count: int, shards: int) -> Array:
+    """(starts, layers, neurons) standardised ranks of every part of `count` neighbouring shards."""
+    chosen = ([(start + step) % shards for step in range(count)] for start in range(shards))
+    return np.stack([_unit_ranks(score(part)) for part in chosen])
+
+
+def _unit_ranks(scores: Array) -> Array:
+    """(layers, neurons) float32 ranks of mean 0 and norm 1: their products are Spearman correlations."""
+    centred = ranks(scores)
+    centred = centred - centred.mean(axis=1, keepdims=True)
+    norm = np.sqrt((centred**2).sum(axis=1, keepdims=True))
+    unit: Array = np.divide(centred, norm, out=np.full_like(centred, np.nan), where=norm > 0)
+    return unit.astype(np.float32)
+
+
+def _levels(first: Array, second: Array, count: int) -> tuple[float, float, float]:
+    """Mean, lowest and highest over starting points of the correlation of a part with the part after it."""
+    partners = np.roll(second, -count, axis=0)
+    values = [
+        _median((ours * theirs).sum(axis=1, dtype=np.float64))
+        for ours, theirs in zip(first, partners, strict=True)
+    ]
+    return float(np.mean(values)), float(np.min(values)), float(np.max(values))
+
+
+def projected(curve: Curve, sequences: float) -> float:
+    """Correlation to be expected of larger parts, by the formula of Spearman and Brown.
+
+    Args:
+        curve: of one text.
+        sequences: size of the larger parts.
+
+    Returns:
+        k r / (1 + (k - 1) r) of the largest measured r, k times its size; NaN where r is not positive.
+    """
+    found, times = float(curve.mean[-1]), sequences / float(curve.sequences[-1])
+    return times * found / (1 + (times - 1) * found) if found > 0 else float("nan")
+
+
+def stability_table(curves: list[Curve]) -> pd.DataFrame:
+    """The curves as a table, one row a size."""
+    rows = [
+        (curve.name, *values)
+        for curve in curves
+        for values in zip(curve.sequences, curve.mean, curve.lowest, curve.highest, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=["texts", "sequences per part", "mean Spearman", "lowest", "highest"])
+
+
+def headline(curves: list[Curve]) -> str:
+    """The finding in one sentence: how stable the ranks are at the largest size, against the other text."""
+    own = [curve for curve in curves if not curve.crosses]
+    if not own or not all(np.isfinite(curve.mean[-1]) for curve in own):
+        return "How many sequences are enough?"
+    size, level = own[0].sequences[-1], min(float(curve.mean[-1]) for curve in own)
+    across = next((float(curve.mean[-1]) for curve in curves if curve.crosses), None)
+    beside = f", A and B at {across:.2f}" if across is not None else ""
+    return f"Two samples of {size:.0f} sequences of one text agree at {level:.2f} or more{beside}"

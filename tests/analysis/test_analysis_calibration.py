@@ -1,0 +1,196 @@
+"""Numbers about the calibration sets, against loops that follow their definitions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from gprune.analysis import calibration
+from gprune.records import Agreement, Array, RankDrift, Tokens
+
+
+def a_text(ids: list[list[int]], name: str = "text", available: int = 9) -> Tokens:
+    return Tokens(name, "0123456789abcdef" * 4, np.array(ids, dtype=np.int32), available)
+
+
+def naive_distance(first: Array, second: Array) -> float:
+    divergence = 0.0
+    for a, b in zip(first / first.sum(), second / second.sum(), strict=True):
+        for mine in (a, b):
+            if mine > 0:
+                divergence += 0.5 * mine * math.log2(mine / ((a + b) / 2))
+    return math.sqrt(divergence)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_token_distance_is_the_root_of_the_divergence_in_bits(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    first, second = random.integers(0, 9, 40), random.integers(0, 4, 40)
+    found = calibration.token_distance(first, second)
+    assert found == pytest.approx(naive_distance(first, second), rel=1e-12)
+    assert found == pytest.approx(calibration.token_distance(second, 7 * first), rel=1e-12)
+
+
+def test_token_distance_runs_from_none_to_one() -> None:
+    here, there = np.array([3, 1, 0, 0]), np.array([0, 0, 5, 2])
+    assert calibration.token_distance(here, 2 * here) == 0
+    assert calibration.token_distance(here, there) == pytest.approx(1, rel=1e-12)
+
+
+def test_halves_are_the_even_and_the_odd_sequences() -> None:
+    assert calibration.half_distance(np.array([[0, 1], [2, 3], [1, 0], [3, 2]]), 4) == 1
+    assert calibration.half_distance(np.array([[0, 1], [1, 0]]), 2) == 0
+
+
+def test_the_texts_side_by_side() -> None:
+    texts = {"A": a_text([[0, 0, 0, 1], [0, 2, 2, 5]], "one"), "B": a_text([[2, 2, 2, 2]], "two", 4)}
+    table = calibration.text_table(texts, 8).set_index("text")
+    assert table.loc["A", ["sequences", "tokens each", "tokens", "available"]].tolist() == [2, 4, 8, 9]
+    assert table["distinct tokens"].tolist() == [4, 1]
+    assert table["% of vocabulary"].tolist() == [50, 12.5]
+    assert table["% in 10 most frequent"].tolist() == [100, 100]
+    assert (
+        table.loc["A", "% of distinct also in B"] == 25 and table.loc["B", "% of distinct also in A"] == 100
+    )
+    assert math.isnan(table.loc["A", "% of distinct also in A"])
+    assert table.loc["A", "content"] == "01234567"
+
+
+def test_the_share_of_the_most_frequent_tokens_falls_with_variety() -> None:
+    table = calibration.text_table({"A": a_text([list(range(40))])})
+    assert table["% in 10 most frequent"].tolist() == [25]
+    assert math.isnan(table["% of vocabulary"][0])
+
+
+def test_distances_hold_pairs_and_halves() -> None:
+    texts = {"A": a_text([[0, 1], [2, 3]]), "B": a_text([[0, 1], [0, 1]])}
+    table = calibration.distances(texts)
+    counts = np.array([1, 1, 1, 1]), np.array([2, 2, 0, 0])
+    assert table.loc["A", "B"] == table.loc["B", "A"] == pytest.approx(naive_distance(*counts))
+    assert table.loc["A", "A"] == 1 and table.loc["B", "B"] == 0
+
+
+def test_rank_levels_follow_the_definitions() -> None:
+    random = np.random.default_rng(0)
+    first, second = random.random((3, 13)), random.integers(0, 4, (3, 13)).astype(float)
+    correlation, drift = calibration.rank_levels(first, second)
+    rows = zip(first, second, strict=True)
+    assert correlation == pytest.approx(np.median([spearmanr(a, b).statistic for a, b in rows]), rel=1e-12)
+    moved = [
+        abs(sum(a < x for a in row) + (sum(a == x for a in row) - 1) / 2 - place) / 12
+        for row, other in zip(second, first, strict=True)
+        for x, place in zip(row, np.argsort(np.argsort(other)), strict=True)
+    ]
+    assert drift == pytest.approx(np.median(moved), rel=1e-12)
+
+
+def test_a_layer_of_equal_scores_leaves_the_other_layers() -> None:
+    first = np.array([[1.0, 1, 1], [1, 2, 3]])
+    assert calibration.rank_levels(first, first)[0] == 1
+
+
+def test_a_record_gives_both_diagonals() -> None:
+    values = np.full((2, 3), 0.25)
+    levels = [np.array([value, np.nan]) for value in (0.5, 0.6, 0.7, 0.8)]
+    drift = RankDrift(values, values, values, values / 5, values / 2.5, values, *levels)
+    found = calibration.recorded_levels("A", "C", drift)
+    assert found == {("A", "C"): (0.5, 0.25), ("A", "A"): (0.7, 0.05), ("C", "C"): (0.8, 0.1)}
+
+
+def test_the_square_is_symmetric_and_leaves_gaps() -> None:
+    table = calibration.square({("A", "B"): 0.25, ("B", "B"): 0.75, ("A", "C"): 0.5})
+    assert list(table) == list(table.index) == ["A", "B", "C"]
+    assert table.loc["B", "A"] == table.loc["A", "B"] == 0.25
+    assert math.isnan(table.loc["B", "C"]) and math.isnan(table.loc["A", "A"])
+    assert calibration.finding(table) == "0.25 to 0.50 between texts, 0.75 within one"
+    assert calibration.finding(calibration.square({})) == ""
+
+
+def test_modules_are_compared_where_one_text_takes_the_place_of_another() -> None:
+    names = ("A-B against A-C", "A-B against B-C", "A-C against B-C", "FANG: A against B", "control: x")
+    ari = np.repeat([[0.1], [0.2], [0.3], [0.4], [0.9]], 2, axis=1)
+    record = Agreement(names, ari, ari)
+    modules = calibration.module_agreements(record)
+    assert [modules.loc[a, b] for a, b in ("BC", "AC", "AB")] == pytest.approx([0.1, 0.2, 0.3])
+    groups = calibration.group_agreements(record)
+    assert list(groups) == ["A", "B"] and groups.loc["B", "A"] == pytest.approx(0.4)
+
+
+def a_scorer(seed: int, shards: int = 6, neurons: int = 29) -> tuple[calibration.Score, Array]:
+    values = np.random.default_rng(seed).normal(size=(shards, 3, neurons)) + np.arange(neurons) / 9
+    return lambda chosen: values[list(chosen)].sum(axis=0), values
+
+
+def naive_levels(first: Array, second: Array, count: int) -> list[float]:
+    shards, found = len(first), []
+    for start in range(shards):
+        ours = sum(first[(start + step) % shards] for step in range(count))
+        theirs = sum(second[(start + count + step) % shards] for step in range(count))
+        layers = [spearmanr(a, b).statistic for a, b in zip(ours, theirs, strict=True)]
+        found.append(float(np.median(layers)))
+    return found
+
+
+def test_stability_sets_every_part_against_the_one_after_it() -> None:
+    (score_a, a), (score_b, b) = a_scorer(0), a_scorer(1)
+    sizes = {"A": np.full(6, 10), "B": np.array([9, 9, 9, 9, 9, 15])}
+    curves = calibration.stability({"A": score_a, "B": score_b}, sizes)
+    assert [curve.name for curve in curves] == ["A", "B", "A | B"]
+    assert [curve.crosses for curve in curves] == [False, False, True]
+    for curve, (first, second) in zip(curves, ((a, a), (b, b), (a, b)), strict=True):
+        expected = [naive_levels(first, second, count) for count in (1, 2, 3)]
+        np.testing.assert_allclose(curve.mean, [np.mean(row) for row in expected], atol=1e-6)
+        np.testing.assert_allclose(curve.lowest, [min(row) for row in expected], atol=1e-6)
+        np.testing.assert_allclose(curve.highest, [max(row) for row in expected], atol=1e-6)
+        np.testing.assert_allclose(curve.sequences, [10, 20, 30])
+    assert len(calibration.stability_table(curves)) == 9
+
+
+def test_every_shard_is_drawn_equally_often_and_never_against_itself() -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def score(chosen: Sequence[int]) -> Array:
+        asked.append(tuple(chosen))
+        return np.random.default_rng(len(asked)).random((1, 5))
+
+    calibration.stability({"A": score}, {"A": np.ones(8)})
+    for count in (1, 2, 3, 4):
+        parts = [part for part in asked if len(part) == count]
+        assert np.bincount(np.concatenate(parts)).tolist() == [count] * 8
+        assert all(not set(parts[s]) & set(parts[(s + count) % 8]) for s in range(8))
+
+
+def test_one_text_has_no_cross_curve_and_one_shard_no_curve() -> None:
+    score, _ = a_scorer(0, shards=2)
+    assert [curve.name for curve in calibration.stability({"B": score}, {"B": np.ones(2)})] == ["B"]
+    assert calibration.stability({"B": score}, {"B": np.ones(1)}) == []
+
+
+def test_one_neuron_has_no_correlation() -> None:
+    score, _ = a_scorer(0, neurons=1)
+    (curve,) = calibration.stability({"A": score}, {"A": np.ones(6)})
+    assert np.isnan(curve.mean).all() and math.isnan(calibration.projected(curve, 100))
+    assert calibration.headline([curve]) == "How many sequences are enough?"
+
+
+def test_larger_parts_are_expected_to_agree_by_spearman_and_brown() -> None:
+    half = np.array([0.5])
+    curve = calibration.Curve("A", np.array([96.0]), half, half, half)
+    assert calibration.projected(curve, 192) == pytest.approx(2 / 3)
+    assert calibration.projected(curve, 96) == pytest.approx(0.5)
+    below = calibration.Curve("A", np.array([96.0]), -half, -half, -half)
+    assert math.isnan(calibration.projected(below, 192))
+
+
+def test_the_headline_names_the_least_stable_text_and_the_other_text() -> None:
+    made = [
+        calibration.Curve(name, np.array([4.0, 8.0]), *[np.array([0.2, level])] * 3)
+        for name, level in (("A", 0.98), ("B", 0.91), ("A | B", 0.5))
+    ]
+    sentence = "Two samples of 8 sequences of one text agree at 0.91 or more"
+    assert calibration.headline(made) == f"{sentence}, A and B at 0.50"
+    assert calibration.headline(made[:2]) == sentence

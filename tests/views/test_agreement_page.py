@@ -1,0 +1,165 @@
+"""The module agreement page: which comparisons it draws, how, and what it offers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from views.app_driver import charts, on, opened, words
+from views.synthetic_run import a_study, read, write_run
+
+from gprune import records
+from gprune.analysis import agreement as analysis
+from gprune.methods import DEFAULT
+from gprune.modularization.agreement import contingency
+from gprune.records import Agreement
+from gprune.store import Store
+from gprune.study import Study
+from gprune.views import work
+from gprune.views.charts import agreement as figures
+from gprune.views.charts.style import BLUE, GREY
+from gprune.views.loaders import all_runs
+
+WITH_FANG = (*DEFAULT, "fang")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
+    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
+    return tmp_path
+
+
+def names(chart: dict[str, Any]) -> list[str]:
+    return [trace["name"].rsplit(": ", 1)[0] for trace in chart["data"]]
+
+
+def an_agreement(*titles: str) -> Agreement:
+    ari = np.repeat(np.linspace(0.1, 0.9, len(titles))[:, None], 3, axis=1)
+    return Agreement(titles, ari, ari)
+
+
+def test_kinds_differ_in_colour_and_members_in_marker() -> None:
+    figure = figures.lines(an_agreement(*analysis.PAIRS), "ari")
+    looks = {trace.name.rsplit(": ", 1)[0]: trace for trace in figure.data}
+    assert looks["A-B against A-C"].line.color == BLUE
+    fang = [trace for name, trace in looks.items() if name.startswith("FANG")]
+    assert {trace.line.color for trace in fang} == {figures.FANG_COLOR}
+    controls = [trace for name, trace in looks.items() if name.startswith("control")]
+    assert {trace.line.color for trace in controls} == {GREY} and figures.FANG_COLOR not in (BLUE, GREY)
+    shown = [(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in figure.data]
+    assert len(set(shown)) == len(analysis.PAIRS)
+    assert len({trace.marker.symbol for trace in figure.data}) == len(analysis.PAIRS)
+    assert figure.data[0].name == "A-B against A-C: 0.10 ± 0.00"
+
+
+def test_a_comparison_keeps_its_look_whatever_else_is_chosen() -> None:
+    record = an_agreement(*analysis.PAIRS)
+    whole = {trace.name: trace.line.to_plotly_json() for trace in figures.lines(record, "ari").data}
+    (alone,) = figures.lines(record, "ari", ["FANG: B against C"]).data
+    assert alone.line.to_plotly_json() == whole[alone.name]
+
+
+def test_more_comparisons_make_the_legend_longer_and_leave_the_plot_as_high() -> None:
+    heights = []
+    for chosen in (["A-B against A-C"], list(analysis.PAIRS)):
+        layout = figures.lines(an_agreement(*analysis.PAIRS), "overlap", chosen).layout
+        heights.append(layout.height - layout.margin.b - layout.margin.t)
+    assert heights[0] == heights[1]
+    assert figures.lines(an_agreement("A-B against A-C"), "ari", []).layout.yaxis.range == (-0.03, 1.03)
+
+
+def test_confusion_names_modules_and_sums_rows_to_one() -> None:
+    shared = analysis.confusion(np.array([[4, 0], [1, 3], [2, 0]]), 24)
+    figure = figures.confusion(shared, "A-B", "FANG on A")
+    (heat,) = figure.data
+    np.testing.assert_allclose(np.asarray(heat.z).sum(axis=1), 1, rtol=1e-6)
+    assert (heat.zmin, heat.zmax) == (0, 1) and figure.layout.yaxis.autorange == "reversed"
+    assert figure.layout.xaxis.type == figure.layout.yaxis.type == "category"
+    assert "FANG on A" in figure.layout.xaxis.title.text and "A-B" in figure.layout.yaxis.title.text
+
+
+def test_fang_stands_beside_the_substitutions_and_their_controls(cache: Path) -> None:
+    write_run(cache, study=a_study(methods=WITH_FANG))
+    app = on(opened(), "module_agreement")
+    ari, overlap, *_ = charts(app)
+    expected = [
+        "A-B against A-C",
+        "A-B against B-C",
+        "A-C against B-C",
+        "control: A-B, another seed",
+        "control: initialization only, A-B against A-C",
+        "FANG: A against B",
+        "control: FANG, another seed",
+    ]
+    assert names(ari) == names(overlap) == expected
+    assert "FANG's groups agree at 0.1" in words(app)
+    assert "FANG has 2 groups in a layer and BCM 6 modules" in words(app).replace("\\", "")
+    assert "ma_fang" not in [button.key for button in app.button]
+
+
+def test_the_chosen_comparisons_are_drawn_in_both_charts(cache: Path) -> None:
+    write_run(cache, study=a_study(methods=WITH_FANG))
+    app = on(opened(), "module_agreement")
+    app.multiselect[0].set_value(["FANG: B against C", "A-B against B-C"]).run()
+    ari, overlap, *_ = charts(app)
+    assert names(ari) == names(overlap) == ["A-B against B-C", "FANG: B against C"]
+    app.multiselect[0].set_value([]).run()
+    assert len(names(charts(app)[0])) == 9
+
+
+def test_the_swap_is_drawn_at_once_for_token_weighted_flap_only(cache: Path) -> None:
+    write_run(cache, study=a_study(metric="twflap"))
+    assert "swap: A-B against B-A" in names(charts(on(opened(), "module_agreement"))[0])
+
+
+def test_without_fang_a_button_computes_it(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Study] = []
+    monkeypatch.setattr(work, "start", lambda root, study: started.append(study))
+    write_run(cache)
+    app = on(opened(), "module_agreement")
+    assert "were not computed in this run" in words(app)
+    app.button(key="ma_fang").click().run()
+    assert started == [a_study(methods=WITH_FANG)]
+
+
+def test_the_matrix_holds_the_chosen_pair_and_layer(cache: Path) -> None:
+    name = write_run(cache, study=a_study(methods=WITH_FANG))
+    app = on(opened(), "module_agreement")
+    options = app.selectbox(key="ma_pair").options
+    assert set(options) <= set(analysis.PAIRS) and len(options) == 8
+    assert "control: FANG, another seed" not in options and "FANG: A against C" in options
+    app.selectbox(key="ma_pair").set_value("FANG: A against C").run()
+    app.number_input(key="ma_layer").set_value(3).run()
+    run = next(run for run in all_runs(str(cache))[0] if run.name == name)
+    labels = [run.load(f"groups_{role}", records.Partition).labels[3] for role in ("primary", "substitute")]
+    share = np.trace(analysis.confusion(contingency(*labels), 24).counts) / 60
+    assert f"Layer 3: {share:.0%} of the neurons keep their module" in words(app)
+    heat = charts(app)[2]
+    assert heat["layout"]["xaxis"]["title"]["text"].startswith("module of FANG on C")
+
+
+def test_module_counts_that_differ_strongly_are_told(cache: Path) -> None:
+    name = write_run(cache)
+    other = write_run(cache, modules=2, study=a_study(seed=9), seed=9)
+    values = read(cache, name)
+    values["stages"]["partition_bc"] = read(cache, other)["stages"]["partition_bc"]
+    Store(cache).save_run(name, values)
+    app = on(opened(run=name), "module_agreement")
+    warnings = [item.value.replace("\\", "") for item in app.warning]
+    assert len(warnings) == 2
+    assert warnings[0].startswith("A-B against B-C: layer 0 has 6 modules on one side and 2 on the other")
+
+
+def test_an_agreement_without_its_partitions_says_so(cache: Path) -> None:
+    name = write_run(cache)
+    values = read(cache, name)
+    values["stages"] = {
+        stage: entry for stage, entry in values["stages"].items() if not stage.startswith("partition_")
+    }
+    Store(cache).save_run(name, values)
+    app = on(opened(), "module_agreement")
+    assert "partitions behind the agreement are not in this run" in words(app)
+    assert len(charts(app)) == 3 and not app.error
