@@ -1,0 +1,201 @@
+"""`reproduce`: tables and figures of the paper, whole, for one model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gprune.commands import add_cache
+from gprune.errors import SettingsError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from gprune.reproduction.assembly import Assembled
+    from gprune.reproduction.schedule import Status
+    from gprune.reproduction.series import Series, Task
+    from gprune.reproduction.tables import Table
+    from gprune.reproduction.work import Work
+
+EXIT_UNFILLED = 3
+# option: field of the scale
+_SCALE = ("primary", "auxiliary", "substitute", "samples", "epochs", "windows")
+_SCALE_LISTS = {"evaluate": "texts", "retentions": "retentions", "seeds": "seeds", "tasks": "tasks"}
+
+
+def add(commands: Any) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "reproduce",
+        help="reproduce tables and figures of the paper",
+        description="Runs the missing studies behind tables of the paper, and writes the tables.",
+    )
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help="names of tables (see --list), or `all`")
+    parser.add_argument("--list", action="store_true", help="list the tables")
+    parser.add_argument("--model", help="folder or hub name of the dense model, or `demo`")
+    parser.add_argument("--scale", help="paper or demo (default: demo for `demo`, else paper)")
+    parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: in the cache)")
+    parser.add_argument("--devices", nargs="+", default=[], help="as cuda:0 cuda:1: one study on each")
+    parser.add_argument("--protocol", choices=("max", "fixed"), default="max", help="accuracy protocol")
+    _add_scale(parser)
+    parser.set_defaults(command=_reproduce)
+    add_cache(parser)
+
+
+def _add_scale(parser: argparse.ArgumentParser) -> None:
+    scale = parser.add_argument_group("what differs from the scale")
+    scale.add_argument("--primary", metavar="TEXT", help="calibration text A")
+    scale.add_argument("--auxiliary", metavar="TEXT", help="calibration text B")
+    scale.add_argument("--substitute", metavar="TEXT", help="third text C")
+    scale.add_argument("--evaluate", nargs="+", metavar="TEXT", help="texts of the perplexities")
+    scale.add_argument("--samples", type=int, help="sequences of each calibration text")
+    scale.add_argument("--epochs", type=int, help="epochs of modular sparsity learning")
+    scale.add_argument("--windows", type=int, help="perplexity windows at most")
+    scale.add_argument("--seeds", type=int, nargs="+", help="seeds; tables of one seed take the first")
+    scale.add_argument("--retentions", type=float, nargs="+", help="retentions of the main table")
+    scale.add_argument("--tasks", nargs="+", metavar="TASK", help="zero-shot tasks to measure as well")
+    scale.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="any other field of every study, as calibration.batch=8 (repeatable)",
+    )
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    from gprune.reproduction import tables
+    from gprune.reproduction.series import Series
+
+    if options.list:
+        for table in tables.TABLES.values():
+            print(f"{table.name:<20} {table.title}")
+        return 0
+    if not options.tables or not options.model:
+        raise SettingsError("name a table, or `all`, and a model: `reproduce main --model demo`")
+    chosen = tables.choose(options.tables)
+    series = Series(options.model, _scale(options))
+    return _dry_run(options, chosen, series) if options.dry_run else _run(options, chosen, series)
+
+
+def _scale(options: argparse.Namespace) -> Any:
+    from gprune.reproduction import scale
+
+    changes: dict[str, Any] = {name: getattr(options, name) for name in _SCALE}
+    for option, field in _SCALE_LISTS.items():
+        values = getattr(options, option)
+        changes[field] = tuple(values) if values else None
+    changes["settings"] = tuple(_assignment(word) for word in options.set)
+    return scale.choose(options.model, options.scale, changes)
+
+
+def _assignment(word: str) -> tuple[str, Any]:
+    field, sign, value = word.partition("=")
+    if not sign:
+        raise SettingsError(f"--set takes FIELD=VALUE (got {word!r}), as calibration.batch=8")
+    try:
+        return field, json.loads(value)
+    except json.JSONDecodeError:
+        return field, value
+
+
+def _work(options: argparse.Namespace, chosen: list[Table], series: Series) -> Work:
+    from gprune.reproduction.work import Work
+    from gprune.reproduction.writing import default_folder
+    from gprune.store import Store
+
+    store = Store(options.cache)
+    folder = options.out or default_folder(store.root, series.model, series.scale)
+    command = shlex.join(["python", "-m", "gprune", *sys.argv[1:]])
+    return Work(store, series, chosen, folder, protocol=options.protocol, command=command)
+
+
+def _dry_run(options: argparse.Namespace, chosen: list[Table], series: Series) -> int:
+    from gprune.reproduction import work
+
+    made = _work(options, chosen, series)
+    open_tasks = {task.key: task for task in work.missing(chosen, series, made.finished)}
+    needed = work.needed(chosen, series)
+    for task in needed:
+        state = f"until {open_tasks[task.key].until}" if task.key in open_tasks else "there"
+        methods = open_tasks.get(task.key, task).study.methods
+        print(f"{state:<18} {task.study.name:<48} {' '.join(methods)}")
+    rows = sum(len(table.rows(series)) for table in chosen)
+    print(
+        f"{rows} rows of {len(chosen)} tables from {len(needed)} studies, {len(open_tasks)} of them missing"
+    )
+    return 0
+
+
+def _run(options: argparse.Namespace, chosen: list[Table], series: Series) -> int:
+    from gprune.reproduction import schedule, work
+
+    work.prepare(series)
+    made = _work(options, chosen, series)
+    schedule.allow(options.devices)
+    with _Shown() as shown:
+        tables = made.run(options.devices, shown.watch, shown.ended)
+    for table in tables:
+        _print(table)
+    print(f"tables: {made.folder}", file=sys.stderr)
+    return 0 if all(table.filled == len(table.answers) for table in tables) else EXIT_UNFILLED
+
+
+def _print(table: Assembled) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table as Drawn
+
+    drawn = Drawn(title=escape(f"{table.table.name}: {table.table.title}"))
+    for name in table.display.columns:
+        drawn.add_column(escape(str(name)))
+    for cells in table.display.astype(str).to_numpy().tolist():
+        drawn.add_row(*map(escape, cells))
+    Console().print(drawn)
+
+
+class _Shown:
+    """One line of progress on a terminal; elsewhere one line a study."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self.console = Console(stderr=True)
+        self.bar: Progress = Progress(
+            TextColumn("{task.completed}/{task.total} studies"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+            console=self.console,
+        )
+        self.line = self.bar.add_task("", total=None)
+
+    def __enter__(self) -> _Shown:
+        if self.console.is_terminal:
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.console.is_terminal:
+            self.bar.stop()
+
+    def watch(self, status: Status) -> None:
+        left = "" if status.remaining is None else f", about {_minutes(status.remaining)} left"
+        words = f"{status.label}: {status.stage}{left}" if status.stage else left.removeprefix(", ")
+        self.bar.update(self.line, completed=status.done, total=status.total, description=words)
+
+    def ended(self, task: Task, reason: str) -> None:
+        words = f"failed: {reason}" if reason else "done"
+        self.console.print(f"{task.study.name}: {words}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _minutes(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,243 @@
+"""Answers: what do the finished runs in the cache say of a row, and which rows has no run answered yet?
+
+A run answers a row when its study gives the same numbers (`series.identity`), its model and texts have not
+changed since, and every result behind the row is still in the store. Runs that the app or `run` started
+count as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gprune import corpora
+from gprune.errors import GpruneError, StoreError
+from gprune.models import identity as models
+from gprune.records import Accuracy, Perplexity
+from gprune.reproduction import figures
+from gprune.reproduction.series import Row, identity, recorded_study
+from gprune.store import Store
+from gprune.study import Study
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One number of a row."""
+
+    measure: str
+    """perplexity, or what a figure measures"""
+    subject: str
+    """the text; empty for figures"""
+    value: float
+    """the number"""
+    error: float = NAN
+    """standard error, or standard deviation over layers for figures; NaN where there is none"""
+    windows: int = 0
+    """perplexity windows behind it; 0 where none"""
+    length: int = 0
+    """tokens of a window"""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is known of a row."""
+
+    row: Row
+    run: str = ""
+    """the run it comes from; empty where there is none"""
+    values: tuple[Value, ...] = ()
+    """its numbers; none where `reason` says why"""
+    accuracies: tuple[Accuracy, ...] = ()
+    """of the tasks, where the run has them"""
+    retained: float = NAN
+    """fraction of the decoder's weights that was kept"""
+    parameters: int = 0
+    """parameters of the model; 0 where not known"""
+    reason: str = ""
+    """why there are no numbers"""
+    provenance: dict[str, Any] = field(default_factory=dict)
+    """versions, machine and number type of the run"""
+
+    @property
+    def filled(self) -> bool:
+        """Whether the row has its numbers."""
+        return bool(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    name: str
+    record: dict[str, Any]
+    study: Study
+
+
+class Finished:
+    """The runs of a cache, by what they answer."""
+
+    def __init__(self, store: Store) -> None:
+        """Reads the records of all runs.
+
+        Args:
+            store: the cache.
+        """
+        self.store = store
+        self._inputs: dict[tuple[str, str], str] = {}
+        self._runs: dict[str, list[_Recorded]] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Reads the records again, the latest first."""
+        self._runs = {}
+        for name in self.store.runs():
+            record = self.store.run(name) or {}
+            study = recorded_study(record)
+            if study is not None:
+                self._runs.setdefault(identity(study), []).append(_Recorded(name, record, study))
+
+    def answer(self, row: Row) -> Answer | None:
+        """What the finished runs say of a row.
+
+        Returns:
+            Its numbers, or the reason why no run can have them; None where a run is still needed.
+        """
+        refused = None
+        for run in self._candidates(row):
+            if run.record.get("state") != "done" or not self._current(run):
+                continue
+            found = self._read(row, run)
+            if found is not None and found.filled:
+                return found
+            refused = refused or found
+        return refused
+
+    def failure(self, row: Row) -> str:
+        """The error of the latest run of a row's study, if that run failed; else empty."""
+        run = next(iter(self._candidates(row)), None)
+        failed = run is not None and run.record.get("state") == "failed"
+        return str(run.record.get("error") or "the run failed without a reason") if run and failed else ""
+
+    def stage_key(self, run: str, stage: str) -> str:
+        """Key of a stage of a run; empty where the run has none."""
+        stages = (self.store.run(run) or {}).get("stages", {})
+        return str(stages.get(stage, {}).get("key", ""))
+
+    def _candidates(self, row: Row) -> list[_Recorded]:
+        runs = self._runs.get(identity(row.study), [])
+        if row.reads != "agreement":
+            return runs
+        return [run for run in runs if run.study.substitute == row.study.substitute]
+
+    def _read(self, row: Row, run: _Recorded) -> Answer | None:
+        result = run.record.get("result") or {}
+        reason = (result.get("unavailable") or {}).get(row.method)
+        if reason:
+            return Answer(row, run.name, reason=str(reason))
+        accuracies = _accuracies(row, run) if row.reads == "perplexity" else ()
+        try:
+            values = self._perplexities(row, run) if row.reads == "perplexity" else self._figure(row, run)
+        except StoreError:
+            return None
+        except GpruneError as error:
+            return Answer(row, run.name, reason=str(error))
+        if not values or accuracies is None:
+            return None
+        retained, parameters = (
+            (result.get(name) or {}).get(row.method) for name in ("retention", "parameters")
+        )
+        return Answer(
+            row=row,
+            run=run.name,
+            values=tuple(values),
+            accuracies=accuracies,
+            retained=NAN if retained is None else float(retained),
+            parameters=int(parameters or 0),
+            provenance=run.record.get("provenance") or {},
+        )
+
+    def _perplexities(self, row: Row, run: _Recorded) -> list[Value]:
+        evaluated, values = list(run.study.evaluation.texts), []
+        for text in row.study.evaluation.texts:
+            if text not in evaluated:
+                return []
+            key = self._key(run, f"perplexity.{row.method}.{evaluated.index(text)}", "perplexity")
+            if not key:
+                return []
+            found = self.store.get("perplexity", key, Perplexity)
+            number = float(found.perplexity)
+            error = float(found.standard_error)
+            values.append(Value("perplexity", text, number, error, int(found.windows), int(found.length)))
+        return values
+
+    def _figure(self, row: Row, run: _Recorded) -> list[Value]:
+        keys = {}
+        for name in figures.stages(row):
+            key = self._key(run, name, "masks" if name.startswith("masks_") else name)
+            if not key:
+                return []
+            keys[name] = key
+        found = figures.measures(row, self.store, keys)
+        return [Value(name, "", value, error) for name, value, error in found]
+
+    def _key(self, run: _Recorded, name: str, stage: str) -> str:
+        """Key of a result of a run that is still whole; empty otherwise."""
+        key = str((run.record["stages"].get(name) or {}).get("key", ""))
+        return key if key and self.store.has(stage, key) else ""
+
+    def _current(self, run: _Recorded) -> bool:
+        """Whether model and texts are still what the run read; a record that does not say is believed."""
+        inputs = (run.record.get("provenance") or {}).get("inputs") or {}
+        study = run.study
+        roles = ("primary", "auxiliary")
+        pairs = [(inputs.get("model"), self._now("model", study.model))]
+        calibration, evaluation = inputs.get("calibration") or {}, inputs.get("evaluation") or {}
+        pairs += [(calibration.get(role), self._now("calibration", getattr(study, role))) for role in roles]
+        pairs += [(evaluation.get(text), self._now("evaluation", text)) for text in study.evaluation.texts]
+        return all(not then or not now or then == now for then, now in pairs)
+
+    def _now(self, role: str, name: str) -> str:
+        """Present fingerprint of a model or text; empty where it cannot be told, as of one not downloaded."""
+        if (role, name) not in self._inputs:
+            try:
+                if role == "model":
+                    found = models.fingerprint(name)
+                else:
+                    found = corpora.fingerprint(
+                        name, "calibration" if role == "calibration" else "evaluation"
+                    )
+            except GpruneError:
+                found = ""
+            self._inputs[role, name] = found
+        return self._inputs[role, name]
+
+
+def _accuracies(row: Row, run: _Recorded) -> tuple[Accuracy, ...] | None:
+    """Accuracies of the tasks asked for, or else of those that happen to be there; None if one is missing."""
+    measured = ((run.record.get("result") or {}).get("accuracy") or {}).get(row.method) or {}
+    wanted = row.study.evaluation
+    same_limit = run.study.evaluation.limit == wanted.limit
+    if wanted.tasks and not (set(wanted.tasks) <= set(measured) and same_limit):
+        return None
+    return tuple(_accuracy(task, measured[task]) for task in wanted.tasks or measured)
+
+
+def _accuracy(task: str, values: dict[str, Any]) -> Accuracy:
+    """The record of a task as a run's result keeps it; JSON has no NaN but null."""
+
+    def number(name: str) -> float:
+        found = values.get(name)
+        return NAN if found is None else float(found)
+
+    return Accuracy(
+        task=task,
+        acc=number("acc"),
+        acc_norm=number("acc_norm"),
+        acc_error=number("acc_error"),
+        acc_norm_error=number("acc_norm_error"),
+        samples=int(values.get("samples") or 0),
+        limit=int(values.get("limit") or 0),
+        chance=number("chance"),
+        version=str(values.get("version") or ""),
+        data=str(values.get("data") or ""),
+    )

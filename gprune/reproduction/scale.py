@@ -1,0 +1,145 @@
+"""Answers: how large is a reproduction, the paper's own size or one that ends over a coffee?
+
+Section 4 and the appendix on detailed settings: 2048 samples, 2 epochs, retentions and RASA's quantiles of
+each model. `demo` runs the same tables on fewer sequences, and changes no formula.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from gprune import published
+from gprune.errors import SettingsError
+from gprune.settings import require, require_choice
+from gprune.study_demo import TEXTS
+
+SCALES = ("paper", "demo")
+PAPER_TEXTS = ("wikitext2", "ptb", "c4")
+PAPER_EPOCHS = 2
+RETENTIONS = (0.8, 0.7, 0.5)
+LARGE = "LLaMA2-13B"
+_LARGE_RETENTIONS = (0.5, 0.4, 0.3)
+_NAMES = {
+    published.MODELS[0]: r"(llama27b|llama2v?7b)(hf)?",
+    published.MODELS[1]: r"vicuna(v?157b|7bv15)",
+    LARGE: r"llama2v?13b(hf)?",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What all studies of a reproduction have in common."""
+
+    name: str
+    """paper or demo"""
+    primary: str = PAPER_TEXTS[0]
+    """calibration text A"""
+    auxiliary: str = PAPER_TEXTS[1]
+    """calibration text B"""
+    substitute: str = PAPER_TEXTS[2]
+    """third text C, which takes the place of A or of B"""
+    texts: tuple[str, ...] = PAPER_TEXTS
+    """texts whose perplexity is measured"""
+    samples: int = 2048
+    """sequences of each calibration text"""
+    epochs: int = PAPER_EPOCHS
+    """epochs of modular sparsity learning"""
+    batch: int = 32
+    """sequences of one of its steps"""
+    windows: int | None = None
+    """perplexity windows at most; None measures all"""
+    retentions: tuple[float, ...] = RETENTIONS
+    """retentions of the main table, the mildest first"""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """seeds of the seed table; every other table takes the first"""
+    tasks: tuple[str, ...] = ()
+    """zero-shot tasks; none leaves the accuracy columns out"""
+    settings: tuple[tuple[str, Any], ...] = ()
+    """further fields of every study, as ("reliability.score_quantile", 0.85)"""
+
+    def __post_init__(self) -> None:
+        """Checks what the studies themselves cannot."""
+        require(bool(self.retentions), "--retentions", self.retentions, "at least one")
+        require(bool(self.seeds), "--seeds", self.seeds, "at least one")
+        require(bool(self.texts), "--evaluate", self.texts, "at least one text")
+        for name, values in (("--retentions", self.retentions), ("--seeds", self.seeds)):
+            require(len(set(values)) == len(values), name, values, "values that differ from each other")
+        three = (self.primary, self.auxiliary, self.substitute)
+        rule = "three texts that differ from each other: A, B and C"
+        require(all(three) and len(set(three)) == 3, "--primary, --auxiliary and --substitute", three, rule)
+
+    @property
+    def retention(self) -> float:
+        """Retention of every table but the main one: 0.5 where it is asked for, else the lowest."""
+        return 0.5 if 0.5 in self.retentions else min(self.retentions)
+
+    @property
+    def seed(self) -> int:
+        """Seed of every table but that of the seeds."""
+        return self.seeds[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field as plain JSON values."""
+        return asdict(self)
+
+
+def paper_model(model: str) -> str:
+    """The paper's name of a model that it measures, by the last part of a folder or hub name; else empty."""
+    stem = re.sub(r"[^a-z0-9]", "", model.rstrip("/").split("/")[-1].lower())
+    return next((name for name, pattern in _NAMES.items() if re.fullmatch(pattern, stem)), "")
+
+
+def choose(model: str, name: str | None = None, changes: dict[str, Any] | None = None) -> Scale:
+    """The scale of a reproduction.
+
+    Args:
+        model: folder or hub name of the model, or `demo`.
+        name: paper or demo; by default demo for the bundled model and paper for every other.
+        changes: fields of Scale to replace; None values are left out.
+
+    Returns:
+        The scale.
+
+    Raises:
+        SettingsError: the name or a field is not valid.
+    """
+    name = name or ("demo" if model == "demo" else "paper")
+    require_choice("--scale", name, SCALES)
+    scale = _demo(model) if name == "demo" else _paper(model)
+    given = {field: value for field, value in (changes or {}).items() if value is not None}
+    texts = ("primary", "auxiliary", "substitute")
+    if "texts" not in given and any(field in given for field in texts):
+        given["texts"] = tuple(given.get(field, getattr(scale, field)) for field in texts)
+    given["settings"] = scale.settings + tuple(given.get("settings", ()))
+    try:
+        return replace(scale, **given)
+    except TypeError as error:
+        raise SettingsError(f"a scale has no such field ({error})") from error
+
+
+def _paper(model: str) -> Scale:
+    known = paper_model(model)
+    # the paper's one setting that depends on the model, and its one epoch more for the large one
+    quantile = (("reliability.score_quantile", 0.85),) if known.startswith("Vicuna") else ()
+    if known == LARGE:
+        return Scale("paper", retentions=_LARGE_RETENTIONS, epochs=PAPER_EPOCHS + 1)
+    return Scale("paper", settings=quantile)
+
+
+def _demo(model: str) -> Scale:
+    texts = TEXTS if model == "demo" else PAPER_TEXTS
+    primary, auxiliary, substitute = texts
+    return replace(
+        _paper(model),
+        name="demo",
+        primary=primary,
+        auxiliary=auxiliary,
+        substitute=substitute,
+        texts=texts,
+        samples=96,
+        epochs=PAPER_EPOCHS,
+        batch=16,
+        windows=48,
+    )

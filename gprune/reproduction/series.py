@@ -1,0 +1,186 @@
+"""Answers: which study does a row of a table need, and when are two studies the same one?
+
+Rows of different tables that ask for the same setting get equal studies, so that each is run once (the full
+GPrune on FLAP at 50 % retention stands in seven of the paper's tables).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from gprune.methods import METHODS
+from gprune.reproduction.scale import Scale
+from gprune.study import Study, from_dict
+
+GROUP = "reproduce"
+Reads = Literal["perplexity", "drift", "agreement", "bins"]
+_UNTIL = {"drift": "drift", "agreement": "agreement", "bins": "masks", "perplexity": "perplexity"}
+_DEPTH = ("drift", "agreement", "masks", "perplexity")
+_METRICS = {"flap": "FLAP", "wanda_sp": "Wanda-sp", "twflap": "twFLAP"}
+# fields that change no number of a row; texts, tasks, methods and the third text are compared on their own
+_FREE = ("name", "group", "device", "methods", "trust_remote_code", "substitute")
+_FREE_IN = {"calibration": ("batch",), "evaluation": ("batch", "texts", "tasks", "limit", "task_folder")}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a table and the study that produces it."""
+
+    labels: dict[str, Any]
+    """what names the row, by column, as the paper does"""
+    study: Study
+    """what to run; its methods are those that this row reads"""
+    method: str = "gprune"
+    """the method of the study that the row reports"""
+    reads: Reads = "perplexity"
+    """which results the row is made of"""
+    item: str = ""
+    """which part of them: a comparison, a curve, the number of a bin"""
+    extra: bool = False
+    """whether the row stands beside the paper's own rows, as a control"""
+
+    @property
+    def method_id(self) -> str:
+        """The method with its base metric, as gprune.published names it: `gprune:flap`, `fang`."""
+        return f"gprune:{self.study.metric}" if self.method == "gprune" else self.method
+
+    @property
+    def until(self) -> str:
+        """How far the study must have come, one of gprune.plan.UNTIL."""
+        return _UNTIL[self.reads]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A study to run, for all rows that need it."""
+
+    study: Study
+    """with the methods of all its rows"""
+    until: str
+    """how far"""
+    rows: tuple[Row, ...]
+    """the rows it fills"""
+
+    @property
+    def key(self) -> str:
+        """What tells it from other tasks."""
+        return task_key(self.study)
+
+
+def label(row: Row) -> str:
+    """A row's method as tables name it: `GPrune (FLAP)`, `Wanda-sp`."""
+    return f"GPrune ({_METRICS[row.study.metric]})" if row.method == "gprune" else METHODS[row.method].label
+
+
+def short(text: str) -> str:
+    """A text's or a model's name without the folders before it; options stay."""
+    place, sign, options = text.partition("#")
+    return place.rstrip("/").rpartition("/")[2] + sign + options
+
+
+class Series:
+    """All studies of one reproduction."""
+
+    def __init__(self, model: str, scale: Scale) -> None:
+        """Builds the study that every other differs from.
+
+        Args:
+            model: folder or hub name of the model, or `demo`.
+            scale: how large.
+
+        Raises:
+            SettingsError: a setting of the scale is not valid.
+        """
+        self.model, self.scale = model, scale
+        plain = Study(
+            model=model,
+            primary=scale.primary,
+            auxiliary=scale.auxiliary,
+            retention=scale.retention,
+            seed=scale.seed,
+            methods=("gprune",),
+            group=GROUP,
+        )
+        evaluation: dict[str, Any] = {"evaluation.texts": scale.texts, "evaluation.windows": scale.windows}
+        sizes: dict[str, Any] = {"calibration.samples": scale.samples, "sparsity.epochs": scale.epochs}
+        values = sizes | {"sparsity.batch": scale.batch, "evaluation.tasks": scale.tasks} | evaluation
+        self.base = plain.with_settings(values | dict(scale.settings))
+
+    def study(
+        self,
+        *,
+        metric: str = "flap",
+        methods: tuple[str, ...] = ("gprune",),
+        pair: tuple[str, str] | None = None,
+        changes: dict[str, Any] | None = None,
+        **fields: Any,
+    ) -> Study:
+        """One study of the series.
+
+        Args:
+            metric: base metric of GPrune.
+            methods: what to prune and measure.
+            pair: primary and auxiliary text, where they are not the series' own.
+            changes: dotted settings that differ.
+            **fields: retention, seed or substitute.
+
+        Returns:
+            A study named after what sets it apart.
+        """
+        first, second = pair or (self.base.primary, self.base.auxiliary)
+        made = replace(self.base, metric=metric, methods=methods, primary=first, auxiliary=second, **fields)
+        made = made.with_settings(changes) if changes else made
+        return made.renamed(self._name(made))
+
+    def _name(self, study: Study) -> str:
+        words = [short(study.model), _METRICS[study.metric], f"{study.retention:.0%}"]
+        if (study.primary, study.auxiliary) != (self.base.primary, self.base.auxiliary):
+            words.append(f"{short(study.primary)}+{short(study.auxiliary)}")
+        if study.substitute:
+            words.append("agreement")
+        words += [f"seed {study.seed}"] * (study.seed != self.base.seed)
+        mine, common = study.to_dict(), self.base.to_dict()
+        for section, values in mine.items():
+            if isinstance(values, dict):
+                changed = (name for name in values if values[name] != common[section][name])
+                words += [f"{name.replace('_', ' ')} {values[name]}" for name in changed]
+        return " ".join(words)
+
+
+def identity(study: Study) -> str:
+    """Equal for studies whose numbers are the same whatever their name, device, methods and batch sizes."""
+    values: dict[str, Any] = {name: value for name, value in study.to_dict().items() if name not in _FREE}
+    for section, free in _FREE_IN.items():
+        values[section] = {name: value for name, value in values[section].items() if name not in free}
+    return json.dumps(values, sort_keys=True)
+
+
+def recorded_study(record: dict[str, Any]) -> Study | None:
+    """The study of a run's record; None where this version cannot read it."""
+    try:
+        return from_dict(record["study"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def task_key(study: Study) -> str:
+    """Equal for rows that one run can fill; the agreement under a third text is a run of its own."""
+    return identity(study) + study.substitute
+
+
+def tasks(rows: Iterable[Row]) -> list[Task]:
+    """Groups rows into as few studies as fill them, in the order of the rows."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(task_key(row.study), []).append(row)
+    return [_task(group) for group in groups.values()]
+
+
+def _task(rows: list[Row]) -> Task:
+    wanted = {name for row in rows for name in row.study.methods}
+    methods = tuple(name for name in METHODS if name in wanted)
+    until = max((row.until for row in rows), key=_DEPTH.index)
+    return Task(replace(rows[0].study, methods=methods), until, tuple(rows))

@@ -1,0 +1,236 @@
+"""Writes reproduced tables: CSV for machines, Markdown and LaTeX for people, and an index of them all.
+
+    <folder>/TABLE.csv, TABLE.md, TABLE.tex, TABLE-published.csv, TABLE-<attachment>.csv
+             index.json
+
+Every file is written beside its place and moved into it, so that a reader meets the old table or the new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pandas as pd
+
+from gprune.reproduction.assembly import Assembled
+from gprune.reproduction.scale import Scale, choose
+from gprune.reproduction.series import Series, short
+from gprune.store import explain, write_json
+
+INDEX = "index.json"
+FORMAT = 1
+_TEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "–": "--",
+    "…": r"\dots{}",
+}
+
+
+def folder_name(model: str, scale: Scale) -> str:
+    """Name of a reproduction's folder, safe whatever the model is called.
+
+    A hash follows where the name alone would not tell two reproductions apart: a model in a folder, or a
+    scale with settings of one's own.
+    """
+    stem = re.sub(r"[^a-z0-9]+", "-", short(model).lower()).strip("-")[:60] or "model"
+    name = f"{stem}-{scale.name}"
+    if stem == model and scale == choose(model, scale.name):
+        return name
+    content = json.dumps([model, scale.to_dict()], sort_keys=True)
+    return f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+
+def default_folder(cache: Path, model: str, scale: Scale) -> Path:
+    """Where a reproduction's tables are kept."""
+    return cache / "reproductions" / folder_name(model, scale)
+
+
+def write(folder: Path, series: Series, tables: Iterable[Assembled], command: str = "") -> None:
+    """Writes tables and enters them into the folder's index; tables that are there already stay.
+
+    Args:
+        folder: where to; made if it is missing.
+        series: the reproduction they belong to.
+        tables: what to write.
+        command: the command line that makes them, for the index.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        index = read_index(folder) or {}
+        entries: dict[str, Any] = dict(index.get("tables", {}))
+        for table in tables:
+            entries[table.table.name] = _write_table(folder, series, table)
+        values = {
+            "format": FORMAT,
+            "model": series.model,
+            "scale": series.scale.to_dict(),
+            "command": command or index.get("command", ""),
+            "updated": datetime.now(UTC).isoformat(timespec="seconds"),
+            "study": series.base.to_dict(),
+            "tables": entries,
+        }
+        write_json(folder / INDEX, values)
+    except OSError as error:
+        raise explain(error, folder) from error
+
+
+def read_index(folder: Path) -> dict[str, Any] | None:
+    """The index of a folder of tables; None where there is none that can be read."""
+    try:
+        values = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    valid = (
+        isinstance(values, dict) and values.get("format") == FORMAT and isinstance(values.get("tables"), dict)
+    )
+    return values if valid else None
+
+
+def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, Any]:
+    """Writes the files of one table and returns its entry of the index."""
+    name = table.table.name
+    frames = {f"{name}.csv": table.long}
+    frames |= {f"{name}-{end}.csv": frame for end, frame in table.attachments.items()}
+    if len(table.published):
+        frames[f"{name}-published.csv"] = table.published
+    texts = {file: frame.to_csv(index=False) for file, frame in frames.items()}
+    texts |= {f"{name}.md": markdown(table, series), f"{name}.tex": latex(table, series)}
+    for file, text in texts.items():
+        _replace(folder / file, text)
+    return {
+        "title": table.table.title,
+        "notes": list(table.notes),
+        "files": sorted(texts),
+        "filled": table.filled,
+        "rows": [_entry(answer) for answer in table.answers],
+        "display": _cells(table.display),
+        "published": _cells(table.published) | {"title": table.published_title},
+        "versions": _versions(table),
+    }
+
+
+def _entry(answer: Any) -> dict[str, Any]:
+    row = answer.row
+    return {
+        "labels": row.labels,
+        "method": row.method_id,
+        "reads": row.reads,
+        "in_paper": not row.extra,
+        "run": answer.run,
+        "run_method": row.method,
+        "reason": answer.reason,
+    }
+
+
+def _cells(frame: pd.DataFrame) -> dict[str, Any]:
+    return {"columns": [str(name) for name in frame.columns], "cells": frame.astype(str).to_numpy().tolist()}
+
+
+def _versions(table: Assembled) -> dict[str, list[str]]:
+    """Every version behind the rows of a table; more than one where runs differ."""
+    found: dict[str, list[str]] = {}
+    for answer in table.answers:
+        for name in ("gprune", "commit", "torch", "transformers"):
+            version = str(answer.provenance.get(name, ""))
+            if version and version not in found.setdefault(name, []):
+                found[name].append(version)
+    return found
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}-{uuid4().hex}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def setting(series: Series) -> str:
+    """What the measured rows of a series have in common, in one line."""
+    scale = series.scale
+    windows = "all windows" if scale.windows is None else f"at most {scale.windows} windows"
+    texts = f"A {short(scale.primary)}, B {short(scale.auxiliary)}, C {short(scale.substitute)}"
+    sizes = f"{scale.samples} sequences a text, epochs of MSL: {scale.epochs}, {windows}"
+    return f"measured, {short(series.model)}, scale {scale.name}: {texts}; {sizes}"
+
+
+def markdown(table: Assembled, series: Series) -> str:
+    """A table as Markdown, the published figures in a section of their own."""
+    parts = [f"# {table.table.name}: {table.table.title}", setting(series), _markdown_table(table.display)]
+    parts += [f"- {note}" for note in table.notes]
+    if len(table.published):
+        parts += [f"## {table.published_title}", _markdown_table(table.published)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(frame: pd.DataFrame) -> str:
+    if frame.empty:
+        return "no rows"
+    lines = [[str(name) for name in frame.columns], ["---"] * len(frame.columns)]
+    lines += frame.astype(str).to_numpy().tolist()
+    return "\n".join("| " + " | ".join(_one_line(text) for text in line) + " |" for line in lines)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def latex(table: Assembled, series: Series) -> str:
+    """A table as LaTeX for the booktabs package, the published figures as a table of their own."""
+    parts = [_latex_table(table.display, f"{table.table.title}. {setting(series)}")]
+    if len(table.published):
+        parts.append(_latex_table(table.published, f"{table.table.title}. {table.published_title}"))
+    return "\n".join(parts)
+
+
+def _latex_table(frame: pd.DataFrame, caption: str) -> str:
+    lines = [" & ".join(escape(str(name)) for name in frame.columns) + r" \\", r"\midrule"]
+    for cells in frame.astype(str).to_numpy().tolist():
+        lines.append(" & ".join(escape(text) for text in cells) + r" \\")
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{escape(caption)}}}",
+            rf"\begin{{tabular}}{{{'l' * max(1, len(frame.columns))}}}",
+            r"\toprule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def escape(text: str) -> str:
+    """Text with every character that means something to LaTeX made harmless."""
+    return "".join(_TEX.get(character, character) for character in _spaces(text))
+
+
+def _spaces(text: str) -> str:
+    return " ".join(text.split())

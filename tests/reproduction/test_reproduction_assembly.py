@@ -1,0 +1,266 @@
+"""Rows read what finished runs say, carry the reason where they cannot, and are written in three forms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from reproduction.fake_runs import CORRELATIONS, a_series, finish, perplexity_of
+
+from gprune.models import identity as models
+from gprune.reproduction import tables, work
+from gprune.reproduction.answers import Finished
+from gprune.reproduction.assembly import NOT_RUN, REASON, Assembled, assemble
+from gprune.reproduction.series import Series
+from gprune.store import Store
+from gprune.study import Study
+
+TEXTS = ("python-reference", "science-docs", "python-code")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "cache")
+
+
+def run_all(store: Store, *names: str, series: Series | None = None, **how: Any) -> None:
+    for task in work.needed(tables.choose(names), series or a_series()):
+        finish(store, task, **how)
+
+
+def made(store: Store, name: str, **changes: Any) -> Assembled:
+    return assemble(tables.TABLES[name], a_series(**changes), Finished(store))
+
+
+def test_every_row_of_every_table_is_filled_by_its_own_run(store: Store) -> None:
+    run_all(store, "all")
+    assert work.missing(tables.choose(["all"]), a_series(), Finished(store)) == []
+    for name in tables.TABLES:
+        table = made(store, name)
+        assert table.filled == len(table.answers) > 0
+        assert REASON not in table.display.columns
+    for answer in made(store, "main").answers:
+        expected = [perplexity_of(answer.row.study, answer.row.method, text) for text in TEXTS]
+        assert [value.value for value in answer.values] == expected
+
+
+def test_only_what_is_missing_is_left_to_run(store: Store) -> None:
+    run_all(store, "ablation")
+    left = work.missing(tables.choose(["main", "ablation"]), a_series(), Finished(store))
+    assert all(task.study.methods != ("flap", "gprune") for task in left)
+    half = [task for task in left if (task.study.metric, task.study.retention) == ("flap", 0.5)]
+    # flap and gprune are there: only the other methods of that study are still to run
+    assert [task.study.methods for task in half] == [("dense", "llm_pruner", "wanda_sp", "fang")]
+    assert len(left) == 9
+
+
+def test_a_lost_result_an_unfinished_run_or_another_size_fill_nothing(store: Store) -> None:
+    (task,) = work.needed([tables.TABLES["figure-3a"]], a_series())
+    chosen = [tables.TABLES["ablation"]]
+    finish(store, task.study, state="running")
+    assert len(work.missing(chosen, a_series(), Finished(store))) == 3
+    run = finish(store, task.study)
+    assert len(work.missing(chosen, a_series(), Finished(store))) == 2
+    assert len(work.missing(chosen, a_series(samples=48), Finished(store))) == 3
+    key = (store.run(run) or {})["stages"]["perplexity.gprune.1"]["key"]
+    (store.root / "perplexity" / key / "losses.npy").unlink()
+    assert len(work.missing(chosen, a_series(), Finished(store))) == 3
+
+
+def test_a_changed_model_or_text_makes_a_run_old(store: Store) -> None:
+    (task,) = work.needed([tables.TABLES["figure-1a"]], a_series())
+    row = task.rows[0]
+    for inputs, current in (
+        ({"model": models.fingerprint("demo")}, True),
+        ({"model": "0" * 64}, False),
+        ({"calibration": {"primary": "0" * 64}}, False),
+        ({"evaluation": {"python-code": "0" * 64}}, False),
+    ):
+        finish(store, task.study, provenance={"inputs": inputs})
+        assert (Finished(store).answer(row) is not None) == current
+
+
+def test_more_texts_another_device_or_a_third_text_answer_as_well(store: Store) -> None:
+    study = a_series().study(methods=("flap", "gprune"))
+    other = study.with_settings(
+        {"device": "cuda:1", "group": "", "substitute": "python-code", "name": "from the app"}
+    )
+    finish(store, other.with_settings({"evaluation.texts": ["python-docs", *reversed(TEXTS)]}))
+    answers = made(store, "ablation").answers
+    assert [answer.filled for answer in answers] == [True, False, False, True]
+    assert [value.subject for value in answers[0].values] == list(TEXTS)
+
+
+def test_a_failed_study_and_a_method_that_cannot_run_say_why_and_the_rest_is_there(store: Store) -> None:
+    for task in work.needed([tables.TABLES["main"]], a_series()):
+        if task.study.metric == "twflap" and task.study.retention == 0.7:
+            finish(store, task, state="failed", error="the disk is full: free some space")
+        else:
+            finish(store, task, unavailable={"llm_pruner": "no gradients in this model: leave it out"})
+    table = made(store, "main")
+    reasons = {
+        (answer.row.method_id, answer.row.study.retention): answer.reason
+        for answer in table.answers
+        if answer.reason
+    }
+    cannot = "no gradients in this model: leave it out"
+    assert reasons == {
+        ("llm_pruner", 0.8): cannot,
+        ("llm_pruner", 0.7): cannot,
+        ("llm_pruner", 0.5): cannot,
+        ("gprune:twflap", 0.7): "the disk is full: free some space",
+    }
+    assert table.filled == len(table.answers) - 4
+    assert (table.display[REASON] != "").sum() == 4
+    # what cannot run is not tried again, what failed is
+    left = work.missing([tables.TABLES["main"]], a_series(), Finished(store))
+    assert [(task.study.metric, task.study.retention) for task in left] == [("twflap", 0.7)]
+
+
+def test_a_reason_of_just_now_replaces_that_of_an_earlier_run(store: Store) -> None:
+    tasks = work.needed([tables.TABLES["ablation"]], a_series())
+    finish(store, tasks[0], state="failed", error="yesterday")
+    table = assemble(tables.TABLES["ablation"], a_series(), Finished(store), {tasks[1].key: "killed"})
+    assert [answer.reason for answer in table.answers] == ["yesterday", "killed", NOT_RUN, "yesterday"]
+
+
+def test_mean_and_population_deviation_over_seeds(store: Store) -> None:
+    # the paper's own numbers: 36.31, 36.85 and 37.55 are 36.90 ± 0.51
+    values = {("fang", 0): 36.31, ("fang", 1): 36.85, ("fang", 2): 37.55}
+
+    def value(study: Study, method: str, text: str) -> float:
+        return values.get((method, study.seed), 40.0)
+
+    run_all(store, "seeds", value=value)
+    table = made(store, "seeds")
+    summary = table.display[table.display["seed"] == "mean ± s.d."]
+    assert list(summary["method"]) == ["FANG", "GPrune (twFLAP)"]
+    assert list(summary["science-docs PPL"]) == ["36.90 ± 0.51", "40.00 ± 0.00"]
+    spread = table.attachments["spread"].set_index(["method", "metric"])
+    found = spread.loc[("fang", "ppl:science-docs")]
+    np.testing.assert_allclose(found["std"], np.std([36.31, 36.85, 37.55]), rtol=1e-12)
+    assert found["seeds"] == 3
+
+
+def test_a_missing_seed_is_counted_in_the_summary(store: Store) -> None:
+    for task in work.needed([tables.TABLES["seeds"]], a_series()):
+        if task.study.seed != 2:
+            finish(store, task)
+    display = made(store, "seeds").display
+    assert list(display["seed"]).count("mean ± s.d. of 2 of 3 seeds") == 2
+
+
+def test_figures_read_drift_agreement_and_bins(store: Store) -> None:
+    run_all(store, "figure-1a", "figure-1b", "figure-3a")
+    correlations = {a.row.item: a.values[0].value for a in made(store, "figure-1a").answers}
+    assert correlations == {
+        "A | B": CORRELATIONS["correlation"],
+        "half A | half B": CORRELATIONS["correlation_half"],
+        "A re-sampled": CORRELATIONS["correlation_primary"],
+        "B re-sampled": CORRELATIONS["correlation_auxiliary"],
+    }
+    swap = made(store, "figure-1b").answers[0]
+    # the sixth comparison of two layers: 0.5 and 0.7
+    assert swap.row.item == "swap: A-B against B-A"
+    np.testing.assert_allclose([swap.values[0].value, swap.values[0].error], [0.6, 0.1], rtol=1e-12)
+    bins = made(store, "figure-3b").answers
+    found = [{value.measure: value.value for value in answer.values} for answer in bins]
+    np.testing.assert_allclose([values["retained, GPrune"] for values in found], 0.5)
+    np.testing.assert_allclose([values["retained, FLAP"] for values in found], 0.25)
+    np.testing.assert_allclose([values["Jaccard"] for values in found], 0.5)
+    np.testing.assert_allclose([values["Jaccard by chance"] for values in found], 0.125 / 0.625)
+    drifts = [values["mean drift"] for values in found]
+    assert drifts == sorted(drifts)
+    histogram = made(store, "figure-1a").attachments["histogram"]
+    np.testing.assert_allclose(histogram["A | B, % of neurons"].sum(), 100.0)
+
+
+def test_a_comparison_that_the_run_could_not_make_says_so(store: Store) -> None:
+    (task,) = work.needed([tables.TABLES["figure-1b"]], a_series())
+    finish(store, task.study.with_settings({"metric": "twflap"}))
+    row = next(row for row in task.rows if row.item == "FANG: A against B")
+    (agreed,) = work.needed([tables.TABLES["module-overlap"]], a_series())
+    finish(store, agreed)
+    assert Finished(store).answer(row).filled  # type: ignore[union-attr]
+    other = Finished(store).answer(replace(agreed.rows[0], item="FANG: A against B"))
+    assert other is not None and "no comparison 'FANG: A against B'" in other.reason
+
+
+def test_derived_tables_take_measured_rows_only(store: Store) -> None:
+    def value(study: Study, method: str, text: str) -> float:
+        return {"wanda_sp": 60.0, "flap": 40.0}.get(
+            method, {"wanda_sp": 35.0, "flap": 30.0, "twflap": 29.0}[study.metric]
+        )
+
+    run_all(store, "main", value=value)
+    gaps = made(store, "metric-gap").attachments["values"]
+    assert set(gaps["metric"]) == {f"ppl:{text}" for text in TEXTS}
+    assert set(gaps["before"]) == {20.0} and set(gaps["after"]) == {5.0} and set(gaps["reduction"]) == {0.75}
+    gains = made(store, "gain-by-retention").attachments["values"]
+    flap = gains[(gains["base"] == "flap") & (gains["retention"] == 0.8)]
+    assert set(flap["gain"]) == {0.75}
+    assert set(gains["base"]) == {"flap", "wanda_sp", "fang"}
+    shown = made(store, "gain-by-retention").display
+    assert list(shown.loc[0]) == [
+        "Wanda-sp",
+        "GPrune (Wanda-sp)",
+        "80%",
+        "python-reference PPL",
+        "60",
+        "35",
+        "0.5833",
+        "ratio",
+        "yes",
+    ]
+    # the paper's own sentence: from 2.55 to 0.69 points at 70 %, a reduction of 73 %
+    seventy = made(store, "metric-gap").published.loc[1].to_dict()
+    assert seventy == {
+        "retention": "70%",
+        "before": "2.55",
+        "after": "0.69",
+        "reduction": "0.7294",
+        "metric": "accuracy",
+    }
+
+
+def test_accuracies_have_columns_only_where_runs_have_them(store: Store) -> None:
+    tasks = work.needed([tables.TABLES["ablation"]], a_series())
+    for task in tasks[:2]:
+        finish(store, task)
+    without = made(store, "ablation")
+    assert not [name for name in without.display.columns if "acc" in name]
+    measured = {"boolq": {"acc": 0.5, "acc_norm": None}, "piqa": {"acc": 0.6, "acc_norm": 0.7}}
+    both = {"gprune": measured, "flap": {"boolq": {"acc": 0.25}, "piqa": {"acc": 0.8, "acc_norm": 0.6}}}
+    finish(store, tasks[0], accuracy=both)
+    table = made(store, "ablation")
+    assert list(table.display["accuracy"]) == ["52.50", "", "", "60.00"]
+    assert list(table.display["piqa"]) == ["80.00", "", "", "70.00"]
+    fixed = assemble(tables.TABLES["ablation"], a_series(), Finished(store), protocol="fixed")
+    assert list(fixed.display["piqa"]) == ["60.00", "", "", "70.00"]
+    assert "accuracies in points, protocol max" in table.notes
+    long = table.long[(table.long["row"] == 4) & (table.long["subject"] == "piqa")]
+    assert dict(zip(long["measure"], long["value"], strict=True)) == {"acc": 0.6, "acc_norm": 0.7}
+
+
+def test_tasks_that_were_asked_for_must_be_there_with_the_same_limit(store: Store) -> None:
+    series = a_series(tasks=("boolq",))
+    (task, *_) = work.needed([tables.TABLES["ablation"]], series)
+    finish(store, task)
+    assert Finished(store).answer(task.rows[0]) is None
+    accuracy = {name: {"boolq": {"acc": 0.5}} for name in task.study.methods}
+    finish(store, task.study.with_settings({"evaluation.limit": 5}), accuracy=accuracy)
+    assert Finished(store).answer(task.rows[0]) is None
+    finish(store, task, accuracy=accuracy)
+    assert Finished(store).answer(task.rows[0]).filled  # type: ignore[union-attr]
+
+
+def test_number_types_that_differ_are_said(store: Store) -> None:
+    for task, kind in zip(
+        work.needed([tables.TABLES["ablation"]], a_series()), ("float32", "bfloat16", "float32"), strict=True
+    ):
+        finish(store, task, provenance={"inputs": {"precision": kind}, "torch": "2.13"})
+    notes = made(store, "ablation").notes
+    assert "rows were computed in different number types (bfloat16, float32)" in notes

@@ -1,0 +1,114 @@
+"""The command `reproduce`: what it lists, plans, runs and answers; a small model goes through it for real."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import tiny_study
+from reproduction.fake_runs import finish
+
+from gprune import jobs
+from gprune.commands import reproduce
+from gprune.errors import ModelError, SettingsError
+from gprune.reproduction import catalogue, tables, work
+from gprune.reproduction.scale import choose
+from gprune.reproduction.series import Series
+from gprune.store import Store
+
+
+def call(*words: object) -> int:
+    parser = argparse.ArgumentParser()
+    reproduce.add(parser.add_subparsers())
+    options = parser.parse_args(["reproduce", *map(str, words)])
+    return int(options.command(options))
+
+
+def finish_all(cache: Path, *names: str, **how: Any) -> None:
+    for task in work.needed(tables.choose(names), Series("demo", choose("demo"))):
+        finish(Store(cache), task, **how)
+
+
+def test_list_names_every_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--list") == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(tables.TABLES)
+
+
+def test_dry_run_says_what_is_there_and_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finish_all(tmp_path, "figure-3a")
+    assert call("ablation", "--model", "demo", "--cache", tmp_path, "--dry-run") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["there", "until", "until", "4"]
+    assert lines[-1] == "4 rows of 1 tables from 3 studies, 2 of them missing"
+    assert not (tmp_path / "jobs").exists()
+    assert not (tmp_path / "reproductions").exists()
+
+
+def test_a_table_whose_runs_are_there_is_written_without_a_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finish_all(tmp_path, "seeds")
+    assert call("seeds", "--model", "demo", "--cache", tmp_path) == 0
+    assert "mean ± s.d." in capsys.readouterr().out
+    assert jobs.jobs(tmp_path) == []
+    (found,) = catalogue.reproductions(tmp_path)
+    assert found.name == "demo-demo"
+    assert call("seeds", "--model", "demo", "--cache", tmp_path, "--out", tmp_path / "elsewhere") == 0
+    assert (tmp_path / "elsewhere" / "seeds.csv").is_file()
+
+
+def test_a_row_that_cannot_be_filled_is_another_exit_code(tmp_path: Path) -> None:
+    finish_all(tmp_path, "seeds", unavailable={"fang": "this model is too narrow: leave FANG out"})
+    assert call("seeds", "--model", "demo", "--cache", tmp_path) == reproduce.EXIT_UNFILLED
+    seeds = catalogue.load(tmp_path, "demo-demo")["seeds"]
+    assert [entry.reason for entry in seeds.entries] == ["this model is too narrow: leave FANG out"] * 3 + [
+        ""
+    ] * 3
+
+
+def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="name a table"):
+        call("--model", "demo")
+    with pytest.raises(SettingsError, match="there is no table 'tabel'"):
+        call("tabel", "--model", "demo")
+    with pytest.raises(SettingsError, match="--set takes FIELD=VALUE"):
+        call("main", "--model", "demo", "--set", "x")
+    with pytest.raises(SettingsError, match="did you mean 'calibration.batch'"):
+        call("main", "--model", "demo", "--set", "calibration.bach=3")
+    with pytest.raises(ModelError, match="there is no model folder"):
+        call("main", "--model", tmp_path / "absent", "--scale", "demo", "--cache", tmp_path)
+    assert not (tmp_path / "jobs").exists()
+
+
+def test_a_small_model_goes_through_the_ablation_for_real(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPRUNE_JOB_SLOTS", "2")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    cache, texts = tmp_path / "cache", tiny_study.write_texts(tmp_path / "texts")
+    model = tiny_study.write_model(tmp_path / "tiny", texts)
+    sizes = ("calibration.length=16", 'evaluation.preset="16"', "modularization.candidates=[2,3]")
+    settings = [word for size in (*sizes, "modularization.steps=5") for word in ("--set", size)]
+    a, b, c = texts
+    words = ["--primary", a, "--auxiliary", b, "--substitute", c, "--evaluate", c, "--windows", 6]
+    common = ["ablation", "--model", model, "--cache", cache, "--scale", "demo", *words, *settings]
+    assert call(*common, "--samples", 16, "--epochs", 1) == 0
+    assert {job.state for job in jobs.jobs(cache)} == {"done"}
+    assert len(jobs.jobs(cache)) == 3
+    (found,) = catalogue.reproductions(cache)
+    ablation = catalogue.load(cache, found.name)["ablation"]
+    long = pd.read_csv(ablation.csv)
+    assert list(long["windows"]) == [6] * 4
+    assert long["value"].between(1, 1e6).all()
+    assert long["retained"].between(0.4, 0.6).all()
+    # the numbers are those of the runs themselves
+    for entry, value in zip(ablation.entries, long["value"], strict=True):
+        record = Store(cache).run(entry.run) or {}
+        assert record["result"]["perplexity"][entry.run_method][c] == value
+    assert call(*common, "--samples", 16, "--epochs", 1) == 0
+    assert len(jobs.jobs(cache)) == 3

@@ -1,0 +1,145 @@
+"""Reproduced tables on disk: full numbers, safe names and cells, and a catalogue that reads them back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from reproduction.fake_runs import a_scale, a_series, finish, perplexity_of
+
+from gprune.errors import StoreError
+from gprune.reproduction import catalogue, tables, work, writing
+from gprune.reproduction.answers import Finished
+from gprune.reproduction.assembly import NOT_RUN, assemble
+from gprune.reproduction.series import Series
+from gprune.store import Store
+
+TEXTS = ("python-reference", "science-docs", "python-code")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "cache")
+
+
+def run_all(store: Store, *names: str) -> None:
+    for task in work.needed(tables.choose(names), a_series()):
+        finish(store, task)
+
+
+def a_work(store: Store, *names: str, series: Series | None = None) -> work.Work:
+    series = series or a_series()
+    folder = writing.default_folder(store.root, series.model, series.scale)
+    return work.Work(store, series, tables.choose(names), folder, command="python -m gprune reproduce")
+
+
+def test_files_hold_the_numbers_in_full_and_the_published_ones_apart(store: Store) -> None:
+    run_all(store, "main")
+    done = a_work(store, "main")
+    done.write(done.tables)
+    long = pd.read_csv(done.folder / "main.csv")
+    assert len(long) == 22 * 3
+    row = long[
+        (long["method id"] == "gprune:twflap") & (long["target"] == 0.7) & (long["subject"] == TEXTS[2])
+    ]
+    study = next(
+        r.study
+        for r in tables.main(a_series())
+        if r.method_id == "gprune:twflap" and r.study.retention == 0.7
+    )
+    assert row["value"].item() == perplexity_of(study, "gprune", TEXTS[2])
+    assert row["run"].item() in store.runs()
+    assert (row["calibration.samples"].item(), row["windows"].item(), row["retained"].item()) == (
+        96,
+        2,
+        0.699,
+    )
+    assert 37.02 in pd.read_csv(done.folder / "main-published.csv")["wikitext2 PPL"].to_numpy()
+    text = (done.folder / "main.md").read_text()
+    measured, published = text.split("## published, LLaMA2-7B")
+    assert "37.02" in published and "37.02" not in measured
+    assert (done.folder / "main.tex").read_text().count(r"\begin{tabular}") == 2
+
+
+def test_published_inconsistencies_stand_in_the_table_of_their_model(store: Store) -> None:
+    table = assemble(tables.TABLES["main"], Series("/x/Llama-2-13b-hf", a_scale()), Finished(store))
+    assert table.published_title.startswith("published, LLaMA2-13B")
+    assert any("52.98" in note for note in table.published["note"])
+
+
+def test_latex_escapes_every_special_character() -> None:
+    text = "a_b & 50% of $x$ #1 {y} ~z ^2 \\n ± 1 <|> 0–20"
+    escaped = writing.escape(text)
+    assert escaped == (
+        r"a\_b \& 50\% of \$x\$ \#1 \{y\} \textasciitilde{}z \textasciicircum{}2 \textbackslash{}n $\pm$ 1 "
+        r"\textless{}\textbar{}\textgreater{} 0--20"
+    )
+
+
+def test_markdown_cells_stay_in_their_cell(store: Store) -> None:
+    tasks = work.needed([tables.TABLES["ablation"]], a_series())
+    table = assemble(tables.TABLES["ablation"], a_series(), Finished(store), {tasks[0].key: "a | b\nc"})
+    lines = [line for line in writing.markdown(table, a_series()).splitlines() if r"a \| b c" in line]
+    assert len(lines) == 2
+
+
+@pytest.mark.parametrize(
+    "model", ["../../x", "/a/b/../..", "..", "a/../../../etc/passwd", "über modell/", "x" * 300]
+)
+def test_no_model_name_leaves_the_cache(model: str, tmp_path: Path) -> None:
+    folder = writing.default_folder(tmp_path, model, a_scale())
+    assert folder.parent == tmp_path / "reproductions"
+    assert catalogue._NAME.fullmatch(folder.name)
+
+
+def test_folders_of_different_reproductions_differ() -> None:
+    names = {
+        writing.folder_name("demo", a_scale()),
+        writing.folder_name("demo", a_scale(samples=48)),
+        writing.folder_name("/a/demo", a_scale()),
+        writing.folder_name("/b/demo", a_scale()),
+    }
+    assert len(names) == 4
+    assert writing.folder_name("demo", a_scale()) == "demo-demo"
+
+
+def test_the_catalogue_lists_and_loads_what_was_written(store: Store) -> None:
+    assert catalogue.reproductions(store.root) == []
+    run_all(store, "ablation")
+    first = a_work(store, "ablation")
+    first.write(first.tables)
+    second = a_work(store, "seeds")
+    second.write(second.tables)
+    (found,) = catalogue.reproductions(store.root)
+    assert (found.name, found.model, found.tables) == ("demo-demo", "demo", ("ablation", "seeds"))
+    assert found.scale["samples"] == 96
+    loaded = catalogue.load(store.root, found.name)
+    ablation = loaded["ablation"]
+    assert ablation.filled == 4 and [entry.reason for entry in ablation.entries] == [""] * 4
+    assert all(store.run(entry.run) for entry in ablation.entries)
+    assert [(e.method, e.run_method) for e in ablation.entries][:2] == [
+        ("flap", "flap"),
+        ("gprune:flap", "gprune"),
+    ]
+    assert ablation.display.equals(first.assemble(tables.TABLES["ablation"]).display)
+    assert "37.02" in set(ablation.published["wikitext2 PPL"])
+    assert len(pd.read_csv(ablation.csv)) == 12
+    assert {entry.reason for entry in loaded["seeds"].entries} == {NOT_RUN}
+
+
+def test_a_damaged_or_foreign_index_is_passed_over_or_named(store: Store) -> None:
+    done = a_work(store, "seeds")
+    done.write(done.tables)
+    index = done.folder / writing.INDEX
+    for name in ("../reproductions/demo-demo", "", "absent"):
+        with pytest.raises(StoreError, match="there is no reproduction"):
+            catalogue.load(store.root, name)
+    values = json.loads(index.read_text())
+    del values["tables"]["seeds"]["display"]
+    index.write_text(json.dumps(values))
+    with pytest.raises(StoreError, match="damaged"):
+        catalogue.load(store.root, "demo-demo")
+    index.write_text("{")
+    assert catalogue.reproductions(store.root) == []

@@ -1,0 +1,211 @@
+"""Missing studies become jobs, a few at a time; what has finished or still runs is never started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from reproduction.fake_runs import a_series, command, finish
+
+from gprune import jobs
+from gprune.jobs import folder as files
+from gprune.jobs import local
+from gprune.jobs.state import read_state
+from gprune.reproduction import tables, work, writing
+from gprune.reproduction.schedule import CANCELLED, Schedule, Status, allow
+from gprune.reproduction.series import Task
+from gprune.store import Store
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache folder; whatever still runs in it is killed afterwards."""
+    monkeypatch.setenv("GPRUNE_JOB_SLOTS", "2")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(TESTS), str(TESTS.parent))))
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    yield folder
+    for job in files.all_folders(files.root(folder)):
+        state = read_state(job)
+        pairs = ((state.supervisor, state.supervisor_started), (state.pid, state.process_started))
+        for pid, started in pairs:
+            if pid is not None and pid != os.getpid():
+                local.send(pid, started, signal.SIGKILL)
+
+
+def a_work(cache: Path, *names: str) -> work.Work:
+    series = a_series(samples=16)
+    return work.Work(Store(cache), series, tables.choose(names), cache / "out")
+
+
+def some_tasks(name: str = "ablation") -> list[Task]:
+    return work.needed(tables.choose([name]), a_series(samples=16))
+
+
+def behave(cache: Path, **behaviours: str) -> None:
+    (cache / "behaviour.json").write_text(json.dumps(behaviours))
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail("the condition did not become true in time")
+        time.sleep(0.02)
+
+
+def test_only_missing_studies_become_jobs_and_a_second_call_starts_none(cache: Path) -> None:
+    done = some_tasks()[0]
+    finish(Store(cache), done)
+    seen: list[Status] = []
+    ended: list[tuple[str, str]] = []
+    made = a_work(cache, "ablation")
+    (table,) = made.run((), seen.append, lambda task, why: ended.append((task.study.name, why)), command)
+    assert table.filled == 4
+    expected = [task.study.name for task in some_tasks()[1:]]
+    assert sorted(job.label for job in jobs.jobs(cache)) == sorted(expected)
+    assert sorted(ended) == sorted((name, "") for name in expected)
+    assert {job.arguments for job in jobs.jobs(cache)} == {("--until", "perplexity")}
+    assert (seen[-1].done, seen[-1].total) == (2, 2)
+    a_work(cache, "ablation").run((), build=command)
+    assert len(jobs.jobs(cache)) == 2
+
+
+def test_a_failed_study_leaves_its_rows_with_the_reason_and_the_rest_goes_on(cache: Path) -> None:
+    first, second, _ = some_tasks()
+    behave(cache, **{second.study.name: "fail"})
+    made = a_work(cache, "ablation")
+    (table,) = made.run((), build=command)
+    reasons = [answer.reason for answer in table.answers]
+    assert reasons == ["", "the text 'x' is empty: choose another", "", ""]
+    index = writing.read_index(cache / "out") or {}
+    assert index["tables"]["ablation"]["filled"] == 3
+    assert made.failures == {second.key: "the text 'x' is empty: choose another"}
+
+
+def test_no_more_jobs_are_open_than_run_and_one_waits(cache: Path) -> None:
+    tasks = some_tasks("fine-grained")[:5]
+    behave(cache, **{task.study.name: "hold" for task in tasks})
+    most = 0
+
+    def watch(status: Status) -> None:
+        nonlocal most
+        most = max(most, sum(job.active for job in jobs.jobs(cache)))
+        if status.done == 0 and most == 3:
+            (cache / "go").touch()
+
+    assert Schedule(cache, watch=watch, build=command).run(tasks) == {}
+    assert most == 3
+    assert len(jobs.jobs(cache)) == 5
+
+
+def test_a_job_that_is_under_way_is_waited_for_whatever_its_device(cache: Path) -> None:
+    task = some_tasks()[1]
+    behave(cache, **{task.study.name: "hold"})
+    elsewhere = replace(task.study, device="cpu", group="")
+    job = jobs.submit(cache, elsewhere, "by hand", ("--until", "perplexity"), command)
+    wait_for(lambda: jobs.progress(cache, job.id).message == "holding")
+    seen: list[Status] = []
+
+    def watch(status: Status) -> None:
+        seen.append(status)
+        (cache / "go").touch()
+
+    assert Schedule(cache, watch=watch, build=command).run([task]) == {}
+    assert [found.id for found in jobs.jobs(cache)] == [job.id]
+    assert "masks_gprune 1/2" in {status.stage for status in seen}
+
+
+def test_devices_are_kept_busy_one_study_each_and_found_again_on_others(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPRUNE_JOB_SLOTS", "1")
+    allow(("cuda:0", "cuda:1"))
+    assert os.environ["GPRUNE_JOB_SLOTS"] == "2"
+    tasks = some_tasks()
+    behave(cache, **{task.study.name: "hold" for task in tasks})
+    pairs = []
+
+    def watch(_: Status) -> None:
+        active = [jobs.study_of(cache, job.id).device for job in jobs.jobs(cache) if job.active]
+        pairs.append(sorted(active))
+        (cache / "go").touch()
+
+    made = a_work(cache, "ablation")
+    (table,) = made.run(("cuda:0", "cuda:1"), watch, build=command)
+    assert pairs[0] == ["cuda:0", "cuda:1"]
+    assert all(len(set(devices)) == len(devices) for devices in pairs)
+    assert table.filled == 4
+    assert work.missing(made.tables, made.series, a_work(cache, "ablation").finished) == []
+    a_work(cache, "ablation").run(("cpu", "cuda:3"), build=command)
+    assert len(jobs.jobs(cache)) == 3
+
+
+def test_an_interrupt_cancels_the_schedules_own_jobs_only(cache: Path) -> None:
+    tasks = some_tasks()
+    behave(cache, **{task.study.name: "hold" for task in tasks})
+    other = jobs.submit(cache, replace(tasks[0].study, group=""), "mine", ("--until", "perplexity"), command)
+    wait_for(lambda: jobs.progress(cache, other.id).message == "holding")
+
+    def interrupt(_: Status) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Schedule(cache, watch=interrupt, build=command).run(tasks)
+    own = [job for job in jobs.jobs(cache) if job.id != other.id]
+    wait_for(lambda: all(not jobs.get(cache, job.id).active for job in own))
+    assert [jobs.get(cache, job.id).state for job in own] == ["cancelled", "cancelled"]
+    assert jobs.get(cache, other.id).state == "running"
+
+
+def test_a_job_cancelled_by_hand_is_a_reason(cache: Path) -> None:
+    task = some_tasks()[2]
+    behave(cache, **{task.study.name: "hold"})
+
+    def watch(_: Status) -> None:
+        for job in jobs.jobs(cache):
+            if job.active:
+                jobs.cancel(cache, job.id)
+
+    assert Schedule(cache, watch=watch, build=command).run([task]) == {task.key: CANCELLED}
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from reproduction.fake_runs import a_series, command
+from gprune.reproduction import tables, work
+from gprune.store import Store
+
+cache = Path(sys.argv[1])
+made = work.Work(Store(cache), a_series(samples=16), tables.choose(["ablation"]), cache / "out")
+made.run((), build=command)
+"""
+
+
+def test_killed_and_started_again_it_goes_on_with_nothing_done_twice(cache: Path) -> None:
+    names = [task.study.name for task in some_tasks()]
+    behave(cache, **{name: "hold" for name in names[1:]})
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(cache)])
+    try:
+        wait_for(lambda: len(jobs.jobs(cache)) == 3 and len(Store(cache).runs()) == 1)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == -signal.SIGKILL
+    (cache / "go").touch()
+    (table,) = a_work(cache, "ablation").run((), build=command)
+    assert table.filled == 4
+    assert sorted(job.label for job in jobs.jobs(cache)) == sorted(names)
+    assert {job.state for job in jobs.jobs(cache)} == {"done"}
+    assert not [path for path in (cache / "out").iterdir() if path.name.startswith(".")]

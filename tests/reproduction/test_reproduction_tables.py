@@ -1,0 +1,223 @@
+"""The tables hold the paper's rows, and rows of one setting share one study."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from reproduction.fake_runs import a_scale, a_series
+
+from gprune import published
+from gprune.errors import SettingsError
+from gprune.methods import METHODS
+from gprune.reproduction import scale, tables, work
+from gprune.reproduction.series import Row, Series, identity, task_key
+from gprune.study import Study
+
+PERPLEXITY_TABLES = (
+    "main",
+    "ablation",
+    "calibration-pair",
+    "multi-dataset",
+    "fine-grained",
+    "calibration-samples",
+    "seeds",
+)
+BASES = ("dense", "llm_pruner", "wanda_sp", "flap", "fang")
+HUB = ("meta-llama/Llama-2-7b-hf", "lmsys/vicuna-7b-v1.5", "/models/Llama-2-13b-hf/")
+
+
+def rows(name: str, series: Series | None = None) -> list[Row]:
+    return tables.TABLES[name].rows(series or a_series())
+
+
+def paper_rows(name: str, series: Series | None = None) -> list[Row]:
+    return [row for row in rows(name, series) if not row.extra]
+
+
+def target(row: Row) -> float:
+    return 1.0 if row.method == "dense" else row.study.retention
+
+
+def base_of(row: Row) -> str:
+    """The paper's method of a row: the scorings of a baseline are methods here and variants there."""
+    return next((base for base in BASES if row.method_id.startswith(base)), row.method_id)
+
+
+@pytest.mark.parametrize("name", PERPLEXITY_TABLES)
+def test_rows_are_the_papers_methods_and_retentions_in_its_order(name: str) -> None:
+    ours = [(base_of(row), target(row)) for row in paper_rows(name)]
+    assert ours == [(figure.method, figure.retention) for figure in published.table(name)]
+
+
+def test_main_has_the_rows_of_every_model_of_the_paper() -> None:
+    for model, hub in zip(published.MODELS, HUB, strict=True):
+        series = Series(hub, scale.choose(hub))
+        found = Counter((row.method_id, target(row)) for row in rows("main", series))
+        assert found == Counter((f.method, f.retention) for f in published.table("main", model))
+
+
+def test_fine_grained_says_what_the_paper_varies() -> None:
+    words = [" ".join(map(str, row.labels.values())) for row in rows("fine-grained")]
+    assert words == [figure.variant.replace(":", "") for figure in published.table("fine-grained")]
+
+
+def test_structure_tables_hold_what_the_paper_gives_numbers_for() -> None:
+    assert len(paper_rows("module-overlap")) == len(published.table("module-overlap")) == 3
+    assert [row.method_id for row in paper_rows("figure-1b")] == ["gprune:twflap", "fang"]
+    assert [row.item for row in paper_rows("figure-1a")] == ["A | B", "A re-sampled", "B re-sampled"]
+    assert [row.labels["drift bin"] for row in rows("figure-3a")][-1] == "80–100 %"
+    assert len(rows("quantile-sweep")) == 9
+    assert sum(row.extra for row in rows("module-overlap")) == 2
+
+
+def test_every_published_table_is_reproduced_or_said_to_be_left() -> None:
+    assert set(published.TABLES) - set(tables.TABLES) == {"speed", "cost"}
+    assert set(tables.TABLES) - set(published.TABLES) == {"metric-gap", "gain-by-retention"}
+
+
+def test_the_full_method_is_one_study_in_seven_tables() -> None:
+    full = identity(a_series().study())
+    names = [
+        name
+        for name in tables.TABLES
+        if any(
+            identity(r.study) == full and r.method == "gprune" and r.reads == "perplexity" for r in rows(name)
+        )
+    ]
+    assert names == [
+        "main",
+        "ablation",
+        "calibration-pair",
+        "multi-dataset",
+        "fine-grained",
+        "calibration-samples",
+        "quantile-sweep",
+        "metric-gap",
+        "gain-by-retention",
+    ]
+
+
+def test_all_needs_37_studies_and_every_baseline_of_a_retention_is_in_one() -> None:
+    tasks = work.needed(tables.choose(["all"]), a_series())
+    assert len(tasks) == len({task.key for task in tasks}) == 37
+    with_baselines = [t for t in tasks if set(t.study.methods) - {"gprune"} and t.study.seed == 0]
+    own_pair = [t for t in with_baselines if t.study.primary == "python-reference"]
+    assert sorted(t.study.retention for t in own_pair) == [0.5, 0.7, 0.8]
+    assert all(t.study.metric == "flap" for t in own_pair)
+    half = next(t for t in own_pair if t.study.retention == 0.5)
+    assert sum("dense" in task.study.methods for task in tasks) == 1
+    assert set(METHODS) - set(half.study.methods) == {"flap_no_bias"}
+
+
+def test_each_method_of_each_setting_is_pruned_once() -> None:
+    tasks = work.needed(tables.choose(["all"]), a_series())
+    pruned = Counter((task.key, name) for task in tasks for name in task.study.methods)
+    assert max(pruned.values()) == 1
+    fang = [task for task in tasks if "fang" in task.study.methods and task.study.retention == 0.5]
+    assert sorted(task.study.seed for task in fang) == [0, 1, 2]
+
+
+def test_agreement_and_perplexity_stop_where_they_have_enough() -> None:
+    tasks = work.needed(tables.choose(["all"]), a_series())
+    assert Counter(task.until for task in tasks) == {"perplexity": 35, "agreement": 2}
+    assert [t.until for t in work.needed(tables.choose(["figure-1a"]), a_series())] == ["drift"]
+    only = work.needed(tables.choose(["figure-3a", "figure-3b"]), a_series())
+    assert [(task.until, task.study.methods) for task in only] == [("masks", ("gprune", "flap"))]
+
+
+def test_what_changes_no_number_does_not_tell_studies_apart() -> None:
+    study = a_series().study()
+    same = replace(study, device="cuda:1", name="x", group="", methods=("flap",)).with_settings(
+        {"calibration.batch": 3, "evaluation.batch": 5, "evaluation.texts": ["science-docs"]}
+    )
+    assert identity(same) == identity(study)
+    for change in ({"seed": 4}, {"sparsity.batch": 8}, {"evaluation.windows": 7}, {"dtype": "float16"}):
+        assert identity(study.with_settings(change)) != identity(study)
+    third = replace(study, substitute="python-code")
+    assert identity(third) == identity(study)
+    assert task_key(third) != task_key(study)
+
+
+def test_every_study_of_a_series_is_named_after_what_sets_it_apart() -> None:
+    names = [task.study.name for task in work.needed(tables.choose(["all"]), a_series())]
+    assert len(set(names)) == len(names)
+    assert "demo FLAP 50% drift quantile 0.8 score quantile 0.85" in names
+    assert all(task.study.group == "reproduce" for task in work.needed(tables.choose(["main"]), a_series()))
+
+
+def test_scales() -> None:
+    demo, seven, thirteen = a_scale(), scale.choose(HUB[0]), scale.choose(HUB[2])
+    assert (demo.name, demo.samples, demo.batch, demo.windows) == ("demo", 96, 16, 48)
+    assert demo.texts == ("python-reference", "science-docs", "python-code")
+    assert (seven.samples, seven.epochs, seven.windows, seven.texts) == (2048, 2, None, scale.PAPER_TEXTS)
+    assert (seven.retentions, thirteen.retentions) == ((0.8, 0.7, 0.5), (0.5, 0.4, 0.3))
+    assert thirteen.epochs == 3
+    vicuna = Series(HUB[1], scale.choose(HUB[1])).base.reliability
+    assert (vicuna.drift_quantile, vicuna.score_quantile) == (0.9, 0.85)
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NousResearch/Llama-2-7b-hf", "LLaMA2-7B"),
+        ("LLaMA2-7B", "LLaMA2-7B"),
+        ("vicuna1.5-7b", "Vicuna1.5-7B"),
+        ("llama-2-13b", "LLaMA2-13B"),
+        ("meta-llama/Llama-2-7b-chat-hf", ""),
+        ("codellama/CodeLlama-7b-hf", ""),
+        ("vicuna-7b-v1.5-16k", ""),
+        ("demo", ""),
+    ],
+)
+def test_only_the_papers_own_models_have_published_figures(name: str, model: str) -> None:
+    assert scale.paper_model(name) == model
+
+
+def test_fewer_samples_take_the_papers_epochs_and_never_fewer_than_shards() -> None:
+    def sizes(samples: int, epochs: int) -> list[tuple[int, int]]:
+        found = rows("calibration-samples", a_series(samples=samples, epochs=epochs))
+        for row in found:
+            calibration = row.study.calibration
+            assert calibration.samples == row.labels["samples"] >= calibration.shards
+            assert row.study.sparsity.epochs == row.labels["epochs"]
+        return [(row.labels["samples"], row.labels["epochs"]) for row in found]
+
+    assert sizes(2048, 2) == [(128, 4), (256, 7), (512, 7), (1024, 8), (2048, 2)]
+    assert sizes(96, 2) == [(8, 4), (12, 7), (24, 7), (48, 8), (96, 2)]
+    assert sizes(16, 1) == [(8, 2), (8, 4), (8, 4), (8, 4), (16, 1)]
+
+
+def test_options_change_the_scale() -> None:
+    series = a_series(retentions=(0.6, 0.4), seeds=(3, 5), samples=32, settings=(("dtype", "float32"),))
+    assert {target(row) for row in rows("main", series)} == {1.0, 0.6, 0.4}
+    assert {row.study.retention for row in rows("ablation", series)} == {0.4}
+    assert {row.study.seed for row in rows("ablation", series)} == {3}
+    assert {row.study.seed for row in rows("seeds", series)} == {3, 5}
+    assert series.base.dtype == "float32"
+    assert a_scale(primary="python-docs").texts == ("python-docs", "science-docs", "python-code")
+    assert a_scale(primary="python-docs", texts=("science-docs",)).texts == ("science-docs",)
+
+
+def test_wrong_scales_and_tables_are_named() -> None:
+    with pytest.raises(SettingsError, match="three texts that differ"):
+        a_scale(primary="science-docs")
+    with pytest.raises(SettingsError, match="--seeds must be values that differ"):
+        a_scale(seeds=(1, 1))
+    with pytest.raises(SettingsError, match="--scale must be one of paper, demo"):
+        scale.choose("demo", "huge")
+    with pytest.raises(SettingsError, match="did you mean 'ablation'"):
+        tables.choose(["ablaton"])
+    with pytest.raises(SettingsError, match="retention must be more than 0"):
+        rows("main", a_series(retentions=(1.5,)))
+    assert [table.name for table in tables.choose(["seeds", "main", "seeds"])] == ["main", "seeds"]
+
+
+def test_studies_are_valid_and_survive_their_json() -> None:
+    from gprune.study import from_dict
+
+    for task in work.needed(tables.choose(["all"]), a_series(tasks=("boolq",))):
+        assert isinstance(task.study, Study)
+        assert from_dict(task.study.to_dict()) == task.study
+        assert task.study.evaluation.tasks == ("boolq",)
