@@ -192,6 +192,9 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
     expected = str if origin is Literal else hint
     if expected is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if expected is str and isinstance(value, int) and not isinstance(value, bool):
+        # a window preset is a name that looks like a number
+        return str(value)
     if expected is int and isinstance(value, float) and value.is_integer():
         return int(value)
     if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):

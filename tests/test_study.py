@@ -44,7 +44,7 @@ def test_every_field_is_written_and_can_be_set_by_its_dotted_name():
         ({"retention": "half"}, r"retention must be a number \(got 'half'\)"),
         ({"auxiliary": "a"}, r"primary and auxiliary are the same text \('a'\)"),
         ({"substitute": "b"}, r"substitute is already the auxiliary text \('b'\)"),
-        ({"metric": "magnitude"}, r"metric must be one of flap, wanda_sp \(got 'magnitude'\)"),
+        ({"metric": "magnitude"}, r"metric must be one of flap, wanda_sp, twflap \(got 'magnitude'\)"),
         ({"retentoin": 0.5}, r"no field 'retentoin'; did you mean 'retention'\?"),
         ({"reliability": {"drift_quantil": 0.9}}, r"did you mean 'reliability.drift_quantile'"),
         ({"reliability": {"drift_quantile": 1.5}}, r"drift_quantile must be in \[0, 1\] \(got 1\.5\)"),

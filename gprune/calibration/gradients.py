@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from gprune.errors import MethodError, NumericsError, SettingsError
+from gprune.errors import MethodError, NumericsError
 from gprune.models.decoder import Decoder
 from gprune.progress import Progress, silent
 from gprune.records import Array, ModelShape, Tokens, UnitScores
@@ -110,8 +110,8 @@ def taylor_scores(
         Scores under the metric "llm_pruner"; higher is more important.
 
     Raises:
-        SettingsError: the calibration set is smaller than that, or the batch does not fit on the GPU.
-        MethodError: the model's weights cannot have gradients.
+        MethodError: the calibration set is smaller than that, the batch does not fit on the GPU, or the
+            model's weights cannot have gradients; other methods need none of this.
         NumericsError: an activation or a gradient is NaN or infinite.
     """
     ids = _first(tokens, settings)
@@ -122,7 +122,7 @@ def taylor_scores(
         try:
             scale = _backward(decoder, ids)
         except torch.OutOfMemoryError as error:
-            raise SettingsError(
+            raise MethodError(
                 f"baselines.taylor_samples is {len(ids)}: the gradient of so many sequences of "
                 f"{ids.shape[1]} tokens does not fit in the GPU's memory, choose fewer or shorter ones"
             ) from error
@@ -138,7 +138,7 @@ def _first(tokens: Tokens, settings: BaselineSettings) -> torch.Tensor:
     samples, length = settings.taylor_samples, settings.taylor_length
     there = tokens.ids.shape
     if there[0] < samples or there[1] < length:
-        raise SettingsError(
+        raise MethodError(
             f"{tokens.text!r} gives {there[0]} sequences of {there[1]} tokens, but LLM-Pruner's gradient "
             f"wants {samples} of {length}: lower baselines.taylor_samples and baselines.taylor_length, or "
             "raise calibration.samples and calibration.length"

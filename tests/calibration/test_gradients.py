@@ -6,7 +6,7 @@ import torch
 
 from gprune.calibration import gradients
 from gprune.calibration.gradients import loss_gradient, taylor_scores
-from gprune.errors import Cancelled, MethodError, NumericsError, SettingsError
+from gprune.errors import Cancelled, MethodError, NumericsError, MethodError
 from gprune.models.tiny import tiny_decoder
 from gprune.records import Tokens
 from gprune.settings import BaselineSettings
@@ -193,7 +193,7 @@ def test_progress_may_stop_before_the_pass():
 
 @pytest.mark.parametrize(("samples", "length"), [(3, 8), (6, 4)])
 def test_a_calibration_set_that_is_too_small_is_refused(samples, length):
-    with pytest.raises(SettingsError, match=rf"gives {samples} sequences of {length} tokens.*wants 4 of 5"):
+    with pytest.raises(MethodError, match=rf"gives {samples} sequences of {length} tokens.*wants 4 of 5"):
         taylor_scores(tiny_decoder(), tokens(samples, length), SETTINGS)
 
 
