@@ -6,7 +6,7 @@ import torch
 
 from gprune.calibration import gradients
 from gprune.calibration.gradients import loss_gradient, taylor_scores
-from gprune.errors import Cancelled, MethodError, NumericsError, MethodError
+from gprune.errors import Cancelled, MethodError, NumericsError
 from gprune.models.tiny import tiny_decoder
 from gprune.records import Tokens
 from gprune.settings import BaselineSettings
