@@ -68,7 +68,7 @@ class Plan:
 
     def contexts(self, role: str, seed: int | None = None) -> str:
         """Key of the context clusters made from a calibration set; the seed is the study's by default."""
-        settings = _slice(self.study.contexts, ("temperature",))
+        settings = _slice(self.study.contexts, ("temperature", "module_profile"))
         settings["seed"] = self.study.seed if seed is None else seed
         return content_key("contexts", settings, self._model() | {"tokens": self.tokens(role)})
 
@@ -124,7 +124,9 @@ class Plan:
 
     def _coupled(self, role: str, pair: tuple[str, str], partition: str, *, heads: bool) -> str:
         """Key of the token-weighted scores under some modules of a pair of texts."""
-        settings = {"metric": "twflap", "temperature": self.study.contexts.temperature}
+        contexts = self.study.contexts
+        settings: dict[str, Any] = {"metric": "twflap", "temperature": contexts.temperature}
+        settings["profile"] = contexts.module_profile
         needs = {
             "statistics": self.context_statistics(role, pair[0], gradient=False),
             "affinity": self.context_statistics(pair[0], pair[0], gradient=True),
@@ -240,8 +242,12 @@ class Plan:
         if method.decision == "llm_pruner":
             return {"scores": self.taylor()}
         if method.decision == "fang":
-            needs = {r: self.context_statistics(r, "primary", gradient=True) for r in roles}
-            heads = {f"{r}_heads": self.scores(r, "flap") for r in roles}
+            pooled = method.scoring == "pooled"
+            needs = {
+                role: self.context_statistics(role, "primary", gradient=pooled or role == PAIR[0])
+                for role in roles
+            }
+            heads = {f"{role}_heads": self.scores(role, "flap") for role in roles}
             return needs | heads | {"groups": self.groups("primary")}
         return {role: self.scores(role, method.metric) for role in roles}
 

@@ -75,6 +75,8 @@ class ContextSettings:
     """tokens that the clusters are made from, rounded up to whole sequences"""
     temperature: float = 1.0
     """of the token weights; distances between contexts have a mean of 1"""
+    module_profile: Literal["dominant", "mixed"] = "dominant"
+    """a module of GPrune weights tokens by the context it stands out in, or by a mixture of all of them"""
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -83,6 +85,7 @@ class ContextSettings:
         require(self.dimensions >= 1, where + "dimensions", self.dimensions, "at least 1")
         require(self.tokens >= 2, where + "tokens", self.tokens, "at least 2")
         require(self.temperature > 0, where + "temperature", self.temperature, "positive")
+        require_choice(where + "module_profile", self.module_profile, ("dominant", "mixed"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,15 +70,16 @@ def allocate(
             raise ModelError(
                 f"the {name} have shape {actual}, but the model needs {expected}: make them with this model"
             )
-    kept_groups, kept_neurons = _counts(layer_ratios(layer_change, retention), shape, retention)
+    shared = int((groups.labels == groups.labels.max()).sum(axis=1).max())
+    kept_groups, kept_neurons = _counts(layer_ratios(layer_change, retention), shape, retention, shared)
     layers = range(shape.layers)
     ffn = [_keep(scores.ffn[layer], groups.labels[layer], int(kept_neurons[layer])) for layer in layers]
     heads = [uniform.highest(scores.heads[layer], int(kept_groups[layer])) for layer in layers]
     return uniform.masks(shape, np.stack(ffn), np.stack(heads), retention, "fang")
 
 
-def _counts(ratios: Array, shape: ModelShape, retention: float) -> tuple[Array, Array]:
-    """(layers,) key/value groups and (layers,) neurons kept, at least one of each."""
+def _counts(ratios: Array, shape: ModelShape, retention: float, shared: int) -> tuple[Array, Array]:
+    """(layers,) key/value groups, at least one, and (layers,) neurons kept, at least the shared group."""
     smallest = (shape.group_weights + shape.neuron_weights) * shape.layers / shape.decoder_weights
     shares = _level(1 - ratios, smallest, 1.0, retention * shape.layers)
     counts = [budget.uniform_counts(shape, float(share)) for share in shares]
@@ -86,7 +87,9 @@ def _counts(ratios: Array, shape: ModelShape, retention: float) -> tuple[Array, 
     rest = retention * shape.decoder_weights - int(groups.sum()) * shape.group_weights
     total = budget.nearest_whole(rest / shape.neuron_weights)
     total = min(max(total, shape.layers), shape.layers * shape.neurons)
-    return groups, _whole(_level(neurons, 1.0, float(shape.neurons), float(total)), total)
+    # the shared group stays whole, as long as the budget holds that of every layer
+    least = shared if total >= shape.layers * shared else 1
+    return groups, _whole(_level(neurons, float(least), float(shape.neurons), float(total)), total)
 
 
 def _level(values: Array, low: float, high: float, total: float) -> Array:

@@ -20,9 +20,12 @@ PUBLISHED_LAYERS, FIRST, LAST = 32, 4, 30
 
 
 def pruned_layers(layers: int) -> range:
-    """The layers that LLM-Pruner prunes in a decoder of `layers` layers; at least one."""
+    """The layers that LLM-Pruner prunes in a decoder of `layers` layers; at least one.
+
+    From three layers on the last one stays dense, as it does at the published depth.
+    """
     first = nearest_whole(FIRST * layers / PUBLISHED_LAYERS)
-    last = nearest_whole(LAST * layers / PUBLISHED_LAYERS)
+    last = min(nearest_whole(LAST * layers / PUBLISHED_LAYERS), layers - 1 if layers > 2 else layers)
     return range(first, max(last, first + 1))
 
 

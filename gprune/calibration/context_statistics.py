@@ -163,7 +163,9 @@ class _Pass:
             if self.gradient:
                 self._backward(hidden, ids)
         except torch.OutOfMemoryError as error:
-            raise SettingsError(
+            # only some methods need the gradient; the forward pass alone is as large as everyone's
+            kind = MethodError if self.gradient else SettingsError
+            raise kind(
                 f"calibration.batch is {len(ids)} or more: so many sequences of {ids.shape[1]} tokens do not "
                 "fit in the GPU's memory, choose a smaller batch"
             ) from error

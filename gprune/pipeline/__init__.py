@@ -29,7 +29,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all") -> d
     Raises:
         GpruneError: with one sentence that says what is wrong and what to do.
     """
-    session = Session(study, store, listener)
+    session = Session(study, store, listener, until)
     store.sweep()
     session.save("running")
     try:

@@ -16,11 +16,12 @@ from gprune.plan import PAIR
 from gprune.progress import Progress
 from gprune.records import Agreement, Partition
 
+_OTHER_SEED = ("control: A-B, another seed", "partition", "partition_ab_other_seed")
 _SUBSTITUTIONS = (
     ("A-B against A-C", "partition", "partition_ac"),
     ("A-B against B-C", "partition", "partition_bc"),
     ("A-C against B-C", "partition_ac", "partition_bc"),
-    ("control: A-B, another seed", "partition", "partition_ab_other_seed"),
+    _OTHER_SEED,
     (
         "control: initialization only, A-B against A-C",
         "partition_ab_initialization",
@@ -63,6 +64,10 @@ def agreement(session: Session) -> Agreement | None:
         _make(session, made, "partition", PAIR, {})
         _make(session, made, "partition_ba", ("auxiliary", "primary"), _profile(made))
         comparisons.append(_SWAP)
+        if not session.study.substitute:
+            other = _profile(made) | {"seed": session.study.seed + 1}
+            _make(session, made, "partition_ab_other_seed", PAIR, other)
+            comparisons.append(_OTHER_SEED)
     if _with_groups(session):
         comparisons += _grouped(session, made)
     if not comparisons:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -20,13 +20,13 @@ from gprune.pipeline.agreement import groups
 from gprune.pipeline.session import Session
 from gprune.plan import PAIR
 from gprune.progress import Progress
-from gprune.ranking import ranks
+from gprune.ranking import module_means, rank_quantile_within
 from gprune.records import Array, ContextStatistics, Partition, PruningMasks, UnitScores, pool, pool_contexts
 from gprune.scoring import score, twflap
 from gprune.scoring.combination import combine
 
 Decision = tuple[PruningMasks, Array]
-"""Masks, and the (layers, neurons) scores that they were decided by."""
+"""Masks, and the (layers, neurons) margins by which neurons were kept (positive) or removed (negative)."""
 Decide = Callable[[Progress], Decision]
 
 
@@ -40,21 +40,33 @@ def masks(session: Session, name: str) -> PruningMasks:
     decide = _DECISIONS[method.decision](session, method)
 
     def compute(progress: Progress) -> PruningMasks:
-        decided, scores = decide(progress)
-        return replace(_aligned(session, decided, scores), method=name)
+        decided, margin = decide(progress)
+        return replace(_aligned(session, decided, margin), method=name)
 
     return session.stage(f"masks_{name}", "masks", session.plan.masks(name), PruningMasks, compute)
 
 
-def _aligned(session: Session, decided: PruningMasks, scores: Array) -> PruningMasks:
+def _aligned(session: Session, decided: PruningMasks, margin: Array) -> PruningMasks:
     """Rounds the widths to the alignment that is asked for, the neurons nearest the cut first."""
     alignment, shape = session.study.sparsity.alignment, inputs.shape(session)
     if alignment == 1:
         return decided
-    # ranks within the layer make scores of different layers comparable; the cut lies at zero
-    margin = (ranks(scores) + 0.5) / scores.shape[1] - (1 - decided.ffn.mean(axis=1, keepdims=True))
     ffn = budget.align(shape, decided.ffn, decided.heads, margin, decided.target, alignment)
     return replace(decided, ffn=ffn, retention=budget.retention(shape, ffn, decided.heads))
+
+
+def _margin(scores: Array, kept: Array, labels: Array | None = None) -> Array:
+    """Rank quantile of a neuron in its layer, or in its group there, above the share that was removed.
+
+    Ranks make scores of different layers comparable, and each layer or group has its cut at zero.
+    """
+    layers, neurons = scores.shape
+    groups = np.zeros((layers, neurons), dtype=np.int64) if labels is None else labels
+    rows = []
+    for row, keep, label in zip(scores, kept, groups, strict=True):
+        share = module_means(keep.astype(np.float64), label)[label]
+        rows.append(rank_quantile_within(row, label) - (1 - share))
+    return np.stack(rows)
 
 
 def _scored(session: Session, method: Method) -> Callable[[], UnitScores]:
@@ -77,7 +89,8 @@ def _flap(session: Session, method: Method) -> Decide:
 
     def decide(_: Progress) -> Decision:
         scores = scored()
-        return flap.allocate(scores, shape, session.study.retention), scores.ffn
+        kept = flap.allocate(scores, shape, session.study.retention)
+        return kept, _margin(scores.ffn, kept.ffn)
 
     return decide
 
@@ -89,26 +102,32 @@ def _uniform(session: Session, method: Method) -> Decide:
 
     def decide(_: Progress) -> Decision:
         scores = scored()
-        return uniform.allocate(scores, shape, session.study.retention), scores.ffn
+        kept = uniform.allocate(scores, shape, session.study.retention)
+        return kept, _margin(scores.ffn, kept.ffn)
 
     return decide
 
 
-def _sequential(session: Session, method: Method) -> Decide:
+def _sequential(session: Session, _: Method) -> Decide:
     from gprune.allocation import uniform
     from gprune.scoring import wanda_sp
 
     shape, retention = inputs.shape(session), session.study.retention
-    layer_score = partial(wanda_sp.layer_scores, inputs.norms(session), shape)
+    norms, seen = inputs.norms(session), np.zeros((shape.layers, shape.neurons))
+
+    def layer_score(layer: int, *energies: Any) -> tuple[Array, Array]:
+        scores = wanda_sp.layer_scores(norms, shape, layer, *energies)
+        seen[layer] = scores[0]
+        return scores
+
     choose = uniform.decision(layer_score, shape, retention)
     tokens, batch = inputs.tokens(session, "primary"), session.study.calibration.batch
-    dense = explore.scores(session, "primary", method.metric)
 
     def decide(progress: Progress) -> Decision:
         from gprune.calibration import sequential
 
         kept = sequential.walk(session.decoder, tokens, batch, choose, progress)
-        return uniform.masks(shape, *kept, retention), dense.ffn
+        return uniform.masks(shape, *kept, retention), _margin(seen, kept[0])
 
     return decide
 
@@ -118,10 +137,12 @@ def _fang(session: Session, method: Method) -> Decide:
     from gprune.allocation import fang
 
     shape, grouping = inputs.shape(session), session.study.baselines.fang_grouping
-    roles = PAIR[:1] if method.scoring == "single" else PAIR
-    measured = [inputs.context_statistics(session, role, gradient=True) for role in roles]
+    roles, pooled = PAIR[:1] if method.scoring == "single" else PAIR, method.scoring == "pooled"
+    # groups are the primary text's unless pooled: only then does the affinity of the other one matter
+    measured = [
+        inputs.context_statistics(session, role, gradient=pooled or role == PAIR[0]) for role in roles
+    ]
     together = measured[0] if len(measured) == 1 else pool_contexts(measured[0], measured[1])
-    pooled = method.scoring == "pooled"
     made = groups(session, "primary")
     if pooled:
         made = functional_groups(together.affinity, grouping)
@@ -130,8 +151,10 @@ def _fang(session: Session, method: Method) -> Decide:
 
     def decide(_: Progress) -> Decision:
         scores = _combined(session, method, known, together, measured, heads)
-        change = together.layer_change
-        return fang.allocate(scores, made, change, shape, session.study.retention), scores.ffn
+        kept = fang.allocate(scores, made, together.layer_change, shape, session.study.retention)
+        margin = _margin(scores.ffn, kept.ffn, made.labels)
+        # the shared group stays
+        return kept, np.where(made.labels == made.labels.max(), np.inf, margin)
 
     return decide
 
@@ -180,7 +203,14 @@ def _llm_pruner(session: Session, _: Method) -> Decide:
 
     key = session.plan.taylor()
     scores = session.stage("scores_llm_pruner_primary", "scores", key, UnitScores, compute)
-    return lambda _: (llm_pruner.allocate(scores, shape, session.study.retention), scores.ffn)
+
+    def decide(_: Progress) -> Decision:
+        kept = llm_pruner.allocate(scores, shape, session.study.retention)
+        margin = _margin(scores.ffn, kept.ffn)
+        # layers that are not pruned stay whole
+        return kept, np.where(kept.ffn.all(axis=1, keepdims=True), np.inf, margin)
+
+    return decide
 
 
 _DECISIONS: dict[str, Callable[[Session, Method], Decide]] = {

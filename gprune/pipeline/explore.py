@@ -66,7 +66,8 @@ def _token_weighted(session: Session, role: str, pair: Pair, modules: Partition)
     """Token-weighted FLAP under some modules; contexts and affinity are the first text's."""
     measured = inputs.context_statistics(session, role, pair[0], gradient=role == pair[0])
     own = inputs.context_statistics(session, pair[0], pair[0], gradient=True)
-    profile = twflap.module_profile(own.affinity, modules.labels, int(modules.counts.max()))
+    count, kind = int(modules.counts.max()), session.study.contexts.module_profile
+    profile = twflap.module_profile(own.affinity, modules.labels, count, kind)
     return partial(
         twflap.score,
         measured,

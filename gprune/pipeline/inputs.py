@@ -6,6 +6,7 @@ Every function reads its result from the session's store or makes it.
 from __future__ import annotations
 
 from gprune import corpora
+from gprune.methods import METHODS
 from gprune.pipeline.session import Session
 from gprune.progress import Progress
 from gprune.records import (
@@ -87,6 +88,12 @@ def contexts(session: Session, role: str, seed: int | None = None) -> Contexts:
     return session.stage(name, "contexts", session.plan.contexts(role, seed), Contexts, compute)
 
 
+def _pools_contexts(session: Session) -> bool:
+    """Whether a method of the study needs the affinity of both texts."""
+    methods = (METHODS[name] for name in session.study.methods)
+    return any(method.decision == "fang" and method.scoring == "pooled" for method in methods)
+
+
 def _suffix(seed: int | None) -> str:
     return "" if seed is None else "_other_seed"
 
@@ -96,9 +103,11 @@ def context_statistics(
 ) -> ContextStatistics:
     """One pass over a role's calibration set under the contexts of another, backward too for the affinity.
 
-    Where statistics with a gradient are there, they serve for those without.
+    Where statistics with a gradient are there, or will be needed by another method of the study, they serve
+    for those without: the moments are the same.
     """
     plan, store = session.plan, session.store
+    gradient = gradient or (made_on == "primary" and seed is None and _pools_contexts(session))
     key = plan.context_statistics(role, made_on, gradient=gradient, seed=seed)
     whole = plan.context_statistics(role, made_on, gradient=True, seed=seed)
     if not store.has("context_statistics", key) and store.has("context_statistics", whole):

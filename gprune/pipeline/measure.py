@@ -93,7 +93,7 @@ def speed(session: Session, names: list[str]) -> Throughput:
     parts = {
         name: session.plan.pruned(METHODS[name].masks, prune.compensated(session, name)) for name in names
     }
-    machine = provenance.machine()
+    machine = provenance.machine(session.study.device)
 
     def compute(progress: Progress) -> Throughput:
         from gprune.evaluation import speed as measurement

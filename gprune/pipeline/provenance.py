@@ -50,12 +50,19 @@ def commit() -> dict[str, Any]:
 
 
 @cache
-def machine() -> str:
-    """Processor or GPU on which a speed was measured, and its threads."""
+def machine(device: str) -> str:
+    """Processor or GPU on which a speed is measured, and its threads.
+
+    Args:
+        device: auto, cpu or cuda, as in a study.
+    """
     import torch
 
-    if torch.cuda.is_available():
-        return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    from gprune.models.loading import device_of
+
+    place = device_of(device)
+    if place.type == "cuda":
+        return f"{torch.cuda.get_device_name(place)}, torch {torch.__version__}"
     return f"{_processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 

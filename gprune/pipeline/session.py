@@ -36,20 +36,21 @@ Listener = Callable[[str, int, int, str], None]
 class Session:
     """What the stages of one run share."""
 
-    def __init__(self, study: Study, store: Store, listener: Listener) -> None:
+    def __init__(self, study: Study, store: Store, listener: Listener, until: str = "all") -> None:
         """Resolves what the study reads; nothing heavy is loaded yet.
 
         Args:
             study: what to run.
             store: where results are kept.
             listener: told of every stage's progress.
+            until: the last thing wanted, for the run's record.
 
         Raises:
             ModelError: the model folder holds no model.
             CorpusError: a text cannot be read.
             SettingsError: two calibration texts hold the same content.
         """
-        self.study, self.store, self.listener = study, store, listener
+        self.study, self.store, self.listener, self.until = study, store, listener, until
         self.missing_tasks = available_tasks(study)
         self.plan = Plan(study, _inputs(study, self.missing_tasks))
         self.run = run_name(study)
@@ -138,7 +139,12 @@ class Session:
         calibration = self.study.calibration
         whole = calibration.samples * calibration.length
         if any(own):
-            self.passes[name] = {"forward": round(own[0] / whole, 3), "backward": round(own[1] / whole, 3)}
+            # a stage can be computed twice under one name: without and then with a gradient
+            earlier = self.passes.get(name, {})
+            self.passes[name] = {
+                way: round(tokens / whole + earlier.get(way, 0.0), 3)
+                for way, tokens in zip(("forward", "backward"), own, strict=True)
+            }
 
     def waiting(self, name: str) -> None:
         """Says that a stage waits for another run."""
@@ -168,6 +174,7 @@ class Session:
             "run": self.run,
             "study": self.study.to_dict(),
             "state": state,
+            "until": self.until,
             "error": error,
             "started": self.started.isoformat(timespec="seconds"),
             "updated": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -44,13 +44,15 @@ def context_weights(
     return weights
 
 
-def module_profile(affinity: Array, labels: Array, groups: int) -> Array:
-    """How far each module serves each context: the mean affinity of its neurons.
+def module_profile(affinity: Array, labels: Array, groups: int, kind: str = "dominant") -> Array:
+    """Which contexts each module serves, by the mean affinity of its neurons.
 
     Args:
         affinity: (layers, contexts, neurons) mean of |input * gradient of the loss| over a context's tokens.
         labels: (layers, neurons) module of each neuron; layers may have different numbers of modules.
         groups: rows of the profile, at least the largest number of modules.
+        kind: dominant puts a module whole into the context in which its neurons stand out most above the
+            layer's mean, as FANG does with its groups; mixed takes the mean affinities as shares.
 
     Returns:
         (layers, groups, contexts) shares of sum 1; equal shares for a module that serves no context and for
@@ -62,8 +64,12 @@ def module_profile(affinity: Array, labels: Array, groups: int) -> Array:
         sizes = np.maximum(np.bincount(row, minlength=groups), 1)
         sums = np.stack([np.bincount(row, weights=values, minlength=groups) for values in affinity[layer]])
         means = (sums / sizes).T
-        total = means.sum(axis=1)
-        profile[layer, total > 0] = means[total > 0] / total[total > 0, None]
+        serves = means.sum(axis=1) > 0
+        if kind == "dominant":
+            # without the division every module would go to the context with the largest gradients
+            level = affinity[layer].mean(axis=1)
+            means = np.eye(contexts)[np.argmax(means / np.where(level > 0, level, 1.0), axis=1)]
+        profile[layer, serves] = means[serves] / means[serves].sum(axis=1, keepdims=True)
     return profile
 
 
@@ -111,7 +117,7 @@ def score(
 
 def _fluctuation(merged: ContextStatistics, layer: int, weights: Array, labels: Array) -> Array:
     """(neurons,) token-weighted variance: within the contexts, and between their means."""
-    weight = weights[labels].T
+    weight = np.ascontiguousarray(weights[labels].T)
     mean = merged.mean[0, layer]
     share = merged.tokens[0, layer][:, None] * weight
     total = share.sum(axis=0)

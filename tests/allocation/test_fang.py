@@ -167,7 +167,10 @@ def test_what_the_floors_cost_is_taken_from_the_other_layers():
     change = np.array([0.0, 0.0, 1.0, 1.0])
     np.testing.assert_allclose(fang.layer_ratios(change, 0.3), [1, 1, 0.4, 0.4], rtol=1e-12)
     masks = fang.allocate(unit_scores(shape), grouped(shape), change, shape, 0.3)
-    np.testing.assert_array_equal(masks.ffn.sum(1)[:2], 1)
+    # the shared group stays: an eighth of the neurons
+    labels = grouped(shape).labels
+    np.testing.assert_array_equal(masks.ffn[:2], labels[:2] == labels.max())
+    np.testing.assert_array_equal(masks.ffn.sum(1)[:2], 5)
     np.testing.assert_array_equal(masks.heads.sum(1)[:2], 1)
     kept = masks.ffn.sum(1) * shape.neuron_weights + masks.heads.sum(1) * shape.group_weights
     assert (kept[2:] < 0.6 * shape.decoder_weights / 4 - shape.neuron_weights).all()

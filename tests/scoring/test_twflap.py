@@ -170,12 +170,34 @@ def test_a_tiny_temperature_leaves_the_nearest_context_that_has_tokens():
             np.testing.assert_allclose(weights[layer, k], expected, rtol=1e-12)
 
 
+def test_a_dominant_profile_is_the_context_in_which_a_module_stands_out():
+    generator = np.random.default_rng(9)
+    affinity = generator.gamma(1, 1, (2, 3, 10))
+    # one context has larger gradients throughout; that alone must not decide
+    affinity[:, 1] *= 50
+    labels = np.array([[0, 1, 2, 0, 1, 2, 0, 3, 3, 0], [1, 0, 0, 1, 1, 0, 0, 0, 1, 0]])
+    profile = twflap.module_profile(affinity, labels, 4)
+    chosen = set()
+    for layer in range(2):
+        for module in range(int(labels[layer].max()) + 1):
+            members = [j for j in range(10) if labels[layer, j] == module]
+            stands_out = [
+                sum(affinity[layer, c, j] for j in members) / len(members) / affinity[layer, c].mean()
+                for c in range(3)
+            ]
+            best = max(range(3), key=lambda c: stands_out[c])
+            np.testing.assert_array_equal(profile[layer, module], np.eye(3)[best])
+            chosen.add(best)
+    assert len(chosen) > 1
+    np.testing.assert_array_equal(profile[1, 2:], 1 / 3)
+
+
 def test_a_modules_profile_is_the_mean_affinity_of_its_neurons():
     generator = np.random.default_rng(8)
     affinity = generator.gamma(1, 1, (2, 3, 10))
     labels = np.array([[0, 1, 2, 0, 1, 2, 0, 3, 3, 0], [1, 0, 0, 1, 1, 0, 0, 0, 1, 0]])
     affinity[0, :, labels[0] == 2] = 0.0
-    profile = twflap.module_profile(affinity, labels, 4)
+    profile = twflap.module_profile(affinity, labels, 4, "mixed")
     for layer in range(2):
         for module in range(4):
             members = [j for j in range(10) if labels[layer, j] == module]
