@@ -7,6 +7,7 @@ All methods read the same windows, so a difference is judged by the windows' dif
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +28,7 @@ class Measurement:
     run: str
     """the run it belongs to"""
     method: str
-    """dense, gprune, flap, flap_no_bias or wanda_sp"""
+    """name of the method, one of gprune.methods.METHODS"""
     text: str
     """evaluation text"""
     perplexity: float
@@ -92,6 +93,8 @@ class Row:
     retention: float
     parameters: int
     cells: dict[str, Measurement]
+    reason: str = ""
+    """why it has no perplexity; empty where it has"""
 
     @property
     def name(self) -> tuple[str, str]:
@@ -114,6 +117,16 @@ def rows(measurements: list[Measurement]) -> list[Row]:
         made.append(Row(run, method, items[0].retention, items[0].parameters, cells))
     # sorting is stable: within dense and pruned the order of the runs and methods stays
     return sorted(made, key=lambda row: row.method != DENSE)
+
+
+def unavailable(run: str, reasons: dict[str, str]) -> list[Row]:
+    """Rows of the methods that a run had to leave out.
+
+    Args:
+        run: name of the run.
+        reasons: why, by method.
+    """
+    return [Row(run, method, float("nan"), 0, {}, reason) for method, reason in reasons.items()]
 
 
 def texts(table: list[Row]) -> list[str]:
@@ -230,23 +243,29 @@ def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: dict[
     pinned = next((row for row in table if row.name == baseline), None)
     lines = []
     for row in table:
+        start = {
+            "run": row.run,
+            "method": labels.get(row.method, row.method),
+            "retained": row.retention,
+            "parameters": row.parameters or None,
+        }
         for text, cell in row.cells.items():
             against = pinned.cells.get(text) if pinned else None
-            found = difference(cell, against) if against else None
-            lines.append(
-                {
-                    "run": row.run,
-                    "method": labels.get(row.method, row.method),
-                    "retained": row.retention,
-                    "parameters": row.parameters,
-                    "text": text,
-                    "perplexity": cell.perplexity,
-                    "standard error": cell.standard_error,
-                    "change against baseline": found.change if found else float("nan"),
-                    "standard error of the change": found.error if found else float("nan"),
-                    "paired": found.paired if found else None,
-                    "window tokens": cell.length,
-                    "windows": cell.windows,
-                }
-            )
+            lines.append(start | _numbers(cell, against) | {"left out because": ""})
+        if row.reason:
+            lines.append(start | {"left out because": row.reason})
     return pd.DataFrame(lines)
+
+
+def _numbers(cell: Measurement, against: Measurement | None) -> dict[str, Any]:
+    found = difference(cell, against) if against else None
+    return {
+        "text": cell.text,
+        "perplexity": cell.perplexity,
+        "standard error": cell.standard_error,
+        "change against baseline": found.change if found else float("nan"),
+        "standard error of the change": found.error if found else float("nan"),
+        "paired": found.paired if found else None,
+        "window tokens": cell.length,
+        "windows": cell.windows,
+    }

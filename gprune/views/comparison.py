@@ -1,23 +1,29 @@
-"""Compare: which method is better, by how much, is it beyond noise, and at the same budget?"""
+"""Compare: which method is better, by how much, is it beyond noise, and at the same budget?
+
+Three views: the methods of runs side by side, the studies of the paper made here, and what the paper reports.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+from zlib import crc32
 
 import pandas as pd
 import streamlit as st
 
 from gprune.analysis import comparison as analysis
-from gprune.analysis import published
+from gprune.methods import METHODS
 from gprune.study import Study
-from gprune.views import derived, frame
+from gprune.views import derived, frame, latex, paper, study_cards
 from gprune.views.card import Card, card
 from gprune.views.charts import comparison as figures
 from gprune.views.charts.style import METHOD_LABELS, label
 from gprune.views.loaders import MissingResultError, Run
 from gprune.views.text import in_figure, plain
 
-Name = tuple[str, str]
+METHODS_VIEW, STUDIES, PAPER = "Methods", "Studies", "Paper"
+_RUNS, _LAST = "cp_runs", "cp_last_run"
+REASON = "left out because"
 
 
 def show() -> None:
@@ -26,29 +32,46 @@ def show() -> None:
         "Compare", "Which method is better, by how much, is it beyond noise, and at the same budget?"
     )
     run = frame.require_run()
-    if run is None:
-        return
+    view = st.segmented_control(
+        "View",
+        (METHODS_VIEW, STUDIES, PAPER),
+        default=METHODS_VIEW if run else PAPER,
+        required=True,
+        key="cp_view",
+        bind="query-params",
+        label_visibility="collapsed",
+        help="Methods of the chosen runs; tables of the paper made here; the paper’s own figures.",
+    )
+    if view == STUDIES:
+        study_cards.show(run)
+    elif view == PAPER:
+        paper.show()
+    elif run is not None:
+        _methods(run)
+
+
+def _methods(run: Run) -> None:
     runs = _choose(run)
     with card("cp_table", "Perplexity of every method", run) as drawn:
-        rows = _rows(runs)
+        rows = _filtered(_rows(runs))
         _verdict(drawn, rows, runs)
         _table(drawn, rows, runs)
-    with card("cp_charts", "Perplexity on a log axis", run):
-        _charts(run, _rows(runs), runs)
-    with card("cp_published", "What the paper reports", run):
-        st.caption(
-            "Perplexity of LLaMA2-7B in windows of 128 tokens, one seed. Published, not run here: a run of "
-            "another "
-            "model is not to be compared with it."
-        )
-        with st.expander("Published perplexities of LLaMA2-7B"):
-            st.dataframe(_published(), hide_index=True, alt="published perplexities")
+    with card("cp_charts", "Perplexity on a log axis", run) as drawn:
+        _charts(drawn, run, _filtered(_rows(runs), draw=False), runs)
 
 
 def _choose(run: Run) -> list[Run]:
     situation = frame.situation()
-    names = [other.name for other in situation.runs]
-    chosen = st.multiselect("Runs side by side", names, [run.name], key="cp_runs", bind="query-params")
+    shown, last = st.session_state.get(_RUNS), st.session_state.get(_LAST, run.name)
+    follows = last != run.name and shown == [last]
+    if follows:
+        st.session_state[_RUNS] = [run.name]
+    st.session_state[_LAST] = run.name
+    asked = [*st.query_params.get_all(_RUNS), *(shown or ())]
+    names = [other.name for other in frame.listed(situation.runs, (run.name, *asked))]
+    # a value that was just set admits no default beside it
+    default = None if follows else [run.name]
+    chosen = st.multiselect("Runs side by side", names, default, key=_RUNS, bind="query-params")
     found = [other for name in chosen if (other := situation.run_named(name)) is not None]
     for other in found:
         if not any(name.startswith("perplexity.") for name in other.stages):
@@ -60,7 +83,22 @@ def _rows(runs: list[Run]) -> list[analysis.Row]:
     rows = analysis.rows([item for run in runs for item in derived.measurements(run)])
     if not rows:
         raise MissingResultError("perplexity.dense.0")
-    return rows
+    return rows + [row for run in runs for row in analysis.unavailable(run.name, derived.unavailable(run))]
+
+
+def _filtered(rows: list[analysis.Row], draw: bool = True) -> list[analysis.Row]:
+    """The rows of the chosen methods; all where none is chosen."""
+    there = {row.method for row in rows}
+    options = [name for name in METHODS if name in there] + sorted(there - set(METHODS))
+    key = f"cp_methods_{crc32(' '.join(options).encode()):08x}"
+    chosen = st.session_state.get(key, options)
+    if draw:
+        count = len(chosen) or len(options)
+        with st.popover(
+            f"Methods: {count} of {len(options)}", icon=":material/filter_list:", key="cp_filter"
+        ):
+            chosen = st.multiselect("Methods", options, options, format_func=label, key=key)
+    return [row for row in rows if row.method in (chosen or options)]
 
 
 def _names(rows: list[analysis.Row], runs: list[Run]) -> list[str]:
@@ -98,6 +136,7 @@ def _verdict(drawn: Card, rows: list[analysis.Row], runs: list[Run]) -> None:
         seeds = sorted({run.study.seed for run in runs})
         if len(seeds) == 1:
             st.badge("one seed", color="orange", help="No spread over seeds is known.")
+    _still_to_come(rows, runs)
     obstacles = analysis.obstacles(rows)
     if obstacles:
         st.warning("No winner is called: " + plain("; ".join(obstacles)) + ".", icon=":material/balance:")
@@ -115,6 +154,15 @@ def _verdict(drawn: Card, rows: list[analysis.Row], runs: list[Run]) -> None:
         )
 
 
+def _still_to_come(rows: list[analysis.Row], runs: list[Run]) -> None:
+    """Names the methods of unfinished runs that have no perplexity yet."""
+    there = {row.name for row in rows} | {(run.name, analysis.DENSE) for run in runs}
+    waiting = [name for run in runs if not run.complete for name in run.study.methods]
+    missing = [name for name in dict.fromkeys(waiting) if not any(method == name for _, method in there)]
+    if missing:
+        st.caption(f"Not measured yet: {plain(', '.join(map(label, missing)))}.")
+
+
 def _best(rows: list[analysis.Row], text: str) -> str:
     marks = analysis.glyphs(rows, text)
     return next((method for (_, method), mark in marks.items() if mark == analysis.BEST), "")
@@ -122,31 +170,60 @@ def _best(rows: list[analysis.Row], text: str) -> str:
 
 def _table(drawn: Card, rows: list[analysis.Row], runs: list[Run]) -> None:
     names = _names(rows, runs)
-    pinned = st.selectbox("Differences against", names, 0, key="cp_pinned", width=320)
-    index = names.index(pinned) if pinned in names else 0
+    measured = [name for row, name in zip(rows, names, strict=True) if row.cells] or names
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        pinned = st.selectbox("Differences against", measured, 0, key="cp_pinned", width=320)
+        deltas = st.toggle("Show differences", True, key="cp_deltas")
+    index = names.index(pinned if pinned in measured else measured[0])
     baseline = rows[index]
     titles = {text: f"{text} ({_role(text, runs)}) ↓" for text in analysis.texts(rows)}
-    lines = [_line(row, name, rows, baseline, titles) for row, name in zip(rows, names, strict=True)]
-    whole = st.column_config.NumberColumn(format="localized")
+    against = baseline if deltas else None
+    lines = [_line(row, name, rows, against, titles) for row, name in zip(rows, names, strict=True)]
+    table = pd.DataFrame(lines)
     st.dataframe(
-        pd.DataFrame(lines),
+        table,
         hide_index=True,
-        column_config={"parameters": whole, "kept": st.column_config.NumberColumn(format="percent")},
+        height=38 + 35 * len(table),
+        column_config=_columns(list(titles.values())),
+        placeholder="–",
         alt="perplexity of every method on every text",
     )
-    _explain(names[index], analysis.unpaired(rows, baseline))
-    drawn.tools(lambda: analysis.long_table(rows, baseline.name, METHOD_LABELS), switch=False)
+    _explain(names[index], analysis.unpaired(rows, baseline), deltas)
+    _left_out(rows)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        name = f"{runs[0].name}-cp_table"
+        latex.popover("cp_table", table, "Perplexity of every method, lower is better", name)
+        drawn.tools(lambda: analysis.long_table(rows, baseline.name, METHOD_LABELS), switch=False)
 
 
-def _explain(pinned: str, unpaired: list[str]) -> None:
+def _left_out(rows: list[analysis.Row]) -> None:
+    """Says in full why methods have no numbers: the table's last column may be out of sight."""
+    for reason in dict.fromkeys(row.reason for row in rows if row.reason):
+        names = dict.fromkeys(label(row.method) for row in rows if row.reason == reason)
+        st.caption(f"Left out: {plain('; '.join(names))}. {plain(reason)}.")
+
+
+def _columns(titles: list[str]) -> dict[str, Any]:
+    return {
+        "method": st.column_config.TextColumn(pinned=True),
+        "parameters": st.column_config.NumberColumn(format="localized"),
+        "kept": st.column_config.NumberColumn(format="percent"),
+        REASON: st.column_config.TextColumn(width="large"),
+    } | {title: st.column_config.TextColumn(alignment="right") for title in titles}
+
+
+def _explain(pinned: str, unpaired: list[str], deltas: bool) -> None:
+    change = (
+        f"in brackets the change against {plain(pinned)} ± its own standard error, paired over the windows "
+        "that both read. "
+    )
     st.caption(
-        f"Perplexity ± one standard error over windows, lower is better ↓; in brackets the change against "
-        f"{plain(pinned)} ± its own standard error, paired over the windows that both read. "
+        f"Perplexity ± one standard error over windows, lower is better ↓{'; ' + change if deltas else '. '}"
         f"{analysis.BEST} best and {analysis.SECOND} second-best pruned model. “kept” is the retained "
         "fraction of the decoder layers’ linear weights that was really met. A and B: the text has the "
         "name of that calibration text; held out: of neither, so it shows how well a method generalizes."
     )
-    if unpaired:
+    if unpaired and deltas:
         st.caption(
             f"† Not the same windows as {plain(pinned)} ({plain(', '.join(unpaired))}): there the two "
             "standard errors are added as if independent."
@@ -163,15 +240,15 @@ def _line(
     row: analysis.Row,
     name: str,
     rows: list[analysis.Row],
-    baseline: analysis.Row,
+    baseline: analysis.Row | None,
     titles: dict[str, str],
 ) -> dict[str, Any]:
     line: dict[str, Any] = {"method": name, "kept": row.retention, "parameters": row.parameters or None}
     for text, title in titles.items():
         cell = row.cells.get(text)
         mark = analysis.glyphs(rows, text).get(row.name, "")
-        line[title] = _cell(cell, baseline.cells.get(text), mark) if cell else "–"
-    return line
+        line[title] = _cell(cell, baseline.cells.get(text) if baseline else None, mark) if cell else "–"
+    return line | ({REASON: row.reason} if any(other.reason for other in rows) else {})
 
 
 def _cell(cell: analysis.Measurement, against: analysis.Measurement | None, mark: str) -> str:
@@ -182,7 +259,7 @@ def _cell(cell: analysis.Measurement, against: analysis.Measurement | None, mark
     return f"{words} {mark}".strip()
 
 
-def _charts(run: Run, rows: list[analysis.Row], runs: list[Run]) -> None:
+def _charts(drawn: Card, run: Run, rows: list[analysis.Row], runs: list[Run]) -> None:
     names = [in_figure(name) for name in _names(rows, runs)]
     for text in analysis.texts(rows):
         st.plotly_chart(
@@ -199,9 +276,4 @@ def _charts(run: Run, rows: list[analysis.Row], runs: list[Run]) -> None:
         "windows, so overlapping whiskers decide nothing: the table's differences are paired. The dotted "
         "line is the dense model."
     )
-
-
-def _published() -> pd.DataFrame:
-    table = published.perplexities()
-    table["retained"] = [f"{value:.0%}" for value in table["retained"]]
-    return table
+    drawn.tools(lambda: analysis.long_table(rows, None, METHOD_LABELS))

@@ -11,6 +11,7 @@ import streamlit as st
 
 from gprune import budget, records, reliability
 from gprune.analysis import agreement, comparison, decisions, drift
+from gprune.methods import METHODS
 from gprune.records import Array
 from gprune.study import ReliabilitySettings
 from gprune.views.charts.style import label
@@ -114,6 +115,13 @@ def measurements(run: Run) -> list[comparison.Measurement]:
     return found
 
 
+def unavailable(run: Run) -> dict[str, str]:
+    """Why methods of a run have no result, by method."""
+    result = run.record.get("result") or {}
+    reasons = result.get("unavailable") if isinstance(result, dict) else None
+    return {str(name): str(reason) for name, reason in reasons.items()} if isinstance(reasons, dict) else {}
+
+
 def _content(inputs: dict[str, Any], text: str) -> str:
     """What fixes the windows' tokens besides their length: tokenizer and text; empty where not recorded."""
     digest = (inputs.get("evaluation") or {}).get(text)
@@ -125,13 +133,14 @@ def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tupl
     shape, size = run.shape, run.size
     if method == comparison.DENSE:
         return 1.0, size.parameters if size else 0
-    used = "flap" if method == "flap_no_bias" else method
-    if used not in masks:
+    known = METHODS.get(method)
+    kept = masks.get(known.masks) if known else None
+    if known is None or kept is None:
         return float("nan"), 0
-    kept = masks[used]
     if shape is None or size is None:
         return kept.retention, 0
-    compensated = method == "flap" or (method == "gprune" and run.study.sparsity.bias_compensation)
+    learned = known.decision == "learned"
+    compensated = run.study.sparsity.bias_compensation if learned else known.compensated
     return kept.retention, budget.parameters(shape, size, kept.ffn, kept.heads, compensated)
 
 
@@ -174,7 +183,7 @@ def _mean_ari(record: records.Agreement) -> Array:
     chosen = [
         row
         for name, row in zip(record.comparisons, record.ari, strict=True)
-        if not name.startswith("control")
+        if agreement.kind(name) == agreement.SUBSTITUTION
     ]
     mean: Array = np.mean(chosen or list(record.ari), axis=0)
     return mean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,7 +14,7 @@ from gprune.views.loaders import Run, labels, root
 from gprune.views.text import plain
 
 _SITUATION, _RUN = "frame_situation", "run"
-_WANTED, _SHOWN = "frame_wanted_run", "frame_shown_run"
+_WANTED, _SHOWN, _STUDIES = "frame_wanted_run", "frame_shown_run", "frame_studies"
 _visited: list[bool] = []
 """not empty once this server has drawn a page"""
 
@@ -85,6 +86,31 @@ def _sidebar(situation: work.Situation) -> None:
         _unreadable(situation)
 
 
+def listed(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
+    """The runs to choose from: those of a series of studies last, and only where they are asked for.
+
+    Args:
+        runs: all runs, the newest first.
+        always: names that are listed in any case.
+    """
+    own, of_studies = _apart(runs)
+    if not own or st.session_state.get(_STUDIES):
+        return own + of_studies
+    wanted = set(always)
+    return own + [run for run in of_studies if run.name in wanted]
+
+
+def run_label(run: Run, shown: dict[str, str]) -> str:
+    """What to call a run in a list, with the series of studies that it belongs to."""
+    known = shown.get(run.name, run.name)
+    return f"{run.study.group} · {known}" if run.study.group else known
+
+
+def _apart(runs: list[Run]) -> tuple[list[Run], list[Run]]:
+    """Runs that someone started by themselves, and those of a series of studies."""
+    return [run for run in runs if not run.study.group], [run for run in runs if run.study.group]
+
+
 def _pick_run(runs: list[Run]) -> None:
     """The choice of the run, kept in the address by its folder's name.
 
@@ -92,7 +118,8 @@ def _pick_run(runs: list[Run]) -> None:
     run's state.
     """
     names, asked = [run.name for run in runs], st.query_params.get(_RUN)
-    preferred = work.preferred(runs)
+    own, _ = _apart(runs)
+    preferred = work.preferred(own or runs)
     default = preferred.name if preferred else names[0]
     candidates = (
         st.session_state.pop(_WANTED, None),
@@ -108,14 +135,28 @@ def _pick_run(runs: list[Run]) -> None:
         _warn_of_run(asked)
     elif asked or chosen != default:
         st.query_params[_RUN] = chosen
+    _selector(runs, chosen)
+
+
+def _selector(runs: list[Run], chosen: str) -> None:
+    """The widget itself, and below it the switch for the runs of studies."""
+    own, of_studies = _apart(runs)
+    offered = {run.name: run for run in listed(runs, (chosen,))}
     shown = labels(runs)
     st.selectbox(
         "Run",
-        names,
+        list(offered),
         key=_RUN,
-        format_func=lambda name: shown.get(name, name),
+        format_func=lambda name: run_label(offered[name], shown) if name in offered else name,
         help="Every page shows this run.",
     )
+    if own and of_studies:
+        many = len(of_studies) > 1
+        st.toggle(
+            f"Show the {len(of_studies)} runs of studies" if many else "Show the run of a study",
+            key=_STUDIES,
+            help="Runs that `python -m gprune reproduce` made for the tables of the page Compare.",
+        )
 
 
 def _warn_of_run(asked: str) -> None:
@@ -188,7 +229,19 @@ def require_run() -> Run | None:
         return None
     if not run.complete and not work.is_live(run):
         _incomplete(run)
+    elif run.state == "done" and run.stopped_early:
+        _short(run)
     return run
+
+
+def _short(run: Run) -> None:
+    """Says that a run went only as far as it was asked to, and offers the rest."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        wanted = plain(str(run.record.get("until")))
+        st.info(f"This run was only asked for “{wanted}”.", icon=":material/info:", width="stretch")
+        if st.button("Run the rest", key="frame_rest", icon=":material/play_arrow:"):
+            work.start(run.root, run.study)
+            st.rerun()
 
 
 def _incomplete(run: Run) -> None:

@@ -95,8 +95,14 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether it ran to its end."""
-        return self.state == "done" and bool(self.record.get("result"))
+        """Whether it ran to its end, or as far as it was asked to."""
+        return self.state == "done" and (bool(self.record.get("result")) or self.stopped_early)
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether it was only asked to go a part of the way, as far as drift or agreement."""
+        early = str(self.record.get("until", "all")) in ("drift", "adapted", "agreement", "masks")
+        return early and not self.record.get("result")
 
     @property
     def is_demo(self) -> bool:

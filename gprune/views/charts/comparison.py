@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -10,6 +13,7 @@ from gprune.views.charts.style import GREY, METHOD_COLORS, METHOD_SYMBOLS, label
 
 ROW_PIXELS = 34
 _STEPS: tuple[tuple[float, tuple[float, ...]], ...] = (
+    (0.1, tuple(1 + number / 5 for number in range(45))),
     (0.3, (1, 1.1, 1.2, 1.4, 1.6, 1.8, 2, 2.25, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6, 6.5, 7, 7.5, 8, 9)),
     (0.7, (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8)),
     (1.5, (1, 2, 3, 5, 7)),
@@ -55,33 +59,30 @@ def dots(rows: list[Row], text: str, names: list[str]) -> go.Figure:
     for value in sorted({row.cells[text].perplexity for row, _ in shown if row.method == DENSE}):
         figure.add_vline(value, line={"color": GREY, "dash": "dot", "width": 1.5})
     style(figure, f"perplexity on {text} (log scale, lower is better)", "", 96 + ROW_PIXELS * len(shown))
-    figure.update_xaxes(type="log", range=_log_range(shown, text), **_ticks(shown, text))
+    figure.update_xaxes(**logarithmic([row.cells[text].perplexity for row, _ in shown]))
     figure.update_yaxes(
         categoryorder="array", categoryarray=[name for _, name in shown][::-1], automargin=True
     )
     return figure
 
 
-def _values(shown: list[tuple[Row, str]], text: str) -> list[float]:
-    return [row.cells[text].perplexity for row, _ in shown if np.isfinite(row.cells[text].perplexity)]
+def logarithmic(values: Iterable[float]) -> dict[str, Any]:
+    """A log axis of perplexities: its range, and ticks at round numbers, the finest set that stays readable.
 
-
-def _log_range(shown: list[tuple[Row, str]], text: str) -> list[float] | None:
-    values = _values(shown, text)
-    if not values:
-        return None
-    low, high = np.log10(min(values)), np.log10(max(values))
+    Args:
+        values: what is drawn; those that are not finite and positive are left out.
+    """
+    known = np.array([value for value in values if np.isfinite(value) and value > 0])
+    if not len(known):
+        return {"type": "log"}
+    low, high = float(np.log10(known.min())), float(np.log10(known.max()))
     margin = max(0.06 * (high - low), 0.04)
-    return [float(low - margin), float(high + margin)]
-
-
-def _ticks(shown: list[tuple[Row, str]], text: str) -> dict[str, list[float] | list[str]]:
-    """Ticks at round numbers, written out: the finest set that stays readable over the range."""
-    values = _values(shown, text)
-    if not values:
-        return {}
-    span = np.log10(max(values)) - np.log10(min(values))
-    steps = next(steps for limit, steps in _STEPS if span <= limit)
-    powers = np.arange(np.floor(np.log10(min(values))) - 1, np.ceil(np.log10(max(values))) + 1)
+    steps = next(steps for limit, steps in _STEPS if high - low <= limit)
+    powers = np.arange(np.floor(low) - 1, np.ceil(high) + 1)
     ticks = [float(step * 10**power) for power in powers for step in steps]
-    return {"tickvals": ticks, "ticktext": [f"{tick:,.0f}" if tick >= 1 else f"{tick:g}" for tick in ticks]}
+    return {
+        "type": "log",
+        "range": [low - margin, high + margin],
+        "tickvals": ticks,
+        "ticktext": [f"{tick:,.0f}" if tick >= 1 and tick == int(tick) else f"{tick:g}" for tick in ticks],
+    }

@@ -1,7 +1,8 @@
 """How every figure looks: fixed colours of methods, titled axes, transparent background.
 
-Methods carry Okabe and Ito's colours, cividis shows magnitude, purple-orange shows signs, and grey is kept
-for floors and references. Fonts and grid lines come from the app's theme, light or dark.
+Methods carry Okabe and Ito's colours, one a family; forms of a method differ in symbol and dash. Cividis
+shows magnitude, purple-orange shows signs, and grey is kept for floors and references. Fonts and grid lines
+come from the app's theme, light or dark.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import plotly.graph_objects as go
+
+from gprune.methods import METHODS
 
 BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY = (
     "#0072B2",
@@ -21,27 +24,47 @@ BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY = (
 GREY, PALE = "#8C8C8C", "rgba(140, 140, 140, 0.45)"
 MAGNITUDE = "Cividis"
 
-METHOD_LABELS = {
-    "dense": "Dense",
-    "gprune": "GPrune",
-    "flap": "FLAP",
-    "flap_no_bias": "FLAP, no bias",
-    "wanda_sp": "Wanda-sp",
-}
-METHOD_COLORS = {
+METHOD_LABELS = {name: method.label[:1].upper() + method.label[1:] for name, method in METHODS.items()}
+_FAMILY_COLORS = {
     "dense": GREY,
     "gprune": BLUE,
     "flap": ORANGE,
-    "flap_no_bias": VERMILLION,
     "wanda_sp": GREEN,
+    "fang": PURPLE,
+    "llm_pruner": SKY,
 }
-METHOD_SYMBOLS = {
+_FAMILY_SYMBOLS = {
     "dense": "line-ns-open",
     "gprune": "circle",
     "flap": "square",
-    "flap_no_bias": "square-open",
     "wanda_sp": "diamond",
+    "fang": "pentagon",
+    "llm_pruner": "x",
 }
+_SCORING_SYMBOLS = {"score_average": "triangle-up", "rank_average": "triangle-down", "pooled": "star"}
+_SCORING_DASHES = {"score_average": "dash", "rank_average": "dot", "pooled": "dashdot"}
+
+
+def family(method: str) -> str:
+    """The method that a form of it belongs to, and whose colour it has: `flap` for `flap_pooled`."""
+    known = METHODS.get(method)
+    return (known.metric or method) if known else method.partition(":")[0]
+
+
+def _symbol(method: str) -> str:
+    own = _FAMILY_SYMBOLS[family(method)]
+    if method == family(method):
+        return own
+    return _SCORING_SYMBOLS.get(METHODS[method].scoring, f"{own}-open")
+
+
+def _dash(method: str) -> str:
+    return "solid" if method == family(method) else _SCORING_DASHES.get(METHODS[method].scoring, "dash")
+
+
+METHOD_COLORS = {name: _FAMILY_COLORS[family(name)] for name in METHODS} | {"flap_no_bias": VERMILLION}
+METHOD_SYMBOLS = {name: _symbol(name) for name in METHODS}
+METHOD_DASHES = {name: _dash(name) for name in METHODS}
 MOST_LAYER_TICKS = 16
 
 

@@ -1,0 +1,187 @@
+"""Answers: how fast is each model beside the dense one, how wide are its layers, and what would padding cost?
+
+Small tables of the inference speed that a run has measured (appendix, practical inference speedup), and the
+arithmetic of widths: which multiple they are of, and what is left of the saving once every layer is padded
+to the widest, as ordinary model folders need it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gprune import budget, published
+from gprune.records import Array, ModelShape, ModelSize, PruningMasks
+
+DENSE = "dense"
+PHASES = {
+    "decode": "decode (one token after the other)",
+    "prefill": "prefill (reading the prompt)",
+    "whole": "whole (prompt and new tokens, the paper's measure)",
+}
+_WITHOUT_BIASES = ("mistral", "qwen2")
+"""families with no place for the biases of bias compensation, which llama's form can hold for them"""
+
+
+@dataclass(frozen=True, slots=True)
+class Widths:
+    """What every layer of a pruned model keeps."""
+
+    neurons: Array
+    """(layers,) FFN neurons kept"""
+    groups: Array
+    """(layers,) key/value groups kept"""
+
+
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """What padding every layer to the widest makes of a pruned model."""
+
+    neurons: int
+    """FFN width of every layer"""
+    groups: int
+    """key/value groups of every layer"""
+    dense: int
+    """parameters of the dense model"""
+    pruned: int
+    """parameters of the pruned model"""
+    padded: int
+    """parameters of the ordinary model"""
+
+    @property
+    def kept_saving(self) -> float:
+        """Share of the parameters saved by pruning that padding leaves saved, in [0, 1]."""
+        saved = self.dense - self.pruned
+        return max(self.dense - self.padded, 0) / saved if saved > 0 else 0.0
+
+
+def speed_table(rows: Iterable[Mapping[str, Any]], phase: str) -> pd.DataFrame:
+    """Tokens a second of one phase, in the order of the measurement.
+
+    Args:
+        rows: rows of a ``Throughput`` record.
+        phase: prefill, decode or whole.
+
+    Returns:
+        model, mode, parameters, tokens/s, low and high (quartiles over the repetitions), ratio to the dense
+        model, its interquartile range, memory in MiB and how that was found.
+    """
+    lines = []
+    for row in rows:
+        if row["phase"] != phase:
+            continue
+        low, high = _quartiles(row)
+        lines.append(
+            {
+                "model": str(row["model"]),
+                "mode": str(row["mode"]),
+                "parameters": int(row["parameters"]),
+                "tokens/s": float(row["tokens_per_second"]),
+                "low": low,
+                "high": high,
+                "ratio": float(row["ratio"]),
+                "ratio spread": float(row["ratio_spread"]),
+                "MiB": float(row["peak_bytes"]) / 2**20,
+                "memory": str(row["memory"]),
+            }
+        )
+    names = (
+        "model",
+        "mode",
+        "parameters",
+        "tokens/s",
+        "low",
+        "high",
+        "ratio",
+        "ratio spread",
+        "MiB",
+        "memory",
+    )
+    return pd.DataFrame(lines, columns=list(names))
+
+
+def _quartiles(row: Mapping[str, Any]) -> tuple[float, float]:
+    """Quartiles of a row's tokens a second; from the width alone where the repetitions are not kept."""
+    middle, seconds = float(row["tokens_per_second"]), np.asarray(row.get("seconds", ()), dtype=float)
+    if not seconds.size or not (seconds > 0).all():
+        return middle - float(row["spread"]) / 2, middle + float(row["spread"]) / 2
+    low, median, high = np.quantile(1 / seconds, (0.25, 0.5, 0.75))
+    return float(middle * low / median), float(middle * high / median)
+
+
+def published_speed() -> pd.DataFrame:
+    """The published throughput of LLaMA2-7B at 50 % retention, parameters in billions, ratio to dense."""
+    figures = published.table("speed")
+    dense = next(figure.values["tokens_per_second"] for figure in figures if figure.method == DENSE)
+    lines = [
+        {
+            "method": published.paper_name(figure.method),
+            "params": figure.values["parameters"] / 1e9,
+            "tokens/s": figure.values["tokens_per_second"],
+            "ratio": figure.values["tokens_per_second"] / dense,
+        }
+        for figure in figures
+    ]
+    return pd.DataFrame(lines)
+
+
+def widths(masks: PruningMasks) -> Widths:
+    """What every layer keeps under some masks."""
+    return Widths(np.count_nonzero(masks.ffn, axis=1), np.count_nonzero(masks.heads, axis=1))
+
+
+def pruned_multiple(found: Widths, shape: ModelShape) -> int:
+    """The largest number that divides every pruned FFN width; the full width where no layer is pruned."""
+    pruned = [int(width) for width in found.neurons if width < shape.neurons]
+    return math.gcd(*pruned) if pruned else shape.neurons
+
+
+def padding(
+    shape: ModelShape, size: ModelSize, masks: PruningMasks, family: str, compensated: bool
+) -> Padding | None:
+    """What the ordinary model of the padded export holds; no model is loaded for it.
+
+    Args:
+        shape: the dense model.
+        size: its parameters and biases.
+        masks: the pruning decision.
+        family: model type of the dense model, as llama.
+        compensated: whether bias compensation added biases to o_proj and down_proj.
+
+    Returns:
+        None where no ordinary family holds such a model: qwen3 after bias compensation.
+    """
+    if compensated and family not in ("llama", *_WITHOUT_BIASES):
+        return None
+    kept = widths(masks)
+    ordinary = "llama" if compensated else family
+    neurons, groups = int(kept.neurons.max()), _padded_groups(shape, int(kept.groups.max()), ordinary)
+    ffn = np.tile(np.arange(shape.neurons) < neurons, (shape.layers, 1))
+    heads = np.tile(np.arange(shape.kv_heads) < groups, (shape.layers, 1))
+    padded = budget.parameters(shape, size, ffn, heads, compensated)
+    if compensated:
+        # llama's two switches put biases on all of attention's and on all of the FFN's maps
+        attention = shape.group_channels + 2 * shape.head_width - size.group_biases
+        padded += shape.layers * (groups * attention + neurons * (2 - size.neuron_biases))
+    pruned = budget.parameters(shape, size, masks.ffn, masks.heads, compensated)
+    return Padding(neurons, groups, size.parameters, pruned, padded)
+
+
+def _padded_groups(shape: ModelShape, most: int, family: str) -> int:
+    """The most groups of a layer; for llama the next number whose heads divide the hidden size."""
+    possible = range(most, shape.kv_heads)
+    fits = (groups for groups in possible if shape.hidden % (shape.group_size * groups) == 0)
+    return next(fits, shape.kv_heads) if family == "llama" else most
+
+
+def ratio_of(rows: Sequence[Mapping[str, Any]], method: str, phase: str = "decode") -> tuple[float, float]:
+    """Speed of a method relative to the first model, in its first mode, with its spread; NaN if absent."""
+    for row in rows:
+        if row["model"] == method and row["phase"] == phase:
+            return float(row["ratio"]), float(row["ratio_spread"])
+    return float("nan"), float("nan")

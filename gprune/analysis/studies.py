@@ -1,0 +1,210 @@
+"""Answers: which row of a study is best, by how much, over how many seeds, and at the same budget?
+
+Section 4, ablations, and the appendix: rows that differ in one choice, each with the numbers of its runs.
+Published rows never enter here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from gprune.analysis.comparison import BEST, SECOND
+from gprune.analysis.decisions import BUDGET_TOLERANCE
+from gprune.analysis.tables import ACCURACY, PERPLEXITY
+
+SEED, YES = "seed", "yes"
+BLOCKS = ("retention", "component", "design dimension")
+"""labels within which rows compete with each other"""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRow:
+    """One row of a study: one setting under one seed."""
+
+    labels: dict[str, str]
+    """what names the row, by column"""
+    method: str
+    """id: dense, flap, gprune:flap"""
+    retention: float
+    """target retention, 1 for the dense model"""
+    seed: int
+    run: str = ""
+    """run it comes from; empty where there is none"""
+    values: dict[str, float] = field(default_factory=dict)
+    """`ppl:<text>`, `accuracy` and `accuracy:<task>` in points, or what a figure measures"""
+    errors: dict[str, float] = field(default_factory=dict)
+    """standard errors, or deviations over layers in figures, where they are known"""
+    kept: float = float("nan")
+    """retained fraction that was really met; NaN where not known"""
+    reason: str = ""
+    """why there are no numbers; empty where there are"""
+    control: bool = False
+    """whether the row is a control that the paper does not have"""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of a study over its seeds."""
+
+    labels: dict[str, str]
+    """without the seed"""
+    method: str
+    retention: float
+    rows: tuple[StudyRow, ...]
+    """one a seed, those without numbers too"""
+
+    @property
+    def name(self) -> str:
+        """Its labels in one line; a label that only says yes is called by its column."""
+        words = (name if value == YES else value for name, value in self.labels.items())
+        return " · ".join(word for word in words if word) or self.method
+
+    @property
+    def block(self) -> str:
+        """What it must share with another setting to be ranked with it."""
+        return " · ".join(self.labels.get(name, "") for name in BLOCKS)
+
+    @property
+    def filled(self) -> tuple[StudyRow, ...]:
+        """The rows that have numbers."""
+        return tuple(row for row in self.rows if row.values)
+
+    @property
+    def kept(self) -> float:
+        """Mean retained fraction over seeds; NaN where not known."""
+        known = [row.kept for row in self.filled if np.isfinite(row.kept)]
+        return float(np.mean(known)) if known else float("nan")
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it competes: pruned, with numbers, and no control."""
+        return self.method != "dense" and bool(self.filled) and not self.rows[0].control
+
+    @property
+    def reason(self) -> str:
+        """Why numbers are missing, seed by seed where there are several; empty where none is."""
+        missing = [row for row in self.rows if row.reason]
+        if len(self.rows) == 1:
+            return missing[0].reason if missing else ""
+        return "; ".join(f"seed {row.seed}: {row.reason}" for row in missing)
+
+    def values(self, column: str) -> list[float]:
+        """The numbers of a column, one a seed."""
+        return [row.values[column] for row in self.filled if column in row.values]
+
+    def mean(self, column: str) -> float:
+        """Mean over seeds; NaN where there is no number."""
+        found = self.values(column)
+        return float(np.mean(found)) if found else float("nan")
+
+    def spread(self, column: str) -> float:
+        """Deviation over seeds, divided by their number; of one seed the row's own error."""
+        found = self.values(column)
+        if len(found) == 1:
+            return self.filled[0].errors.get(column, float("nan"))
+        return float(np.std(found)) if found else float("nan")
+
+
+def settings(rows: Iterable[StudyRow], each_seed: bool = False) -> list[Setting]:
+    """Gathers rows that differ in the seed alone, in the order of first appearance.
+
+    Args:
+        rows: the rows of one study.
+        each_seed: keeps every seed a setting of its own.
+    """
+    grouped: dict[tuple[tuple[tuple[str, str], ...], str, float], list[StudyRow]] = {}
+    for row in rows:
+        own = {name: value for name, value in row.labels.items() if each_seed or name != SEED}
+        grouped.setdefault((tuple(own.items()), row.method, row.retention), []).append(row)
+    return [
+        Setting(dict(labels), method, retention, tuple(found))
+        for (labels, method, retention), found in grouped.items()
+    ]
+
+
+def columns(table: Iterable[Setting]) -> list[str]:
+    """Everything that was measured, in the order of first appearance."""
+    return list(dict.fromkeys(name for setting in table for row in setting.rows for name in row.values))
+
+
+def is_perplexity(column: str) -> bool:
+    """Whether lower is better and ratios are what counts."""
+    return column.startswith(PERPLEXITY)
+
+
+def is_ranked(column: str) -> bool:
+    """Whether a column has a better and a worse; what a figure measures has neither."""
+    return is_perplexity(column) or column.split(":")[0] == ACCURACY
+
+
+def obstacles(table: list[Setting]) -> dict[str, str]:
+    """Blocks in which no best is called, because the budgets differ: one sentence for each."""
+    found = {}
+    for block in dict.fromkeys(setting.block for setting in table):
+        kept = [s.kept for s in table if s.block == block and s.ranked and np.isfinite(s.kept)]
+        gap = max(kept) - min(kept) if kept else 0.0
+        if gap > BUDGET_TOLERANCE:
+            where = f" at {block.strip(' ·')}" if block.strip(" ·") else ""
+            limit = f"more than {BUDGET_TOLERANCE:.1%}"
+            found[block] = f"the retained fractions{where} differ by {gap:.1%}, {limit}"
+    return found
+
+
+def marks(table: list[Setting], column: str) -> dict[int, str]:
+    """Best and second-best settings of every block on a column, by position in the table.
+
+    The dense model and controls are left out, and so are blocks with a single candidate or unequal budgets.
+    """
+    if not is_ranked(column):
+        return {}
+    unfair, found = obstacles(table), dict[int, str]()
+    sign = 1.0 if is_perplexity(column) else -1.0
+    for block in dict.fromkeys(setting.block for setting in table if setting.block not in unfair):
+        values = {
+            index: sign * setting.mean(column)
+            for index, setting in enumerate(table)
+            if setting.block == block and setting.ranked and np.isfinite(setting.mean(column))
+        }
+        levels = sorted(set(values.values()))
+        glyphs = dict(zip(levels[:2], (BEST, SECOND), strict=False))
+        if len(values) > 1:
+            found |= {index: glyphs[value] for index, value in values.items() if value in glyphs}
+    return found
+
+
+def change(setting: Setting, baseline: Setting, column: str) -> float:
+    """A setting against the pinned one: ratio less 1 of a perplexity, difference of anything else."""
+    value, reference = setting.mean(column), baseline.mean(column)
+    return value / reference - 1.0 if is_perplexity(column) else value - reference
+
+
+def frame(rows: Iterable[StudyRow]) -> pd.DataFrame:
+    """Rows as the functions of gprune.analysis.tables read them; controls and empty rows are left out."""
+    lines = [
+        {"method": row.method, "retention": row.retention, "seed": row.seed} | row.values
+        for row in rows
+        if row.values and not row.control
+    ]
+    return pd.DataFrame(lines, columns=None if lines else ["method", "retention", "seed"])
+
+
+def long_table(table: list[Setting], baseline: Setting) -> pd.DataFrame:
+    """Every number of a study as one line, with its change against the pinned setting."""
+    lines = []
+    for setting in table:
+        start: dict[str, object] = {**setting.labels, "method id": setting.method}
+        start |= {"target": setting.retention, "kept": setting.kept}
+        end = {"runs": " ".join(dict.fromkeys(row.run for row in setting.rows if row.run))}
+        end["reason"] = setting.reason
+        for column in columns([setting]) or [""]:
+            count = len(setting.values(column))
+            numbers: dict[str, object] = {"measure": column, "mean": setting.mean(column), "seeds": count}
+            over = "seeds" if count > 1 else "windows, documents or layers"
+            numbers |= {"spread": setting.spread(column), "spread over": over if count else ""}
+            numbers["change against baseline"] = change(setting, baseline, column) if column else float("nan")
+            lines.append(start | numbers | end)
+    return pd.DataFrame(lines)

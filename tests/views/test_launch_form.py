@@ -1,0 +1,204 @@
+"""What the two forms ask about tasks, own questions and speed, and what they start."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+from views.app_driver import on, opened, words
+from views.synthetic_run import a_study, write_run
+
+from gprune.errors import CorpusError, StoreError
+from gprune.evaluation.tasks import known
+from gprune.jobs import queue
+from gprune.study import EvaluationSettings, Study
+from gprune.views import launch, own_questions, task_form
+
+GOOD = b'{"question": "2 + 2 is", "choices": ["4", "5"], "answer": 0}\n'
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
+    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
+    return tmp_path
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Study]:
+    """What would have been put into the queue."""
+    found: list[Study] = []
+
+    class Accepted:
+        id, label, state, active = "20260101-000000-00000000", "a run", "running", False
+
+    def submit(_: Path, study: Study, *__: Any, **___: Any) -> Any:
+        found.append(study)
+        return Accepted()
+
+    monkeypatch.setattr(queue, "submit", submit)
+    return found
+
+
+def form(**query: str) -> AppTest:
+    return on(opened(**query), "jobs")
+
+
+def commands(app: AppTest) -> str:
+    return "\n".join(code.value for code in app.code)
+
+
+def test_the_form_starts_what_its_command_says(cache: Path, started: list[Study]) -> None:
+    app = form()
+    app.multiselect(key="launch_tasks").set_value(["demo_order", "demo_cloze"]).run()
+    app.number_input(key="launch_limit").set_value(20).run()
+    app.selectbox(key="launch_speed").set_value("cpu").run()
+    shown = commands(app)
+    assert 'evaluation.tasks=["demo_order", "demo_cloze"]' in shown
+    assert "--set evaluation.limit=20" in shown and 'evaluation.speed="cpu"' in shown
+    app.button(key="launch_start").click().run()
+    (study,) = started
+    assert study.evaluation.tasks == ("demo_order", "demo_cloze")
+    assert (study.evaluation.limit, study.evaluation.speed) == (20, "cpu")
+
+
+def test_measuring_a_run_on_tasks_keeps_the_rest_of_its_study(cache: Path, started: list[Study]) -> None:
+    write_run(cache)
+    app = form()
+    assert "measured on just this already" in words(app)
+    app.multiselect(key="measure_tasks").set_value(["demo_order"]).run()
+    app.number_input(key="measure_limit").set_value(5).run()
+    app.button(key="measure_start").click().run()
+    assert started == [a_study().with_settings({"evaluation.tasks": ["demo_order"], "evaluation.limit": 5})]
+
+
+def test_another_run_brings_its_own_values(cache: Path) -> None:
+    evaluation = EvaluationSettings(
+        texts=("c4",), preset="64", windows=7, tasks=("demo_order",), limit=9, speed="cpu"
+    )
+    first = write_run(cache)
+    second = write_run(cache, study=a_study(evaluation=evaluation, name="Second"), seed=1)
+    app = form(run=first)
+    assert app.number_input(key="measure_windows").value == 96
+    app.selectbox(key="run").set_value(second).run()
+    assert app.multiselect(key="measure_evaluate").value == ["c4"]
+    assert app.selectbox(key="measure_preset").value == "64"
+    assert app.multiselect(key="measure_tasks").value == ["demo_order"]
+    numbers = app.number_input(key="measure_windows").value, app.number_input(key="measure_limit").value
+    assert numbers == (7, 9) and app.selectbox(key="measure_speed").value == "cpu"
+    assert "measured on just this already" in words(app) and not app.error
+
+
+def test_tasks_say_what_they_need_and_no_network_is_touched(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gprune.corpora.hub.require_network", lambda *_: pytest.fail("the network was asked"))
+    monkeypatch.setattr("gprune.corpora.hub._snapshots", lambda *_: [])
+    app = form()
+    app.multiselect(key="launch_tasks").set_value(["demo_order", "boolq"]).run()
+    assert r"Not on this machine: boolq\. " in words(app).replace(": boolq. ", r": boolq\. ")
+    assert [task_form.task_label(task) for task in ("demo_order", "boolq", "/far/away/mine.jsonl")] == [
+        "demo_order (built in)",
+        "boolq (needs data)",
+        "mine.jsonl",
+    ]
+    assert {task_form.task_label(task).rpartition("(")[2] for task in known()} == {"built in)", "needs data)"}
+
+
+def test_a_folder_of_tasks_is_looked_into(cache: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "boolq.jsonl").write_text("{}")
+    app = form()
+    app.multiselect(key="launch_tasks").set_value(["boolq", "piqa"]).run()
+    app.text_input(key="launch_task_folder").set_value(str(folder)).run()
+    warnings = [item.value.replace("\\", "") for item in app.warning]
+    assert len(warnings) == 1 and warnings[0].startswith("the task 'piqa' has no data in")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "folder", "sentence"),
+    [
+        (("demo_order", "boolq"), "", ""),
+        (("boolqq",), "", "there is no task 'boolqq': did you mean boolq"),
+        (("/nowhere/mine.jsonl",), "", "there is no file '/nowhere/mine.jsonl'"),
+        (("boolq",), "/nowhere", "evaluation.task_folder must be a folder"),
+        ((), "/nowhere", "evaluation.task_folder must be a folder"),
+        (("x" * 5000 + ".jsonl",), "", "too long"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before_the_start(
+    tasks: tuple[str, ...], folder: str, sentence: str
+) -> None:
+    found = launch.input_problem(a_study(evaluation=EvaluationSettings(tasks=tasks, task_folder=folder)))
+    assert sentence in found and bool(found) == bool(sentence)
+
+
+def test_dropped_questions_are_kept_and_chosen(cache: Path, started: list[Study]) -> None:
+    app = form()
+    assert not (cache / "tasks").exists()
+    app.file_uploader(key="launch_questions").upload("../My Questions (2).JSONL", GOOD * 1).run()
+    (file,) = (cache / "tasks" / "user").iterdir()
+    assert file.name.startswith("my-questions-2-") and file.suffix == ".jsonl" and file.read_bytes() == GOOD
+    assert app.multiselect(key="launch_tasks").value == [str(file)] and "1 question, kept as" in words(app)
+    app.button(key="launch_start").click().run()
+    assert started[0].evaluation.tasks == (str(file),)
+    app.multiselect(key="launch_tasks").set_value([]).run()
+    assert app.multiselect(key="launch_tasks").value == [], "what was taken away stays away"
+
+
+@pytest.mark.parametrize(
+    ("raw", "sentence"),
+    [
+        (GOOD + b'{"question": "x", "choices": ["a", "b"], "answer": 2}', "line 2 of 'mine.jsonl' holds 2 in the column 'answer'"),
+        (b'{"question": "x", "choices": ["a"], "answer": 0}', "line 1 of 'mine.jsonl' holds"),
+        (b'{"choices": ["a", "b"], "answer": 0}', "'question'"),
+        (b"no json", "line 1 of 'mine.jsonl' is not JSON"),
+        ('{"question": "für"}'.encode("latin-1"), "is not UTF-8"),
+        (b"", "is empty"),
+        (b" " * (5 * 2**20 + 1), "'mine.jsonl' has 5.0 MB: at most 5 MB are taken"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_names_its_row_and_nothing_is_kept(cache: Path, raw: bytes, sentence: str) -> None:
+    app = form()
+    app.file_uploader(key="launch_questions").upload("mine.jsonl", raw).run()
+    (error,) = app.error
+    assert sentence in error.value.replace("\\", "") and "/tmp" not in error.value
+    assert not (cache / "tasks").exists() and app.multiselect(key="launch_tasks").value == []
+
+
+def test_every_question_is_counted_and_checked() -> None:
+    assert own_questions.check("mine.jsonl", GOOD * 3) == 3
+    assert own_questions.check("mine.jsonl", own_questions.EXAMPLE.encode()) == 1
+    rows = [json.loads(GOOD), {"question": "", "choices": ["a", "b"], "answer": "b"}]
+    assert own_questions.check("mine.jsonl", "\n".join(map(json.dumps, rows)).encode()) == 2
+    with pytest.raises(CorpusError, match=r"line 2 of 'mine.jsonl'.*'choices'"):
+        own_questions.check("mine.jsonl", GOOD + b'{"question": "x", "choices": "ab", "answer": 0}')
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../etc/passwd", "/etc/passwd", "a/b\\c", "..", "", "x" * 300 + ".jsonl", "ünïcode ☃.jsonl", "a#b&c.jsonl"],
+)  # fmt: skip
+def test_a_file_from_outside_stays_below_the_cache(tmp_path: Path, name: str) -> None:
+    place = own_questions.place(str(tmp_path), name, GOOD)
+    assert place.parent == tmp_path / "tasks" / "user" and place.resolve() == place
+    assert place.name.isascii() and len(place.name) < 60 and place.suffix == ".jsonl"
+    assert own_questions.place(str(tmp_path), name, GOOD * 2) != place
+
+
+def test_a_file_is_written_in_one_step_and_once(tmp_path: Path) -> None:
+    place = own_questions.place(str(tmp_path), "mine", GOOD)
+    own_questions.save(place, GOOD)
+    written = place.stat().st_mtime_ns
+    own_questions.save(place, GOOD)
+    assert place.stat().st_mtime_ns == written and list(place.parent.iterdir()) == [place]
+    place.write_bytes(b"damaged")
+    own_questions.save(place, GOOD)
+    assert place.read_bytes() == GOOD
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="GPRUNE_CACHE|cannot be used"):
+        own_questions.save(tmp_path / "file" / "x.jsonl", GOOD)
