@@ -31,7 +31,8 @@ page = st.navigation(
             _page("jobs", "Launch & jobs", ":material/rocket_launch:", "launch", "Start and follow runs")
         ],
         "Compare": [
-            _page("comparison", "Compare", ":material/leaderboard:", "compare", "Which method is better?")
+            _page("comparison", "Compare", ":material/leaderboard:", "compare", "Which method is better?"),
+            _page("speed_export", "Speed & export", ":material/speed:", "speed", "How fast? How to load it?"),
         ],
     }
 )

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ def add(commands: Any) -> None:
     pad = commands.add_parser("pad", help="pad a pruned model to an ordinary one that needs no code of ours")
     pad.add_argument("folder", metavar="FOLDER", type=Path, help="the pruned model's folder")
     pad.add_argument("out", metavar="OUT", type=Path, help="folder to write")
+    pad.add_argument("--job", type=Path, help=argparse.SUPPRESS)
     pad.set_defaults(command=_pad)
     gguf = commands.add_parser("gguf", help="write a pruned model as a file that llama.cpp loads")
     gguf.add_argument("folder", metavar="FOLDER", type=Path, help="the pruned model's folder")
@@ -33,6 +33,7 @@ def add(commands: Any) -> None:
     gguf.add_argument(
         "--type", choices=("float32", "float16"), default="float32", help="number type (default: float32)"
     )
+    gguf.add_argument("--job", type=Path, help=argparse.SUPPRESS)
     gguf.set_defaults(command=_gguf)
 
 
@@ -50,7 +51,7 @@ def _apply(options: argparse.Namespace) -> int:
 def _pad(options: argparse.Namespace) -> int:
     from gprune.export import padded
 
-    with _shown("pad") as progress:
+    with _shown("pad", options.job) as progress:
         made = padded.save(options.folder, options.out, progress)
     saved = made.dense.bytes - made.pruned.bytes
     kept = made.dense.bytes - made.padded.bytes
@@ -69,16 +70,25 @@ def _size(size: Size) -> str:
 def _gguf(options: argparse.Namespace) -> int:
     from gprune.export import gguf
 
-    with _shown("gguf") as progress:
+    with _shown("gguf", options.job) as progress:
         size = gguf.save(options.folder, options.out, options.type, progress)
     print(f"{options.out}: {gguf.ARCHITECTURE}, {options.type}, {size / 2**20:,.1f} MiB, read back")
     return 0
 
 
 @contextlib.contextmanager
-def _shown(stage: str) -> Iterator[Progress]:
-    """Shows progress on stderr; whatever a library prints goes there too."""
+def _shown(stage: str, job: Path | None = None) -> Iterator[Progress]:
+    """Shows progress on stderr, and in a job's folder; whatever a library prints goes to stderr too."""
     from gprune import terminal
+    from gprune.jobs.reporting import JobReporter
 
-    with terminal.Reporter() as reporter, contextlib.redirect_stdout(sys.stderr):
-        yield partial(reporter, stage)
+    with contextlib.ExitStack() as stack:
+        listeners: list[Any] = [] if job is None else [stack.enter_context(JobReporter(job))]
+        listeners.append(stack.enter_context(terminal.Reporter()))
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+
+        def progress(done: int, total: int, message: str) -> None:
+            for listener in listeners:
+                listener(stage, done, total, message)
+
+        yield progress

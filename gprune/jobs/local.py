@@ -24,6 +24,8 @@ from gprune.jobs.state import JobState
 CommandBuilder = Callable[[Path, Sequence[str]], list[str]]
 
 PROJECT = Path(__file__).resolve().parents[2]
+EXPORTS = ("pad", "gguf")
+"""commands besides `run` that a job can be; each takes `--job`"""
 # a run that has reported its end gets this long to leave the machine before it is killed
 EXIT_SECONDS = 30.0
 # clock ticks of the kernel are 0.01 s; two processes of one number start far further apart
@@ -34,7 +36,13 @@ _started_lock = threading.Lock()
 
 
 def worker_command(folder: Path, arguments: Sequence[str]) -> list[str]:
-    """The command line of a run: the job's study, reporting to its folder, results in the job's own cache."""
+    """The command line of a job that reports to its folder.
+
+    A run of the job's study with results in the job's own cache; or one of ``EXPORTS``, where the arguments
+    begin with its name. The arguments alone decide, so that a resumed job does what it did before.
+    """
+    if arguments and arguments[0] in EXPORTS:
+        return [sys.executable, "-m", "gprune", *arguments, "--job", str(folder)]
     study, cache = str(folder / files.STUDY), str(folder.parents[1])
     return [sys.executable, "-m", "gprune", "run", study, "--job", str(folder), "--cache", cache, *arguments]
 

@@ -179,7 +179,9 @@ def _row(situation: work.Situation, job: Job) -> dict[str, Any]:
     progress = queue.progress(Path(situation.root), job.id)
     run = situation.run_named(work.made_by(situation.root, job.id))
     share = 1.0 if job.state == "done" else 0.0
-    if run is not None and job.state != "done":
+    if job.state != "done" and work.exports(job):
+        share = progress.fraction
+    elif run is not None and job.state != "done":
         share = stages.share(run.study, set(run.stages))
     return {
         "job": job.label,
@@ -206,7 +208,7 @@ def _timeline(root: str, job: Job) -> pd.DataFrame:
 def _learning(situation: work.Situation, job: Job) -> None:
     """How sparsity learning went, once the run has come that far."""
     run = situation.run_named(work.made_by(situation.root, job.id))
-    if run is None or not run.has("history"):
+    if run is None or not run.has("history") or work.exports(job):
         return
     with card("jobs_learning", "How the sparsity was learned", run) as drawn:
         history = run.load("history", records.LearningHistory)

@@ -11,9 +11,10 @@ from gprune import corpora
 from gprune.errors import GpruneError
 from gprune.methods import METHODS
 from gprune.models import identity
+from gprune.settings import PRESET_LENGTHS
 from gprune.study import METRIC_NAMES, Study, from_dict
 from gprune.study_demo import demo_study
-from gprune.views import frame, settings_form, texts, work
+from gprune.views import frame, settings_form, task_form, texts, work
 from gprune.views.card import card
 from gprune.views.charts.style import label
 from gprune.views.commands import command
@@ -22,14 +23,14 @@ from gprune.views.text import plain
 _ASKED_ABOVE = {
     "calibration": ("samples",),
     "sparsity": ("epochs",),
-    "evaluation": ("texts", "preset", "windows", "tasks", "limit", "task_folder"),
+    "evaluation": ("texts", "preset", "windows", "tasks", "limit", "task_folder", "speed"),
 }
 
 
 def new_study(root: str) -> None:
     """The form for a new run."""
     with card("launch_form", "Start a run"):
-        values, changes = _basics(), dict[str, Any]()
+        values, changes = _basics(root), dict[str, Any]()
         # the demo's own sizes where the demo is chosen, so that the form and `run demo` do the same
         start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (None, "launch")
         with st.expander("More settings", icon=":material/tune:"):
@@ -48,7 +49,7 @@ def new_study(root: str) -> None:
             _start(root, study)
 
 
-def _basics() -> dict[str, Any]:
+def _basics(root: str) -> dict[str, Any]:
     """The fields everyone sets; the demo's values to begin with, so that the first click works."""
     demo, help_ = demo_study(), settings_form.documentation()
     with st.grid(3, min_column_width=240):
@@ -57,7 +58,7 @@ def _basics() -> dict[str, Any]:
         "Methods side by side", list(METHODS), demo.methods, format_func=label, key="launch_methods",
         help=help_["methods"],
     )  # fmt: skip
-    values |= {"methods": methods, "evaluation": _evaluation(demo, "launch")}
+    values |= {"methods": methods, "evaluation": _evaluation(root, demo, "launch")}
     return values | {"name": st.text_input("Name (optional)", key="launch_name", help=help_["name"]).strip()}
 
 
@@ -96,22 +97,30 @@ def _sizes(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
     return {"metric": metric, "retention": retention, "seed": seed, **sizes}
 
 
-def _evaluation(study: Study, key: str) -> dict[str, Any]:
-    help_ = settings_form.documentation()
+def _evaluation(root: str, study: Study, key: str, owner: str = "") -> dict[str, Any]:
+    """What is measured: texts and their windows, tasks and speed."""
+    help_, state = settings_form.documentation(), st.session_state
+    task_form.begin(study.evaluation, key, owner)
     left, middle, right = st.columns([3, 1, 1])
     with left:
-        chosen = texts.pick_several("Evaluate on", f"{key}_evaluate", study.evaluation.texts)
+        chosen = st.multiselect(
+            "Evaluate on", list(dict.fromkeys([*texts.known(), *state[f"{key}_evaluate"]])),
+            key=f"{key}_evaluate", accept_new_options=True, placeholder="choose, or type a path",
+        )  # fmt: skip
     with middle:
+        presets = dict.fromkeys([*PRESET_LENGTHS, state[f"{key}_preset"] or study.evaluation.preset])
         preset = st.selectbox(
-            "Window tokens", ["128", "2048"], key=f"{key}_preset", accept_new_options=True,
-            help=help_["evaluation.preset"],
+            "Window tokens", list(presets), key=f"{key}_preset",
+            accept_new_options=True, help=help_["evaluation.preset"],
         )  # fmt: skip
     with right:
         windows = st.number_input(
-            "Windows at most", value=study.evaluation.windows, step=16, key=f"{key}_windows",
+            "Windows at most", value=None, step=16, key=f"{key}_windows",
             placeholder="all", help=help_["evaluation.windows"],
         )  # fmt: skip
-    return {"texts": chosen, "preset": str(preset or "").strip(), "windows": windows}
+    named = tuple(text.strip() for text in chosen if text.strip())
+    perplexity = {"texts": named, "preset": str(preset or "").strip(), "windows": windows}
+    return perplexity | task_form.ask(root, key)
 
 
 def _models() -> list[str]:
@@ -162,9 +171,9 @@ def input_problem(study: Study) -> str:
             corpora.describe(text, "calibration")
         for text in study.evaluation.texts:
             corpora.describe(text, "evaluation")
+        return task_form.problem(study.evaluation)
     except GpruneError as error:
         return str(error)
-    return ""
 
 
 def _is_local(model: str) -> bool:
@@ -186,20 +195,20 @@ def _start(root: str, study: Study) -> None:
 
 
 def evaluate_run(root: str) -> None:
-    """The form that measures the chosen run on other texts; its masks are reused."""
+    """The form that measures the chosen run on other texts, on tasks and in speed; its masks are reused."""
     run = frame.current_run()
     if run is None:
         return
-    with card("launch_measure", "Measure an existing run on other texts", run):
+    with card("launch_measure", "Measure an existing run: other texts, tasks, speed", run):
         st.caption(f"Uses the masks of {plain(run.name)}: nothing is calibrated or learned again.")
-        wanted = _evaluation(run.study, "measure")
+        wanted = _evaluation(root, run.study, "measure", run.name)
         try:
             study = run.study.with_settings({f"evaluation.{name}": value for name, value in wanted.items()})
         except GpruneError as error:
             st.error(plain(error), icon=":material/error:")
             return
         if study == run.study:
-            st.caption("The run is measured on just these texts already.")
+            st.caption("The run is measured on just this already.")
             return
         st.code(command(study), language="bash", wrap_lines=True)
         if st.button("Start the evaluation", key="measure_start", icon=":material/play_arrow:"):

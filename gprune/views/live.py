@@ -50,9 +50,11 @@ def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
         progress = queue.progress(Path(situation.root), job.id)
     except GpruneError as error:
         return f"{name}: {plain(error)}", 0.0
+    verb = "is being stopped" if job.state == "cancelling" else "is being computed on this machine"
+    if work.exports(job):
+        return f":material/hourglass_top: {name} {verb}: {_now(progress)}", min(1.0, progress.fraction)
     run = situation.run_named(work.made_by(situation.root, job.id))
     step, steps = stages.step(study, set(run.stages) if run else set())
-    verb = "is being stopped" if job.state == "cancelling" else "is being computed on this machine"
     sentence = f":material/hourglass_top: {name} {verb}: step {step} of {steps}, {_now(progress)}"
     share = (step - 1 + (progress.fraction if progress.fraction < 1 else 0.0)) / steps
     return sentence, min(1.0, share)

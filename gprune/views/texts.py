@@ -37,13 +37,3 @@ def pick(label: str, key: str, default: str, optional: bool = True) -> str:
         help="A name that is known, a file, or a data set folder; options follow a #.",
     )
     return (chosen or "").strip()
-
-
-def pick_several(label: str, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    """Any number of texts by name or path."""
-    names = list(known())
-    options = [*names, *(text for text in default if text not in names)]
-    chosen = st.multiselect(
-        label, options, list(default), key=key, accept_new_options=True, placeholder="choose, or type a path"
-    )
-    return tuple(text.strip() for text in chosen if text.strip())

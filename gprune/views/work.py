@@ -12,6 +12,7 @@ import streamlit as st
 
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
+from gprune.jobs.local import EXPORTS
 from gprune.plan import run_name
 from gprune.study import Study
 from gprune.study_demo import demo_study
@@ -122,10 +123,16 @@ def made_by(root: str, job_id: str) -> str:
         return ""
 
 
+def exports(job: Job) -> bool:
+    """Whether a job writes a finished model in another form and computes no run."""
+    return job.arguments[:1] in {(name,) for name in EXPORTS}
+
+
 def is_live(run: Run) -> bool:
     """Whether a process is at work on this run, as far as can be told."""
     try:
-        if any(job.active and made_by(run.root, job.id) == run.name for job in queue.jobs(Path(run.root))):
+        jobs = [job for job in queue.jobs(Path(run.root)) if job.active and not exports(job)]
+        if any(made_by(run.root, job.id) == run.name for job in jobs):
             return True
     except GpruneError:
         return False

@@ -18,6 +18,7 @@ PAGES = (
     "calibration_data",
     "jobs",
     "comparison",
+    "speed_export",
 )
 CHARTS = {
     "overview": 1,
@@ -28,6 +29,7 @@ CHARTS = {
     "calibration_data": 2,
     "jobs": 0,
     "comparison": 2,
+    "speed_export": 2,
 }
 
 

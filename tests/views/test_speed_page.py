@@ -1,0 +1,225 @@
+"""The page of speed, widths, exports and accuracy in every state."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+from views.app_driver import charts, on, opened, words
+from views.synthetic_measurements import add, add_speed, speed_rows
+from views.synthetic_run import DRIFT_ONLY, a_study, read, write_run
+
+from gprune.analysis import speed as analysis
+from gprune.jobs import queue
+from gprune.records import ModelShape, PruningMasks
+from gprune.settings import EvaluationSettings, SparsitySettings
+from gprune.study import Study
+from gprune.views import speed_export, widths_card
+from gprune.views.charts import speed as figures
+from gprune.views.charts.style import METHOD_COLORS
+from gprune.views.loaders import Run, all_runs
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
+    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
+    return tmp_path
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Study, tuple[str, ...]]]:
+    """What would have been put into the queue."""
+    found: list[tuple[Study, tuple[str, ...]]] = []
+
+    class Accepted:
+        id, label, state, active = "20260101-000000-00000000", "a run", "running", False
+
+    def submit(_: Path, study: Study, *, label: str = "", arguments: tuple[str, ...] = ()) -> Any:
+        found.append((study, tuple(arguments)))
+        return Accepted()
+
+    monkeypatch.setattr(queue, "submit", submit)
+    return found
+
+
+def page(**query: str) -> AppTest:
+    return on(opened(**query), "speed_export")
+
+
+def the_run(cache: Path) -> Run:
+    return all_runs(str(cache))[0][0]
+
+
+def test_measured_speed_is_drawn_with_its_spread_and_a_dense_line(cache: Path) -> None:
+    add_speed(cache, write_run(cache))
+    app = page()
+    figure = charts(app)[0]
+    assert [trace["y"] for trace in figure["data"]] == [["Dense"], ["GPrune"], ["FLAP"]]
+    assert figure["data"][1]["marker"]["color"] == METHOD_COLORS["gprune"]
+    assert figure["layout"]["shapes"][0]["x0"] == 50
+    assert "#### GPrune decodes faster than the dense model: 1.50 ± 0.10 times its speed" in words(app)
+    table = app.dataframe[0].value
+    assert table["ratio"].tolist() == ["1.00 ± 0.00", "1.50 ± 0.10", "1.20 ± 0.10"]
+    assert table["memory"].tolist() == ["3.0 MiB"] * 3
+    assert "![x](" not in words(app) and "This model is small" in words(app) and not app.error
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words_"), [(1.05, "about as fast as"), (0.7, "slower than"), (1.3, "faster than")]
+)
+def test_the_headline_says_no_more_than_the_spread_allows(ratio: float, words_: str) -> None:
+    assert f"GPrune decodes {words_} the dense model" in speed_export.headline(speed_rows(ratio=ratio))
+    without = [row for row in speed_rows() if row["model"] == "flap"]
+    assert speed_export.headline(without) == "Tokens a second beside FLAP"
+
+
+def test_every_phase_and_mode_has_its_dots(cache: Path) -> None:
+    add_speed(cache, write_run(cache), modes=("eager", "graph"))
+    app = page()
+    assert [trace["y"][0] for trace in charts(app)[0]["data"]][:2] == ["Dense, eager", "Dense, graph"]
+    app.selectbox(key="sx_phase").set_value("prefill").run()
+    figure = charts(app)[0]
+    assert len(figure["data"]) == 3 and "prefill" in figure["layout"]["xaxis"]["title"]["text"]
+    assert "GPrune decodes faster" in words(app)
+
+
+def test_whiskers_are_quartiles_and_captured_graphs_are_open() -> None:
+    table = analysis.speed_table(speed_rows(modes=("eager", "graph")), "decode")
+    figure = figures.dots(table, "decode")
+    low, middle, high = table[["low", "tokens/s", "high"]].to_numpy()[2]
+    assert figure.data[2].error_x.array[0] == pytest.approx(high - middle)
+    assert figure.data[2].error_x.arrayminus[0] == pytest.approx(middle - low)
+    assert [figure.data[index].marker.symbol for index in (2, 3)] == ["circle", "circle-open"]
+    assert figure.layout.xaxis.range[0] == 0 and len(figure.layout.shapes) == 2
+
+
+def test_the_published_table_stands_apart(cache: Path) -> None:
+    write_run(cache)
+    app = page()
+    published = next(item.value for item in app.dataframe if "params" in item.value)
+    assert published["tokens/s"].tolist()[0] == "97.04" and "GPrune (FLAP)" in published["method"].tolist()
+    assert "published, not run here" in words(app)
+
+
+def test_speed_that_is_missing_can_be_measured(cache: Path, started: list[Any]) -> None:
+    write_run(cache)
+    app = page()
+    assert "has not been measured" in words(app)
+    assert any('evaluation.speed="cpu"' in code.value for code in app.code)
+    app.selectbox(key="sx_preset").set_value("auto").run()
+    app.button(key="sx_measure").click().run()
+    assert started == [(a_study().with_settings({"evaluation.speed": "auto"}), ())]
+
+
+def test_speed_known_of_the_same_masks_is_offered(cache: Path) -> None:
+    first = write_run(cache)
+    second = write_run(cache, study=a_study(evaluation=EvaluationSettings(texts=("c4",), speed="cpu")))
+    add_speed(cache, second)
+    app = page(run=first)
+    app.button(key=f"sx_show_{second}").click().run()
+    assert app.session_state["run"] == second and "GPrune decodes faster" in words(app)
+
+
+def test_widths_are_counted_from_the_masks(cache: Path) -> None:
+    write_run(cache)
+    neurons, groups = charts(page())
+    kept = analysis.widths(the_run(cache).masks()["gprune"])
+    assert neurons["data"][1]["name"] == "GPrune"
+    run = the_run(cache)
+    figure = figures.widths(kept.neurons, 60, "gprune", "FFN neurons")
+    np.testing.assert_array_equal(figure.data[1].y, run.masks()["gprune"].ffn.sum(axis=1))
+    assert figure.layout.yaxis.dtick is None and groups["layout"]["yaxis"]["dtick"] == 1
+    assert list(figure.data[0].y) == [60] * 4
+
+
+@pytest.mark.parametrize(
+    ("kept", "words_"),
+    [([8, 24], "8 to 24 of 27 neurons a layer, all multiples of 8"), ([13, 27], "not aligned to 8 or more")],
+)
+def test_the_alignment_found_is_named(kept: list[int], words_: str) -> None:
+    shape = ModelShape(layers=2, neurons=27, heads=4, kv_heads=2, head_width=4, hidden=16)
+    ffn = np.arange(27) < np.array(kept)[:, None]
+    masks = PruningMasks("gprune", ffn, np.ones((2, 2), bool), 0.5, 0.5)
+    assert words_ in widths_card._finding("gprune", analysis.widths(masks), shape)
+
+
+def test_the_cost_of_padding_is_told_for_the_model_that_is_here(cache: Path) -> None:
+    write_run(cache)
+    run = the_run(cache)
+    assert run.shape is not None and run.size is not None
+    made = analysis.padding(run.shape, run.size, run.masks()["gprune"], "llama", False)
+    assert made is not None
+    shown = words(page())
+    for count in (made.dense, made.pruned, made.padded):
+        assert f"{count:,} parameters" in shown
+    gone = write_run(cache, study=a_study(model="/nowhere/model", name="Gone"))
+    assert "its family and the cost of padding are not known" in words(page(run=gone))
+
+
+def test_another_alignment_starts_a_study_named_after_it(cache: Path, started: list[Any]) -> None:
+    name = write_run(cache)
+    app = page()
+    control = app.get_by_key(f"sx_alignment_{name}")
+    assert control.value == 1
+    control.set_value(16).run()
+    app.button(key="sx_align").click().run()
+    ((study, _),) = started
+    assert study == a_study().with_settings({"sparsity.alignment": 16, "name": "Synthetic, alignment 16"})
+    again = widths_card.aligned_study(study, 64)
+    assert (again.name, again.sparsity.alignment) == ("Synthetic, alignment 64", 64)
+    assert widths_card.aligned_study(again, 1).name == "Synthetic"
+    assert widths_card.aligned_study(a_study(name=""), 8).name == ""
+
+
+def test_runs_that_differ_in_alignment_alone_stand_side_by_side(cache: Path) -> None:
+    first = write_run(cache)
+    add(cache, first, perplexity={"gprune": {"python-reference": 12.5, "science-docs": None}})
+    aligned = a_study(
+        sparsity=SparsitySettings(alignment=8),
+        name="Other",
+        evaluation=EvaluationSettings(texts=a_study().evaluation.texts, windows=96, speed="cpu"),
+    )
+    second = write_run(cache, study=aligned)
+    add_speed(cache, second)
+    write_run(cache, study=a_study(retention=0.7), seed=1)
+    app = page(run=first)
+    table = next(item.value for item in app.dataframe if "alignment" in item.value)
+    assert table["alignment"].tolist() == [1, 8] and table[""].tolist() == ["→", ""]
+    assert table["python-reference ↓"].tolist()[0] == "12.5" and table["science-docs ↓"].tolist()[0] == "–"
+    assert table["decode ratio"].tolist() == ["not measured", "1.50 ± 0.10"]
+    assert "differs from this one in alignment alone" not in words(app)
+
+
+def test_half_a_run_says_what_it_lacks(cache: Path) -> None:
+    write_run(cache, stages=DRIFT_ONLY, state="cancelled")
+    shown = words(page())
+    assert "Needs “learning the sparsity" in shown and "has not been measured" in shown
+    assert "has not written its model" in shown
+
+
+def test_no_run_no_card(cache: Path) -> None:
+    app = page()
+    assert "No run is here yet" in words(app) and not charts(app) and not app.dataframe
+
+
+def test_damaged_masks_cost_their_card_only(cache: Path) -> None:
+    name = write_run(cache)
+    add_speed(cache, name)
+    key = read(cache, name)["stages"]["masks_gprune"]["key"]
+    (cache / "masks" / key / "ffn.npy").unlink()
+    app = page()
+    assert len(app.error) == 1 and len(charts(app)) == 1 and "measured on no task" in words(app)
+
+
+@pytest.mark.parametrize(
+    "shape", [ModelShape(1, 13, 4, 1, 2, 8), ModelShape(2, 1, 2, 2, 4, 8)], ids=["one layer", "one neuron"]
+)
+def test_small_shapes_are_drawn(cache: Path, shape: ModelShape) -> None:
+    write_run(cache, shape, modules=1)
+    app = page()
+    assert not app.error and len(charts(app)) == 2 and "NaN" not in json.dumps(charts(app))
