@@ -22,7 +22,6 @@ _TITLES = {
     "speed": "measuring tokens a second",
     "checkpoint": "writing the pruned model",
     "agreement": "module agreement",
-    "speed": "tokens a second of every method",
     "first_partition": "first modules of token-weighted FLAP",
     "first_drift_partition": "rank drift under the first modules",
 }
