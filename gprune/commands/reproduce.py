@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 EXIT_UNFILLED = 3
 # option: field of the scale
-_SCALE = ("primary", "auxiliary", "substitute", "samples", "epochs", "windows")
-_SCALE_LISTS = {"evaluate": "texts", "retentions": "retentions", "seeds": "seeds", "tasks": "tasks"}
+_SCALE = ("primary", "auxiliary", "substitute", "samples", "epochs", "windows", "limit", "speed")
+_SCALE_LISTS = {"evaluate": "texts", "retentions": "retentions", "seeds": "seeds"}
 
 
 def add(commands: Any) -> None:
@@ -41,7 +41,6 @@ def add(commands: Any) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: in the cache)")
     parser.add_argument("--devices", nargs="+", default=[], help="as cuda:0 cuda:1: one study on each")
-    parser.add_argument("--protocol", choices=("max", "fixed"), default="max", help="accuracy protocol")
     _add_scale(parser)
     parser.set_defaults(command=_reproduce)
     add_cache(parser)
@@ -58,7 +57,17 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
     scale.add_argument("--windows", type=int, help="perplexity windows at most")
     scale.add_argument("--seeds", type=int, nargs="+", help="seeds; tables of one seed take the first")
     scale.add_argument("--retentions", type=float, nargs="+", help="retentions of the main table")
-    scale.add_argument("--tasks", nargs="+", metavar="TASK", help="zero-shot tasks to measure as well")
+    scale.add_argument(
+        "--tasks",
+        nargs="+",
+        metavar="TASK",
+        help="zero-shot tasks of every study: names, paper (the seven), demo (the bundled ones), or none",
+    )
+    scale.add_argument(
+        "--limit", type=int, metavar="N", help="documents of each task at most; 0 measures all"
+    )
+    scale.add_argument("--task-folder", type=Path, metavar="FOLDER", help="local files of the seven tasks")
+    scale.add_argument("--speed", choices=("auto", "cpu", "gpu"), help="setting of the tables of speed")
     scale.add_argument(
         "--set",
         action="append",
@@ -90,8 +99,17 @@ def _scale(options: argparse.Namespace) -> Any:
     for option, field in _SCALE_LISTS.items():
         values = getattr(options, option)
         changes[field] = tuple(values) if values else None
+    changes["tasks"] = tuple(map(_located, options.tasks)) if options.tasks else None
+    # jobs run in a folder of their own
+    changes["task_folder"] = str(options.task_folder.expanduser().resolve()) if options.task_folder else None
     changes["settings"] = tuple(_assignment(word) for word in options.set)
     return scale.choose(options.model, options.scale, changes)
+
+
+def _located(task: str) -> str:
+    """A task by name, or the whole path of a file of one's own."""
+    file = Path(task).expanduser()
+    return str(file.resolve()) if file.is_file() else task
 
 
 def _assignment(word: str) -> tuple[str, Any]:
@@ -112,7 +130,7 @@ def _work(options: argparse.Namespace, chosen: list[Table], series: Series) -> W
     store = Store(options.cache)
     folder = options.out or default_folder(store.root, series.model, series.scale)
     command = shlex.join(["python", "-m", "gprune", *sys.argv[1:]])
-    return Work(store, series, chosen, folder, protocol=options.protocol, command=command)
+    return Work(store, series, chosen, folder, command=command)
 
 
 def _dry_run(options: argparse.Namespace, chosen: list[Table], series: Series) -> int:
@@ -147,16 +165,29 @@ def _run(options: argparse.Namespace, chosen: list[Table], series: Series) -> in
 
 
 def _print(table: Assembled) -> None:
+    """Draws a table, and below it once each why rows have no numbers."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table as Drawn
 
+    from gprune.reproduction.assembly import REASON
+
+    shown = table.display.drop(columns=REASON, errors="ignore").astype(str)
     drawn = Drawn(title=escape(f"{table.table.name}: {table.table.title}"))
-    for name in table.display.columns:
+    for name in shown.columns:
         drawn.add_column(escape(str(name)))
-    for cells in table.display.astype(str).to_numpy().tolist():
+    for cells in shown.to_numpy().tolist():
         drawn.add_row(*map(escape, cells))
-    Console().print(drawn)
+    console = Console()
+    if not console.is_terminal:
+        # a file has no right edge: nothing is folded
+        widest = (max([len(str(name)), *shown[name].str.len()]) for name in shown.columns)
+        console = Console(width=sum(width + 3 for width in widest) + 1)
+    console.print(drawn)
+    missing = [answer.reason for answer in table.answers if answer.reason]
+    for reason in dict.fromkeys(missing):
+        words = f"{missing.count(reason)} of {len(table.answers)} rows: {reason}"
+        console.print(words, markup=False, highlight=False, soft_wrap=True)
 
 
 class _Shown:

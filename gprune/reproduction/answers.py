@@ -13,13 +13,15 @@ from typing import Any
 from gprune import corpora
 from gprune.errors import GpruneError, StoreError
 from gprune.models import identity as models
-from gprune.records import Accuracy, Perplexity
-from gprune.reproduction import figures
-from gprune.reproduction.series import Row, identity, recorded_study
+from gprune.records import Accuracy, Perplexity, Throughput
+from gprune.reproduction import figures, throughput
+from gprune.reproduction.accuracies import NAN, Measured, Tasks
+from gprune.reproduction.series import TIMED, Row, identity, recorded_study
 from gprune.store import Store
 from gprune.study import Study
 
-NAN = float("nan")
+_PERPLEXITY = ("perplexity", "alignment")
+"""rows that read perplexities"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,17 @@ class Value:
     value: float
     """the number"""
     error: float = NAN
-    """standard error, or standard deviation over layers for figures; NaN where there is none"""
+    """standard error; of figures the deviation over layers, of speed the quartile range of repetitions"""
     windows: int = 0
     """perplexity windows behind it; 0 where none"""
     length: int = 0
     """tokens of a window"""
+    samples: int = 0
+    """documents of a task; 0 elsewhere"""
+    chance: float = NAN
+    """accuracy of guessing; NaN elsewhere"""
+    version: str = ""
+    """version of a task and of the harness"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,10 @@ class Answer:
     """its numbers; none where `reason` says why"""
     accuracies: tuple[Accuracy, ...] = ()
     """of the tasks, where the run has them"""
+    missing_tasks: tuple[tuple[str, str], ...] = ()
+    """tasks that were asked for and could not be measured, with the reason"""
+    setting: str = ""
+    """how and where speed was measured; empty where it was not"""
     retained: float = NAN
     """fraction of the decoder's weights that was kept"""
     parameters: int = 0
@@ -84,6 +96,7 @@ class Finished:
         """
         self.store = store
         self._inputs: dict[tuple[str, str], str] = {}
+        self._tasks = Tasks()
         self._runs: dict[str, list[_Recorded]] = {}
         self.refresh()
 
@@ -125,6 +138,9 @@ class Finished:
 
     def _candidates(self, row: Row) -> list[_Recorded]:
         runs = self._runs.get(identity(row.study), [])
+        if row.reads in TIMED:
+            wanted = row.study.evaluation.speed
+            return [run for run in runs if run.study.evaluation.speed == wanted]
         if row.reads != "agreement":
             return runs
         return [run for run in runs if run.study.substitute == row.study.substitute]
@@ -134,14 +150,14 @@ class Finished:
         reason = (result.get("unavailable") or {}).get(row.method)
         if reason:
             return Answer(row, run.name, reason=str(reason))
-        accuracies = _accuracies(row, run) if row.reads == "perplexity" else ()
         try:
-            values = self._perplexities(row, run) if row.reads == "perplexity" else self._figure(row, run)
+            values, setting = self._values(row, run)
         except StoreError:
             return None
         except GpruneError as error:
             return Answer(row, run.name, reason=str(error))
-        if not values or accuracies is None:
+        measured = self._accuracies(row, run) if values else None
+        if measured is None:
             return None
         retained, parameters = (
             (result.get(name) or {}).get(row.method) for name in ("retention", "parameters")
@@ -150,11 +166,38 @@ class Finished:
             row=row,
             run=run.name,
             values=tuple(values),
-            accuracies=accuracies,
+            accuracies=measured.accuracies,
+            missing_tasks=measured.missing,
+            setting=setting,
             retained=NAN if retained is None else float(retained),
             parameters=int(parameters or 0),
             provenance=run.record.get("provenance") or {},
         )
+
+    def _values(self, row: Row, run: _Recorded) -> tuple[list[Value], str]:
+        """Every number of a row but accuracies, none where one is missing; and how speed was measured."""
+        if row.reads not in (*_PERPLEXITY, *TIMED):
+            return self._figure(row, run), ""
+        values = self._perplexities(row, run) if row.reads in _PERPLEXITY else []
+        if row.reads not in TIMED or (row.reads in _PERPLEXITY and not values):
+            return values, ""
+        found, setting = self._speed(row, run)
+        return ([*values, *found] if found else []), setting
+
+    def _speed(self, row: Row, run: _Recorded) -> tuple[list[Value], str]:
+        """What a run's clock says of a row, where all methods of the row's study ran side by side."""
+        key = self._key(run, throughput.STAGE, throughput.STAGE)
+        if not key or not set(row.study.methods) <= set(run.study.methods):
+            return [], ""
+        record = self.store.get(throughput.STAGE, key, Throughput)
+        found = throughput.measures(record, row.method)
+        return [Value(name, "", value, error) for name, value, error in found], throughput.describe(record)
+
+    def _accuracies(self, row: Row, run: _Recorded) -> Measured | None:
+        if row.reads != "perplexity":
+            return Measured()
+        evaluation = row.study.evaluation
+        return self._tasks.measured(evaluation, run.study.evaluation, run.record, row.method)
 
     def _perplexities(self, row: Row, run: _Recorded) -> list[Value]:
         evaluated, values = list(run.study.evaluation.texts), []
@@ -210,34 +253,3 @@ class Finished:
                 found = ""
             self._inputs[role, name] = found
         return self._inputs[role, name]
-
-
-def _accuracies(row: Row, run: _Recorded) -> tuple[Accuracy, ...] | None:
-    """Accuracies of the tasks asked for, or else of those that happen to be there; None if one is missing."""
-    measured = ((run.record.get("result") or {}).get("accuracy") or {}).get(row.method) or {}
-    wanted = row.study.evaluation
-    same_limit = run.study.evaluation.limit == wanted.limit
-    if wanted.tasks and not (set(wanted.tasks) <= set(measured) and same_limit):
-        return None
-    return tuple(_accuracy(task, measured[task]) for task in wanted.tasks or measured)
-
-
-def _accuracy(task: str, values: dict[str, Any]) -> Accuracy:
-    """The record of a task as a run's result keeps it; JSON has no NaN but null."""
-
-    def number(name: str) -> float:
-        found = values.get(name)
-        return NAN if found is None else float(found)
-
-    return Accuracy(
-        task=task,
-        acc=number("acc"),
-        acc_norm=number("acc_norm"),
-        acc_error=number("acc_error"),
-        acc_norm_error=number("acc_norm_error"),
-        samples=int(values.get("samples") or 0),
-        limit=int(values.get("limit") or 0),
-        chance=number("chance"),
-        version=str(values.get("version") or ""),
-        data=str(values.get("data") or ""),
-    )

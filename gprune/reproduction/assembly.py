@@ -5,24 +5,24 @@ Measured rows and the paper's own figures are two tables, never one: models, tex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from gprune import published
 from gprune.analysis import accuracy
-from gprune.analysis import published as claims
 from gprune.analysis import tables as derived
-from gprune.records import Accuracy
-from gprune.reproduction import figures
-from gprune.reproduction.answers import NAN, Answer, Finished, Value
-from gprune.reproduction.scale import paper_model
-from gprune.reproduction.series import Row, Series, label, short, task_key
+from gprune.records import Accuracy, Throughput
+from gprune.reproduction import beside, figures, means, throughput
+from gprune.reproduction.accuracies import NAN
+from gprune.reproduction.answers import Answer, Finished, Value
+from gprune.reproduction.cells import cell, count, digits, heading, number, with_error
+from gprune.reproduction.series import TIMED, Row, Series, label, task_key
 from gprune.reproduction.tables import Table
+
+__all__ = ["NOT_RUN", "REASON", "Assembled", "assemble", "cell", "gaps", "heading", "number", "wide"]
 
 NOT_RUN = "not run yet"
 SUMMARY = "mean ± s.d."
@@ -44,6 +44,7 @@ _SETTINGS = (
     "sparsity.epochs",
     "sparsity.batch",
     "sparsity.supervision",
+    "sparsity.alignment",
     "evaluation.preset",
 )
 
@@ -67,6 +68,8 @@ class Assembled:
     """what a reader must know"""
     attachments: dict[str, pd.DataFrame] = field(default_factory=dict)
     """further tables, by the end of their file's name"""
+    fixed: Assembled | None = None
+    """the main table once more with single tasks under the rule `fixed`, where it has accuracies"""
 
     @property
     def filled(self) -> int:
@@ -74,12 +77,21 @@ class Assembled:
         return sum(answer.filled for answer in self.answers)
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The rows of a table, and the tasks that all of them are compared on."""
+
+    table: Table
+    answers: tuple[Answer, ...]
+    names: tuple[str, ...]
+
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """The rows as gprune.analysis.tables reads them, under each rule."""
+        return {rule: wide(self.answers, rule, self.names) for rule in accuracy.RULES}
+
+
 def assemble(
-    table: Table,
-    series: Series,
-    finished: Finished,
-    failures: Mapping[str, str] | None = None,
-    protocol: str = "max",
+    table: Table, series: Series, finished: Finished, failures: Mapping[str, str] | None = None
 ) -> Assembled:
     """Puts a table together from the runs that are there.
 
@@ -88,22 +100,31 @@ def assemble(
         series: the reproduction it belongs to.
         finished: the runs of the cache.
         failures: why tasks failed just now, by their key.
-        protocol: accuracy protocol of the short form, max or fixed.
     """
     answers = tuple(_answered(row, finished, failures or {}) for row in table.rows(series))
-    frame = wide(answers, protocol)
-    display = _derived(table, frame) if table.derived else _display(table, answers, frame)
-    shown, title = _published(table, series, protocol)
-    return Assembled(
+    known = _Known(table, answers, means.common(answers))
+    first, other = accuracy.RULES
+    shown, title = beside.figures(table.name, table.derived, series, first)
+    made = Assembled(
         table=table,
         answers=answers,
         long=pd.DataFrame([line for i, answer in enumerate(answers) for line in _lines(table, i, answer)]),
-        display=display,
+        display=_derived(known) if table.derived else _display(known, first),
         published=shown,
         published_title=title,
-        notes=_notes(table, answers, protocol, frame),
-        attachments=_attachments(table, answers, finished, frame),
+        notes=_notes(known, series),
+        attachments=_attachments(known, finished),
     )
+    if table.name != beside.MAIN or not known.names:
+        return made
+    shown, title = beside.figures(table.name, table.derived, series, other)
+    again = replace(made, display=_display(known, other), published=shown, attachments={})
+    own, fixed = (_of_rule(part, rule) for part, rule in ((made, first), (again, other)))
+    return replace(own, fixed=fixed)
+
+
+def _of_rule(made: Assembled, rule: str) -> Assembled:
+    return replace(made, notes=(*made.notes, f"single tasks under the rule {rule}"))
 
 
 def _answered(row: Row, finished: Finished, failures: Mapping[str, str]) -> Answer:
@@ -113,8 +134,13 @@ def _answered(row: Row, finished: Finished, failures: Mapping[str, str]) -> Answ
     return Answer(row, reason=failures.get(task_key(row.study)) or finished.failure(row) or NOT_RUN)
 
 
-def wide(answers: tuple[Answer, ...], protocol: str) -> pd.DataFrame:
+def wide(answers: tuple[Answer, ...], rule: str, names: tuple[str, ...]) -> pd.DataFrame:
     """One line a row, as the functions of gprune.analysis.tables read it; rows without numbers are NaN.
+
+    Args:
+        answers: the rows.
+        rule: accuracy rule, max or fixed.
+        names: the tasks that the rows are compared on.
 
     Returns:
         method, retention, seed, then `ppl:<text>`, `accuracy` and `accuracy:<task>` in points, and what a
@@ -123,26 +149,19 @@ def wide(answers: tuple[Answer, ...], protocol: str) -> pd.DataFrame:
     lines = []
     for answer in answers:
         study = answer.row.study
-        dense = answer.row.method == "dense"
-        line: dict[str, Any] = {
-            "method": answer.row.method_id,
-            "retention": 1.0 if dense else study.retention,
-        }
-        lines.append(line | {"seed": study.seed} | _metrics(answer, protocol))
+        target = 1.0 if answer.row.method == "dense" else study.retention
+        line: dict[str, Any] = {"method": answer.row.method_id, "retention": target, "seed": study.seed}
+        lines.append(line | _numbers(answer) | means.columns(answer, names, rule))
     return pd.DataFrame(lines)
 
 
-def _metrics(answer: Answer, protocol: str) -> dict[str, float]:
-    """The numbers of a row by their column."""
-    columns = {
-        f"ppl:{value.subject}" if value.measure == "perplexity" else value.measure: value.value
-        for value in answer.values
-    }
-    if answer.accuracies:
-        columns["accuracy"] = 100.0 * accuracy.mean_accuracy(answer.accuracies, protocol).value
-    for found in answer.accuracies:
-        columns[f"accuracy:{found.task}"] = 100.0 * accuracy.reported(found, protocol)
-    return columns
+def _numbers(answer: Answer) -> dict[str, float]:
+    """The numbers of a row but accuracies, by their column."""
+    return {_column(value): value.value for value in answer.values}
+
+
+def _column(value: Value) -> str:
+    return f"ppl:{value.subject}" if value.measure == "perplexity" else value.measure
 
 
 def _lines(table: Table, index: int, answer: Answer) -> list[dict[str, Any]]:
@@ -164,9 +183,12 @@ def _lines(table: Table, index: int, answer: Answer) -> list[dict[str, Any]]:
 
 def _both(found: Accuracy) -> list[Value]:
     """Both accuracies of a task; the normalised one where the task has it."""
-    raw = Value("acc", found.task, found.acc, found.acc_error)
-    normalised = Value("acc_norm", found.task, found.acc_norm, found.acc_norm_error)
-    return [raw] if np.isnan(found.acc_norm) else [raw, normalised]
+    figures_ = {"acc": (found.acc, found.acc_error), "acc_norm": (found.acc_norm, found.acc_norm_error)}
+    return [
+        Value(name, found.task, *pair, samples=found.samples, chance=found.chance, version=found.version)
+        for name, pair in figures_.items()
+        if name == "acc" or not np.isnan(pair[0])
+    ]
 
 
 def _number(value: Value) -> dict[str, Any]:
@@ -177,6 +199,9 @@ def _number(value: Value) -> dict[str, Any]:
         "standard error": value.error,
         "windows": value.windows or None,
         "window tokens": value.length or None,
+        "samples": value.samples or None,
+        "chance": value.chance,
+        "version": value.version,
     }
 
 
@@ -189,57 +214,71 @@ def _field(study: Any, dotted: str) -> Any:
 # ---- the short form ----------------------------------------------------------------------------------------
 
 
-def _display(table: Table, answers: tuple[Answer, ...], frame: pd.DataFrame) -> pd.DataFrame:
-    shown = figures.SHOWN.get(table.name)
-    measured = [name for name in frame.columns if name not in ("method", "retention", "seed")]
-    measured = [name for name in measured if shown is None or name in shown]
-    perplexities = any(answer.row.reads == "perplexity" for answer in answers)
+def _display(known: _Known, rule: str) -> pd.DataFrame:
+    """One line a row; single tasks in the main table only, under a rule, mean accuracies under both."""
+    name, each = known.table.name, rule if known.table.name == beside.MAIN else ""
+    numbers = [_numbers(answer) | means.shown(answer, known.names, each) for answer in known.answers]
+    columns = [
+        column for column in dict.fromkeys(c for line in numbers for c in line) if _shown(name, column)
+    ]
     lines = []
-    for index, answer in enumerate(answers):
-        line = {name: cell(value, name) for name, value in answer.row.labels.items()}
-        if perplexities:
-            line["kept"] = "" if np.isnan(answer.retained) else f"{answer.retained:.1%}"
-        errors = {value.measure: value.error for value in answer.values if value.measure in measured}
-        for name in measured:
-            line[heading(name)] = with_error(number(frame[name].iloc[index], name), errors.get(name, NAN))
-        lines.append(line | {REASON: answer.reason})
-    lines += _summaries(table, answers, frame) if table.name == "seeds" else []
+    for answer, line in zip(known.answers, numbers, strict=True):
+        errors = {_column(v): v.error for v in answer.values if v.measure != "perplexity"}
+        cells = _labels(answer)
+        for column in columns:
+            text = number(line.get(column, NAN), column)
+            cells[heading(column)] = with_error(text, errors.get(column, NAN), digits(column))
+        lines.append(cells | {REASON: answer.reason})
+    lines += _summaries(known, columns) if name == "seeds" else []
     made = pd.DataFrame(lines).fillna("")
     return made if (made[REASON] != "").any() else made.drop(columns=REASON)
 
 
-def _summaries(table: Table, answers: tuple[Answer, ...], frame: pd.DataFrame) -> list[dict[str, str]]:
-    """Mean and spread over the seeds that are there, one line a method."""
-    spread = derived.over_seeds(frame)
+def _shown(table: str, column: str) -> bool:
+    of_figure = figures.SHOWN.get(table)
+    return column in of_figure if of_figure is not None else throughput.shown(table, column)
+
+
+def _labels(answer: Answer) -> dict[str, str]:
+    row = answer.row
+    cells = {name: cell(value, name) for name, value in row.labels.items()}
+    if row.reads in ("perplexity", *TIMED):
+        cells["kept"] = "" if np.isnan(answer.retained) else f"{answer.retained:.1%}"
+    if row.reads in TIMED:
+        cells["parameters"] = count(answer.parameters)
+    return cells
+
+
+def _summaries(known: _Known, columns: list[str]) -> list[dict[str, str]]:
+    """Mean and spread over the seeds that are there, one line a method; only what all of these seeds have."""
+    spread = means.under_both(derived.over_seeds, known.frames())
     lines = []
     for identifier, found in spread.groupby("method", sort=False):
-        rows = [answer for answer in answers if answer.row.method_id == identifier]
+        rows = [answer for answer in known.answers if answer.row.method_id == identifier]
         there = int(found["seeds"].max())
         which = SUMMARY if there == len(rows) else f"{SUMMARY} of {there} of {len(rows)} seeds"
         line = {"method": label(rows[0].row), "seed": which}
-        for item in found.itertuples():
+        for item in found[found["seeds"] == there].itertuples():
             metric = str(item.metric)
-            line[heading(metric)] = with_error(number(item.mean, metric), float(item.std), 2)
+            if metric in columns:
+                line[heading(metric)] = with_error(number(item.mean, metric), float(item.std), 2)
         lines.append(line)
     return lines
 
 
-def _derived(table: Table, frame: pd.DataFrame) -> pd.DataFrame:
-    """The derived tables, every metric of the metric gap one below the other."""
-    return _spelled(derived.gain_by_retention(frame) if table.name == "gain-by-retention" else gaps(frame))
+def _derived(known: _Known) -> pd.DataFrame:
+    """A derived table, every metric below the other; single tasks are in its values only."""
+    made = _derived_values(known)
+    if "metric" not in made.columns:
+        return beside.spelled(made)
+    return beside.spelled(made[[not means.is_single(str(metric)) for metric in made["metric"]]])
 
 
-def _spelled(made: pd.DataFrame) -> pd.DataFrame:
-    """A derived table with names for ids, percentages for retentions, and words for truth."""
-    writers: dict[str, Callable[[Any], str]] = {
-        "base": published.paper_name,
-        "method": published.paper_name,
-        "metric": heading,
-        "better": lambda value: "yes" if value else "no",
-    }
-    shown = made.drop(columns="seed", errors="ignore")
-    columns = {name: [writers.get(name, partial(cell, name=name))(v) for v in shown[name]] for name in shown}
-    return pd.DataFrame(columns, columns=list(shown.columns), dtype=str)
+def _derived_values(known: _Known) -> pd.DataFrame:
+    if known.table.name == beside.GAP:
+        return means.under_both(gaps, known.frames())
+    made = means.under_both(derived.gain_by_retention, known.frames())
+    return made.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
 
 
 def gaps(frame: pd.DataFrame) -> pd.DataFrame:
@@ -253,85 +292,38 @@ def gaps(frame: pd.DataFrame) -> pd.DataFrame:
     return made[["metric", *(name for name in made.columns if name != "metric")]] if parts else made
 
 
-def heading(metric: str) -> str:
-    """A metric's column title: `wikitext2 PPL`, `accuracy`, `boolq`."""
-    kind, sign, subject = metric.partition(":")
-    if not sign:
-        return kind
-    return f"{short(subject)} PPL" if kind == "ppl" else short(subject)
-
-
-def number(value: float, metric: str) -> str:
-    """A number as short text: two digits of perplexities and accuracies, three of all else."""
-    if np.isnan(value):
-        return ""
-    return f"{value:.2f}" if metric.startswith(("ppl:", "accuracy")) else f"{value:.3f}"
-
-
-def with_error(text: str, error: float, digits: int = 3) -> str:
-    """A short number with its spread, where there is one."""
-    return text if not text or np.isnan(error) else f"{text} ± {error:.{digits}f}"
-
-
-def cell(value: Any, name: str) -> str:
-    """A label or a number as text; retentions as percentages."""
-    if value is None or (isinstance(value, float) and np.isnan(value)) or value is pd.NA:
-        return ""
-    if name == "retention":
-        return f"{value:.0%}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 # ---- beside it ---------------------------------------------------------------------------------------------
 
 
-def _published(table: Table, series: Series, protocol: str) -> tuple[pd.DataFrame, str]:
-    """The paper's figures of a table, and what they belong to."""
-    known = paper_model(series.model)
-    model = known if known and (table.name == "main" or table.derived) else published.MODELS[0]
-    title = f"published, {model}, not measured here: its texts, sample counts and windows are the paper's"
-    if table.name == "metric-gap":
-        return _spelled(claims.metric_gap(model, protocol).assign(metric="accuracy")), title
-    if table.derived:
-        return _spelled(claims.gain_by_retention(model, protocol)), title
-    figures_ = published.table(table.name, model, protocol)
-    frame = published.frame(figures_)
-    frame["note"] = [figure.note for figure in figures_]
-    frame["method"] = [published.paper_name(name) if name else "" for name in frame["method"]]
-    shown = frame.drop(columns=["table", "model"])
-    shown = pd.DataFrame({heading(name): _texts(shown[name], name) for name in shown.columns})
-    return shown.loc[:, (shown != "").any()], title
-
-
-def _texts(column: pd.Series, name: str) -> list[str]:
-    measured = name.startswith(("ppl:", "accuracy"))
-    return [number(value, name) if measured else cell(value, name) for value in column]
-
-
-def _notes(table: Table, answers: tuple[Answer, ...], protocol: str, frame: pd.DataFrame) -> tuple[str, ...]:
-    notes = [table.note] if table.note else []
-    beside = sum(answer.row.extra for answer in answers)
-    notes += [f"rows that the paper does not have, as controls: {beside}"] * (beside > 0)
-    if "accuracy" in frame.columns:
-        notes.append(f"accuracies in points, protocol {protocol}")
+def _notes(known: _Known, series: Series) -> tuple[str, ...]:
+    table, answers = known.table, known.answers
+    notes = [note for note in (table.note, table.left_out(series)) if note]
+    extra = sum(answer.row.extra for answer in answers)
+    notes += [f"rows that the paper does not have, as controls: {extra}"] * (0 < extra < len(answers))
+    notes += means.notes(answers, known.names)
     kinds = {str((a.provenance.get("inputs") or {}).get("precision", "")) for a in answers if a.filled} - {""}
     if len(kinds) > 1:
         notes.append(f"rows were computed in different number types ({', '.join(sorted(kinds))})")
     windows = {(value.windows, value.length) for a in answers for value in a.values if value.windows}
     notes += [f"perplexity over {many} windows of {length} tokens" for many, length in sorted(windows)[:3]]
+    notes += [f"speed: {setting}" for setting in sorted({answer.setting for answer in answers} - {""})]
     return tuple(notes)
 
 
-def _attachments(
-    table: Table, answers: tuple[Answer, ...], finished: Finished, frame: pd.DataFrame
-) -> dict[str, pd.DataFrame]:
-    if table.derived and table.name == "metric-gap":
-        return {"values": gaps(frame)}
+def _attachments(known: _Known, finished: Finished) -> dict[str, pd.DataFrame]:
+    table, answers = known.table, known.answers
     if table.derived:
-        return {"values": derived.gain_by_retention(frame)}
+        return {"values": _derived_values(known)}
+    made = {"accuracy": means.table(answers, known.names)} if known.names else {}
     if table.name == "seeds":
-        return {"spread": derived.over_seeds(frame)}
+        made["spread"] = means.under_both(derived.over_seeds, known.frames())
     if table.name == "figure-1a" and answers[0].filled:
         key = finished.stage_key(answers[0].run, "drift")
-        return {"histogram": figures.histogram(finished.store, key)}
-    return {}
+        made["histogram"] = figures.histogram(finished.store, key)
+    runs = dict.fromkeys(answer.run for answer in answers if answer.filled and answer.setting)
+    if runs:
+        stage = throughput.STAGE
+        records = {run: finished.store.get(stage, finished.stage_key(run, stage), Throughput) for run in runs}
+        parts = [throughput.every_row(record, run) for run, record in records.items()]
+        made["runs"] = pd.concat(parts, ignore_index=True)
+    return made

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis import agreement, decisions, drift
-from gprune.errors import MethodError
+from gprune.errors import MethodError, StoreError
 from gprune.records import Agreement, Partition, PruningMasks, RankDrift
 from gprune.reproduction.series import Row, Series, short
 from gprune.store import Store
@@ -32,7 +32,8 @@ JACCARD_NOTE = (
 )
 _PAIRS = {"A-B against A-C": "AB AC", "A-B against B-C": "AB BC", "A-C against B-C": "AC BC"}
 _CONTROLS = ("control: A-B, another seed", "control: initialization only, A-B against A-C")
-_FANG_BESIDE = ("FANG: A against C", "FANG: B against C")
+_FANG_SEED = "control: FANG, another seed"
+_FANG_BESIDE = ("FANG: A against C", "FANG: B against C", _FANG_SEED)
 _SWAPS = {"swap: A-B against B-A": "GPrune (twFLAP)", "FANG: A against B": "FANG"}
 _CURVES = {
     drift.CROSS: "the texts switched",
@@ -106,8 +107,8 @@ def figure_3(series: Series) -> list[Row]:
 
 def stages(row: Row) -> tuple[str, ...]:
     """The stages of a run that a figure's row is made of."""
-    bins = ("drift", "partition", OUR_MASKS, FLAP_MASKS)
-    return bins if row.reads == "bins" else (row.reads,)
+    parts = {"bins": ("drift", "partition", OUR_MASKS, FLAP_MASKS), "masks": (OUR_MASKS,)}
+    return parts.get(row.reads, (row.reads,))
 
 
 def measures(row: Row, store: Store, keys: dict[str, str]) -> list[Measure]:
@@ -127,6 +128,8 @@ def measures(row: Row, store: Store, keys: dict[str, str]) -> list[Measure]:
     """
     if row.reads == "drift":
         return _drift(store.get("drift", keys["drift"], RankDrift), row.item)
+    if row.reads == "masks":
+        return [("kept", float(store.get("masks", keys[OUR_MASKS], PruningMasks).retention), np.nan)]
     if row.reads == "agreement":
         return _agreement(store.get("agreement", keys["agreement"], Agreement), row.item)
     return _bin(store, keys, int(row.item))
@@ -139,6 +142,8 @@ def _drift(record: RankDrift, name: str) -> list[Measure]:
 
 def _agreement(record: Agreement, title: str) -> list[Measure]:
     if title not in record.comparisons:
+        if title == _FANG_SEED and "FANG: A against B" in record.comparisons:
+            raise StoreError(f"the agreement is from before the comparison {title!r} was made: run it again")
         raise MethodError(
             f"the run has no comparison {title!r}: the method behind it cannot run on this model"
         )

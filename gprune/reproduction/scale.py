@@ -7,15 +7,19 @@ each model. `demo` runs the same tables on fewer sequences, and changes no formu
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from gprune import published
+from gprune.demo import questions
 from gprune.errors import SettingsError
 from gprune.settings import require, require_choice
 from gprune.study_demo import TEXTS
 
 SCALES = ("paper", "demo")
+SUITES = {"paper": published.TASKS, "demo": questions.NAMES, "none": ()}
+"""words for several tasks at once"""
 PAPER_TEXTS = ("wikitext2", "ptb", "c4")
 PAPER_EPOCHS = 2
 RETENTIONS = (0.8, 0.7, 0.5)
@@ -54,8 +58,16 @@ class Scale:
     """retentions of the main table, the mildest first"""
     seeds: tuple[int, ...] = (0, 1, 2)
     """seeds of the seed table; every other table takes the first"""
-    tasks: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = published.TASKS
     """zero-shot tasks; none leaves the accuracy columns out"""
+    tasks_in: Literal["all", "main"] = "all"
+    """whether every study is measured on them, or those of the main table only"""
+    limit: int | None = None
+    """documents of each task at most; None measures all"""
+    task_folder: str = ""
+    """folder with local files of the seven tasks; empty reads them from the hub"""
+    speed: str = "auto"
+    """setting of the speed tables: auto, cpu or gpu"""
     settings: tuple[tuple[str, Any], ...] = ()
     """further fields of every study, as ("reliability.score_quantile", 0.85)"""
 
@@ -66,6 +78,7 @@ class Scale:
         require(bool(self.texts), "--evaluate", self.texts, "at least one text")
         for name, values in (("--retentions", self.retentions), ("--seeds", self.seeds)):
             require(len(set(values)) == len(values), name, values, "values that differ from each other")
+        require_choice("--speed", self.speed, ("auto", "cpu", "gpu"))
         three = (self.primary, self.auxiliary, self.substitute)
         rule = "three texts that differ from each other: A, B and C"
         require(all(three) and len(set(three)) == 3, "--primary, --auxiliary and --substitute", three, rule)
@@ -97,7 +110,8 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
     Args:
         model: folder or hub name of the model, or `demo`.
         name: paper or demo; by default demo for the bundled model and paper for every other.
-        changes: fields of Scale to replace; None values are left out.
+        changes: fields of Scale to replace; None values are left out. Tasks may be suites (paper, demo, none)
+            and are then measured in every study; a limit of 0 measures all documents.
 
     Returns:
         The scale.
@@ -113,10 +127,19 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
     if "texts" not in given and any(field in given for field in texts):
         given["texts"] = tuple(given.get(field, getattr(scale, field)) for field in texts)
     given["settings"] = scale.settings + tuple(given.get("settings", ()))
+    if "tasks" in given:
+        given |= {"tasks": _suites(given["tasks"]), "tasks_in": "all"}
+    if given.get("limit") == 0:
+        given["limit"] = None
     try:
         return replace(scale, **given)
     except TypeError as error:
         raise SettingsError(f"a scale has no such field ({error})") from error
+
+
+def _suites(words: Iterable[str]) -> tuple[str, ...]:
+    """Tasks by name, each once; a suite stands for all of its tasks."""
+    return tuple(dict.fromkeys(task for word in words for task in SUITES.get(word, (word,))))
 
 
 def _paper(model: str) -> Scale:
@@ -142,4 +165,8 @@ def _demo(model: str) -> Scale:
         epochs=PAPER_EPOCHS,
         batch=16,
         windows=48,
+        tasks=questions.NAMES if model == "demo" else (),
+        tasks_in="main",
+        limit=48,
+        speed="cpu",
     )

@@ -1,5 +1,8 @@
 """Has missing studies run as jobs: a few at a time, each on its own device where there are several.
 
+Studies that measure speed come last and one by one, and each waits until no other job of the cache is under
+way: nothing that we start disturbs the clock.
+
 The queue of jobs is the only memory: killed and started again, the schedule finds what has finished in the
 cache and what still runs in the queue, and goes on from there.
 """
@@ -90,7 +93,7 @@ class Schedule:
         """Has every task run once.
 
         Args:
-            tasks: what to run, in this order.
+            tasks: what to run, in this order, those with a clock after all others.
 
         Returns:
             Why tasks failed, by their key; those that ended well are absent.
@@ -98,21 +101,24 @@ class Schedule:
         Raises:
             JobError: the cache cannot be written, or the number of slots is not valid.
         """
-        waiting, failures = deque(tasks), dict[str, str]()
+        waiting = deque(sorted(tasks, key=lambda task: task.timed))
+        failures = dict[str, str]()
         try:
             while waiting or self._open:
-                while waiting and self._room():
+                while waiting and self._room(waiting[0]):
                     self._start(waiting.popleft())
                 self._look(failures)
                 self._watch(self._status(len(tasks), len(waiting)))
-                if self._open:
+                if waiting or self._open:
                     time.sleep(POLL_SECONDS)
         except BaseException:
             self._cancel()
             raise
         return failures
 
-    def _room(self) -> bool:
+    def _room(self, task: Task) -> bool:
+        if task.timed:
+            return not self._open and not any(job.active for job in jobs.jobs(self.cache))
         if len(self.devices) > 1:
             return len(self._open) < len(self.devices)
         # one more than can run, so that the queue never stands still between two looks
@@ -144,7 +150,10 @@ class Schedule:
                 study = jobs.study_of(self.cache, job.id)
                 same = task_key(study) == task.key and set(task.study.methods) <= set(study.methods)
                 enough = set(task.study.evaluation.texts) <= set(study.evaluation.texts)
-                tasks = set(task.study.evaluation.tasks) <= set(study.evaluation.tasks)
+                wanted, had = task.study.evaluation, study.evaluation
+                tasks = set(wanted.tasks) <= set(had.tasks) and (
+                    not wanted.tasks or wanted.limit == had.limit
+                )
                 if same and enough and tasks and job.arguments in (arguments, ()):
                     return job.id, study.group == GROUP, study.device
         return None

@@ -9,20 +9,28 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
+from gprune.errors import ModelError
 from gprune.methods import METHODS
+from gprune.models import identity as models
 from gprune.reproduction.scale import Scale
 from gprune.study import Study, from_dict
 
 GROUP = "reproduce"
-Reads = Literal["perplexity", "drift", "agreement", "bins"]
-_UNTIL = {"drift": "drift", "agreement": "agreement", "bins": "masks", "perplexity": "perplexity"}
+Reads = Literal["perplexity", "drift", "agreement", "bins", "masks", "speed", "alignment"]
+"""alignment is perplexity and speed of a row; masks stand in no table, but are learned before a clock runs"""
+TIMED: tuple[Reads, ...] = ("speed", "alignment")
+"""rows whose study measures speed, and must have the machine to itself"""
+_UNTIL = {"drift": "drift", "agreement": "agreement", "bins": "masks", "masks": "masks"}
 _DEPTH = ("drift", "agreement", "masks", "perplexity")
 _METRICS = {"flap": "FLAP", "wanda_sp": "Wanda-sp", "twflap": "twFLAP"}
-# fields that change no number of a row; texts, tasks, methods and the third text are compared on their own
+# fields that change no number of a row; texts, tasks, speed, methods and the third text are compared on
+# their own
 _FREE = ("name", "group", "device", "methods", "trust_remote_code", "substitute")
-_FREE_IN = {"calibration": ("batch",), "evaluation": ("batch", "texts", "tasks", "limit", "task_folder")}
+_TASKS = ("tasks", "limit", "task_folder")
+_FREE_IN = {"calibration": ("batch",), "evaluation": ("batch", "texts", "speed", *_TASKS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,8 @@ class Row:
     """which part of them: a comparison, a curve, the number of a bin"""
     extra: bool = False
     """whether the row stands beside the paper's own rows, as a control"""
+    before: Study | None = None
+    """of a row with a clock: the study without one whose masks it uses"""
 
     @property
     def method_id(self) -> str:
@@ -50,7 +60,7 @@ class Row:
     @property
     def until(self) -> str:
         """How far the study must have come, one of gprune.plan.UNTIL."""
-        return _UNTIL[self.reads]
+        return _UNTIL.get(self.reads, "perplexity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,11 @@ class Task:
     def key(self) -> str:
         """What tells it from other tasks."""
         return task_key(self.study)
+
+    @property
+    def timed(self) -> bool:
+        """Whether it measures speed, and nothing may run beside it."""
+        return self.study.evaluation.speed != "none"
 
 
 def label(row: Row) -> str:
@@ -106,8 +121,21 @@ class Series:
         )
         evaluation: dict[str, Any] = {"evaluation.texts": scale.texts, "evaluation.windows": scale.windows}
         sizes: dict[str, Any] = {"calibration.samples": scale.samples, "sparsity.epochs": scale.epochs}
-        values = sizes | {"sparsity.batch": scale.batch, "evaluation.tasks": scale.tasks} | evaluation
+        values = sizes | {"sparsity.batch": scale.batch} | evaluation
         self.base = plain.with_settings(values | dict(scale.settings))
+        self._tasks = {f"evaluation.{name}": getattr(scale, name) for name in _TASKS} if scale.tasks else {}
+        self.tasks = self.base.with_settings(self._tasks).evaluation
+        """how zero-shot tasks are measured, in the studies that measure any"""
+
+    @cached_property
+    def width(self) -> int | None:
+        """FFN width of the dense model; None where the model is not on this machine."""
+        try:
+            values = models.configuration(models.locate(self.model))
+        except ModelError:
+            return None
+        width = values.get("intermediate_size")
+        return width if isinstance(width, int) else None
 
     def study(
         self,
@@ -128,12 +156,23 @@ class Series:
             **fields: retention, seed or substitute.
 
         Returns:
-            A study named after what sets it apart.
+            A study named after what sets it apart. Whether it measures zero-shot tasks follows from its
+            settings alone, so that a study that stands in several tables is one and the same in all.
         """
         first, second = pair or (self.base.primary, self.base.auxiliary)
         made = replace(self.base, metric=metric, methods=methods, primary=first, auxiliary=second, **fields)
         made = made.with_settings(changes) if changes else made
+        if self._tasks and self._with_tasks(made):
+            made = made.with_settings(self._tasks)
         return made.renamed(self._name(made))
+
+    def _with_tasks(self, study: Study) -> bool:
+        if study.evaluation.speed != "none":
+            return False
+        base = self.base
+        common = replace(study, metric=base.metric, retention=base.retention, methods=base.methods)
+        in_main = common == base and study.retention in self.scale.retentions
+        return self.scale.tasks_in == "all" or in_main
 
     def _name(self, study: Study) -> str:
         words = [short(study.model), _METRICS[study.metric], f"{study.retention:.0%}"]
@@ -145,13 +184,17 @@ class Series:
         mine, common = study.to_dict(), self.base.to_dict()
         for section, values in mine.items():
             if isinstance(values, dict):
-                changed = (name for name in values if values[name] != common[section][name])
+                told = (name for name in values if name not in _TASKS)
+                changed = (name for name in told if values[name] != common[section][name])
                 words += [f"{name.replace('_', ' ')} {values[name]}" for name in changed]
         return " ".join(words)
 
 
 def identity(study: Study) -> str:
-    """Equal for studies whose numbers are the same whatever their name, device, methods and batch sizes."""
+    """Equal for studies whose numbers are the same whatever their name, device, methods and batch sizes.
+
+    Texts, tasks and the setting of speed are left out: they say what is measured, and change no other number.
+    """
     values: dict[str, Any] = {name: value for name, value in study.to_dict().items() if name not in _FREE}
     for section, free in _FREE_IN.items():
         values[section] = {name: value for name, value in values[section].items() if name not in free}
@@ -167,16 +210,22 @@ def recorded_study(record: dict[str, Any]) -> Study | None:
 
 
 def task_key(study: Study) -> str:
-    """Equal for rows that one run can fill; the agreement under a third text is a run of its own."""
-    return identity(study) + study.substitute
+    """Equal for rows that one run can fill; agreement under a third text and speed are runs of their own."""
+    speed = study.evaluation.speed
+    return identity(study) + study.substitute + ("" if speed == "none" else f" speed {speed}")
 
 
 def tasks(rows: Iterable[Row]) -> list[Task]:
-    """Groups rows into as few studies as fill them, in the order of the rows."""
+    """Groups rows into as few studies as fill them, in the order of the rows, those with a clock last."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(task_key(row.study), []).append(row)
-    return [_task(group) for group in groups.values()]
+    return sorted((_task(group) for group in groups.values()), key=lambda task: task.timed)
+
+
+def before(rows: Iterable[Row]) -> list[Row]:
+    """What rows with a clock need to be there first, so that the learning does not wait for its turn."""
+    return [Row({}, row.before, reads="masks") for row in rows if row.before is not None]
 
 
 def _task(rows: list[Row]) -> Task:

@@ -1,8 +1,7 @@
 """Answers: which rows has each table and figure of the paper, and which study gives each row?
 
-Perplexity tables of section 4 and of the appendix. Labels and order are the paper's; `extra` rows are
-controls of ours that stand beside them. Decoding throughput (appendix) needs a device of its own and is
-measured by the benchmarks: it gets its table here once a run keeps it.
+Perplexity and accuracy tables of section 4 and of the appendix; figures and the tables of speed have modules
+of their own. Labels and order are the paper's; `extra` rows are controls of ours that stand beside them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 from gprune.errors import SettingsError
 from gprune.published import TABLES as PUBLISHED
-from gprune.reproduction import figures
+from gprune.reproduction import figures, throughput
 from gprune.reproduction.scale import LARGE, PAPER_EPOCHS, paper_model
 from gprune.reproduction.series import Row, Series, label, short
 
@@ -42,6 +41,8 @@ class Table:
     """what a reader must know"""
     derived: bool = False
     """whether it is computed from the rows of the main table"""
+    left_out: Callable[[Series], str] = lambda _: ""
+    """which rows a model cannot have, and why; empty where it can have all"""
 
 
 def main(series: Series) -> list[Row]:
@@ -179,7 +180,7 @@ _DERIVED = "computed from the rows of the main table; only results that are ther
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
-        Table("main", PUBLISHED["main"], main),
+        Table("main", f"{PUBLISHED['main']}, under both accuracy rules", main),
         Table("ablation", PUBLISHED["ablation"], ablation),
         Table("calibration-pair", PUBLISHED["calibration-pair"], calibration_pair),
         Table("multi-dataset", PUBLISHED["multi-dataset"], multi_dataset),
@@ -197,6 +198,14 @@ TABLES: dict[str, Table] = {
         Table("figure-1b", PUBLISHED["figure-1b"], figures.figure_1b, figures.SWAP_NOTE),
         Table("figure-3a", PUBLISHED["figure-3a"], figures.figure_3, figures.RETAINED_NOTE),
         Table("figure-3b", PUBLISHED["figure-3b"], figures.figure_3, figures.JACCARD_NOTE),
+        Table("speed", PUBLISHED["speed"], throughput.speed, throughput.SPEED_NOTE),
+        Table(
+            "alignment",
+            "perplexity and speed of widths in multiples of 8 to 64 (not in the paper)",
+            throughput.alignment,
+            throughput.ALIGNMENT_NOTE,
+            left_out=throughput.left_out,
+        ),
         Table(
             "metric-gap",
             "distance of base metrics, before and after GPrune (section 4)",

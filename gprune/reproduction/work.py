@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gprune import corpora, jobs
+from gprune.errors import CorpusError
+from gprune.evaluation import tasks as zero_shot
 from gprune.models import identity as models
 from gprune.reproduction import series as grouping
 from gprune.reproduction.answers import Finished
@@ -20,24 +23,32 @@ INCOMPLETE = "its run ended without this result: run the command again, and see 
 
 
 def needed(tables: Sequence[Table], series: Series) -> list[Task]:
-    """Every study behind some tables, each once, in the order of the tables."""
-    return grouping.tasks(row for table in tables for row in table.rows(series))
+    """Every study behind some tables, each once, in the order of the tables; those with a clock last."""
+    rows = [row for table in tables for row in table.rows(series)]
+    return grouping.tasks([*rows, *grouping.before(rows)])
 
 
 def missing(tables: Sequence[Table], series: Series, finished: Finished) -> list[Task]:
     """The studies that still have to run, with the methods that no run has yet."""
-    rows = (row for table in tables for row in table.rows(series))
-    return grouping.tasks(row for row in rows if finished.answer(row) is None)
+    every = (row for table in tables for row in table.rows(series))
+    rows = [row for row in every if finished.answer(row) is None]
+    first = (row for row in grouping.before(rows) if finished.answer(row) is None)
+    return grouping.tasks([*rows, *first])
 
 
 def prepare(series: Series) -> None:
     """Makes sure that the model and the texts are on this machine, before the first study starts.
 
+    Tasks without data stop nothing: the studies leave them out, and say why.
+
     Raises:
         ModelError: there is no such model, or it cannot be downloaded.
         CorpusError: a text is missing, or cannot be downloaded.
-        SettingsError: the name of a text is not valid.
+        SettingsError: the name of a text or of a task is not valid.
     """
+    for task in series.tasks.tasks:
+        with contextlib.suppress(CorpusError):
+            zero_shot.resolve(task, series.tasks)
     models.locate(series.model, download=True)
     scale = series.scale
     for text in (scale.primary, scale.auxiliary, scale.substitute):
@@ -56,7 +67,6 @@ class Work:
         tables: Sequence[Table],
         folder: Path,
         *,
-        protocol: str = "max",
         command: str = "",
     ) -> None:
         """Reads what is there; nothing is started or written yet.
@@ -66,11 +76,10 @@ class Work:
             series: the studies.
             tables: which tables.
             folder: where they are written.
-            protocol: accuracy protocol of the short forms, max or fixed.
             command: the command line, for the index.
         """
         self.store, self.series, self.tables, self.folder = store, series, tuple(tables), folder
-        self.protocol, self.command = protocol, command
+        self.command = command
         self.finished = Finished(store)
         self.failures: dict[str, str] = {}
 
@@ -117,7 +126,7 @@ class Work:
 
     def assemble(self, table: Table) -> Assembled:
         """One table of what is there now."""
-        return assemble(table, self.series, self.finished, self.failures, self.protocol)
+        return assemble(table, self.series, self.finished, self.failures)
 
     def _needed(self, task: Task) -> bool:
         self.finished.refresh()

@@ -1,6 +1,7 @@
 """Writes reproduced tables: CSV for machines, Markdown and LaTeX for people, and an index of them all.
 
     <folder>/TABLE.csv, TABLE.md, TABLE.tex, TABLE-published.csv, TABLE-<attachment>.csv
+             main-fixed.md, main-fixed.tex, main-fixed-published.csv    (the other accuracy rule)
              index.json
 
 Every file is written beside its place and moved into it, so that a reader meets the old table or the new one.
@@ -114,10 +115,10 @@ def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, An
     name = table.table.name
     frames = {f"{name}.csv": table.long}
     frames |= {f"{name}-{end}.csv": frame for end, frame in table.attachments.items()}
-    if len(table.published):
-        frames[f"{name}-published.csv"] = table.published
     texts = {file: frame.to_csv(index=False) for file, frame in frames.items()}
-    texts |= {f"{name}.md": markdown(table, series), f"{name}.tex": latex(table, series)}
+    texts |= _short(name, table, series) | (
+        _short(f"{name}-fixed", table.fixed, series) if table.fixed else {}
+    )
     for file, text in texts.items():
         _replace(folder / file, text)
     return {
@@ -130,6 +131,14 @@ def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, An
         "published": _cells(table.published) | {"title": table.published_title},
         "versions": _versions(table),
     }
+
+
+def _short(name: str, table: Assembled, series: Series) -> dict[str, str]:
+    """The files that people read, and the published figures of the same rule."""
+    texts = {f"{name}.md": markdown(table, series), f"{name}.tex": latex(table, series)}
+    if len(table.published):
+        texts[f"{name}-published.csv"] = table.published.to_csv(index=False)
+    return texts
 
 
 def _entry(answer: Any) -> dict[str, Any]:
@@ -175,7 +184,15 @@ def setting(series: Series) -> str:
     windows = "all windows" if scale.windows is None else f"at most {scale.windows} windows"
     texts = f"A {short(scale.primary)}, B {short(scale.auxiliary)}, C {short(scale.substitute)}"
     sizes = f"{scale.samples} sequences a text, epochs of MSL: {scale.epochs}, {windows}"
-    return f"measured, {short(series.model)}, scale {scale.name}: {texts}; {sizes}"
+    return f"measured, {short(series.model)}, scale {scale.name}: {texts}; {sizes}{_tasks(scale)}"
+
+
+def _tasks(scale: Scale) -> str:
+    if not scale.tasks:
+        return ""
+    where = "" if scale.tasks_in == "all" else ", in the studies of the main table"
+    limit = f", at most {scale.limit} documents each" if scale.limit else ""
+    return f"; tasks {', '.join(short(task) for task in scale.tasks)}{limit}{where}"
 
 
 def markdown(table: Assembled, series: Series) -> str:

@@ -62,13 +62,32 @@ def test_a_table_whose_runs_are_there_is_written_without_a_job(
     assert (tmp_path / "elsewhere" / "seeds.csv").is_file()
 
 
-def test_a_row_that_cannot_be_filled_is_another_exit_code(tmp_path: Path) -> None:
+def test_a_row_that_cannot_be_filled_is_another_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     finish_all(tmp_path, "seeds", unavailable={"fang": "this model is too narrow: leave FANG out"})
     assert call("seeds", "--model", "demo", "--cache", tmp_path) == reproduce.EXIT_UNFILLED
+    assert "\n3 of 6 rows: this model is too narrow: leave FANG out\n" in capsys.readouterr().out
     seeds = catalogue.load(tmp_path, "demo-demo")["seeds"]
     assert [entry.reason for entry in seeds.entries] == ["this model is too narrow: leave FANG out"] * 3 + [
         ""
     ] * 3
+
+
+def test_tasks_and_their_folder_are_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = tmp_path / "own.jsonl"
+    own.write_text('{"question": "a", "choices": ["b", "c"], "answer": 0}\n')
+    words = ["ablation", "--model", "demo", "--cache", tmp_path, "--dry-run", "--tasks"]
+    series = Series("demo", choose("demo", changes={"tasks": ("demo", str(own)), "limit": 3}))
+    for task in work.needed(tables.choose(["ablation"]), series):
+        finish(Store(tmp_path), task)
+    assert call(*words, "demo", own, "--limit", 3) == 0
+    assert "3 studies, 0 of them missing" in capsys.readouterr().out
+    assert call(*words, "demo", own, "--limit", 4) == 0
+    assert "3 studies, 3 of them missing" in capsys.readouterr().out
+    # without tasks any run will do
+    assert call(*words, "none") == 0
+    assert "3 studies, 0 of them missing" in capsys.readouterr().out
 
 
 def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
@@ -80,6 +99,11 @@ def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
         call("main", "--model", "demo", "--set", "x")
     with pytest.raises(SettingsError, match="did you mean 'calibration.batch'"):
         call("main", "--model", "demo", "--set", "calibration.bach=3")
+    with pytest.raises(SettingsError, match="there is no task 'bolq'"):
+        call("main", "--model", "demo", "--tasks", "bolq", "--cache", tmp_path)
+    with pytest.raises(SettingsError, match=r"evaluation\.task_folder must be a folder"):
+        folder = tmp_path / "absent"
+        call("main", "--model", "demo", "--tasks", "paper", "--task-folder", folder, "--cache", tmp_path)
     with pytest.raises(ModelError, match="there is no model folder"):
         call("main", "--model", tmp_path / "absent", "--scale", "demo", "--cache", tmp_path)
     assert not (tmp_path / "jobs").exists()

@@ -109,6 +109,57 @@ def test_no_more_jobs_are_open_than_run_and_one_waits(cache: Path) -> None:
     assert len(jobs.jobs(cache)) == 5
 
 
+def test_what_measures_speed_comes_last_and_runs_alone(cache: Path) -> None:
+    tasks = [*some_tasks("alignment")[-2:], *some_tasks()]
+    timed = {task.study.name for task in tasks if task.timed}
+    assert [task.timed for task in tasks] == [True, True, False, False, False]
+    started: list[str] = []
+
+    def watch(_: Status) -> None:
+        active = [job.label for job in jobs.jobs(cache) if job.active]
+        if timed & set(active):
+            assert len(active) == 1
+        started.extend(name for name in active if name not in started)
+
+    assert Schedule(cache, watch=watch, build=command).run(tasks) == {}
+    labels = [job.label for job in sorted(jobs.jobs(cache), key=lambda job: job.created)]
+    assert set(labels[-2:]) == timed and len(labels) == 5
+
+
+def test_a_clock_waits_until_the_jobs_of_others_have_ended(cache: Path) -> None:
+    task = next(task for task in some_tasks("speed") if task.timed)
+    other = some_tasks()[1].study
+    behave(cache, **{other.name: "hold"})
+    job = jobs.submit(cache, other, other.name, ("--until", "perplexity"), command)
+    wait_for(lambda: jobs.progress(cache, job.id).message == "holding")
+    looks = 0
+
+    def watch(_: Status) -> None:
+        nonlocal looks
+        looks += 1
+        if not (cache / "go").exists():
+            assert len(jobs.jobs(cache)) == 1
+        if looks == 2:
+            (cache / "go").touch()
+
+    assert Schedule(cache, watch=watch, build=command).run([task]) == {}
+    assert {found.label for found in jobs.jobs(cache)} == {other.name, task.study.name}
+
+
+def test_a_job_with_other_documents_is_not_waited_for(cache: Path) -> None:
+    series = a_series(samples=16, tasks=("demo",))
+    task = work.needed([tables.TABLES["ablation"]], series)[1]
+    for limit, jobs_in_all in ((5, 2), (48, 1)):
+        study = replace(task.study, group="").with_settings({"evaluation.limit": limit})
+        behave(cache, **{study.name: "hold"})
+        (cache / "go").unlink(missing_ok=True)
+        job = jobs.submit(cache, study, "by hand", ("--until", "perplexity"), command)
+        wait_for(lambda job=job: jobs.progress(cache, job.id).message == "holding")
+        before = len(jobs.jobs(cache))
+        Schedule(cache, watch=lambda _: (cache / "go").touch(), build=command).run([task])
+        assert len(jobs.jobs(cache)) - before == jobs_in_all - 1
+
+
 def test_a_job_that_is_under_way_is_waited_for_whatever_its_device(cache: Path) -> None:
     task = some_tasks()[1]
     behave(cache, **{task.study.name: "hold"})

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from reproduction.fake_runs import a_scale, a_series
 
 from gprune import published
+from gprune.demo import questions
 from gprune.errors import SettingsError
+from gprune.evaluation.tasks import STANDARD_TASKS
 from gprune.methods import METHODS
 from gprune.reproduction import scale, tables, work
-from gprune.reproduction.series import Row, Series, identity, task_key
+from gprune.reproduction.series import Row, Series, Task, identity, task_key
 from gprune.study import Study
 
 PERPLEXITY_TABLES = (
@@ -23,6 +26,7 @@ PERPLEXITY_TABLES = (
     "fine-grained",
     "calibration-samples",
     "seeds",
+    "speed",
 )
 BASES = ("dense", "llm_pruner", "wanda_sp", "flap", "fang")
 HUB = ("meta-llama/Llama-2-7b-hf", "lmsys/vicuna-7b-v1.5", "/models/Llama-2-13b-hf/")
@@ -73,8 +77,11 @@ def test_structure_tables_hold_what_the_paper_gives_numbers_for() -> None:
 
 
 def test_every_published_table_is_reproduced_or_said_to_be_left() -> None:
-    assert set(published.TABLES) - set(tables.TABLES) == {"speed", "cost"}
-    assert set(tables.TABLES) - set(published.TABLES) == {"metric-gap", "gain-by-retention"}
+    assert set(published.TABLES) - set(tables.TABLES) == {"cost"}
+    ours = {"metric-gap", "gain-by-retention", "alignment"}
+    assert set(tables.TABLES) - set(published.TABLES) == ours
+    assert "not in the paper" in tables.TABLES["alignment"].title
+    assert all(row.extra for row in rows("alignment"))
 
 
 def test_the_full_method_is_one_study_in_seven_tables() -> None:
@@ -99,9 +106,18 @@ def test_the_full_method_is_one_study_in_seven_tables() -> None:
     ]
 
 
-def test_all_needs_37_studies_and_every_baseline_of_a_retention_is_in_one() -> None:
-    tasks = work.needed(tables.choose(["all"]), a_series())
-    assert len(tasks) == len({task.key for task in tasks}) == 37
+def untimed() -> list[Task]:
+    """The studies behind all tables that measure no speed."""
+    found = work.needed(tables.choose(["all"]), a_series())
+    return [task for task in found if not task.timed]
+
+
+def test_all_needs_48_studies_and_every_baseline_of_a_retention_is_in_one() -> None:
+    every = work.needed(tables.choose(["all"]), a_series())
+    assert len(every) == len({task.key for task in every}) == 48
+    tasks = untimed()
+    # those with a clock come after all others
+    assert every[: len(tasks)] == tasks and len(tasks) == 41
     with_baselines = [t for t in tasks if set(t.study.methods) - {"gprune"} and t.study.seed == 0]
     own_pair = [t for t in with_baselines if t.study.primary == "python-reference"]
     assert sorted(t.study.retention for t in own_pair) == [0.5, 0.7, 0.8]
@@ -112,7 +128,7 @@ def test_all_needs_37_studies_and_every_baseline_of_a_retention_is_in_one() -> N
 
 
 def test_each_method_of_each_setting_is_pruned_once() -> None:
-    tasks = work.needed(tables.choose(["all"]), a_series())
+    tasks = untimed()
     pruned = Counter((task.key, name) for task in tasks for name in task.study.methods)
     assert max(pruned.values()) == 1
     fang = [task for task in tasks if "fang" in task.study.methods and task.study.retention == 0.5]
@@ -120,8 +136,8 @@ def test_each_method_of_each_setting_is_pruned_once() -> None:
 
 
 def test_agreement_and_perplexity_stop_where_they_have_enough() -> None:
-    tasks = work.needed(tables.choose(["all"]), a_series())
-    assert Counter(task.until for task in tasks) == {"perplexity": 35, "agreement": 2}
+    # the masks are those of the aligned widths, learned before the clock runs
+    assert Counter(task.until for task in untimed()) == {"perplexity": 35, "agreement": 2, "masks": 4}
     assert [t.until for t in work.needed(tables.choose(["figure-1a"]), a_series())] == ["drift"]
     only = work.needed(tables.choose(["figure-3a", "figure-3b"]), a_series())
     assert [(task.until, task.study.methods) for task in only] == [("masks", ("gprune", "flap"))]
@@ -220,4 +236,73 @@ def test_studies_are_valid_and_survive_their_json() -> None:
     for task in work.needed(tables.choose(["all"]), a_series(tasks=("boolq",))):
         assert isinstance(task.study, Study)
         assert from_dict(task.study.to_dict()) == task.study
-        assert task.study.evaluation.tasks == ("boolq",)
+        assert task.study.evaluation.tasks == (() if task.timed else ("boolq",))
+
+
+def test_demo_measures_tasks_where_the_main_table_is_and_the_paper_everywhere() -> None:
+    demo, paper = a_series(), Series(HUB[0], scale.choose(HUB[0]))
+    in_main = {task_key(row.study) for row in rows("main", demo)}
+    for task in untimed():
+        expected = (questions.NAMES, 48) if task.key in in_main else ((), None)
+        assert (task.study.evaluation.tasks, task.study.evaluation.limit) == expected
+    assert len(in_main) == 9
+    for task in work.needed(tables.choose(["all"]), paper):
+        evaluation = task.study.evaluation
+        assert (evaluation.tasks, evaluation.limit) == (() if task.timed else published.TASKS, None)
+    assert scale.choose("/models/other", "demo").tasks == ()
+
+
+def test_rows_of_one_study_never_ask_for_different_tasks() -> None:
+    asked: dict[str, set[object]] = {}
+    for name in tables.TABLES:
+        for row in rows(name):
+            evaluation = row.study.evaluation
+            words = evaluation.tasks, evaluation.limit, evaluation.task_folder, evaluation.speed
+            asked.setdefault(task_key(row.study), set()).add(words)
+    assert {len(words) for words in asked.values()} == {1}
+
+
+def test_tasks_are_named_one_by_one_or_as_a_suite_and_then_measured_everywhere() -> None:
+    named = a_scale(tasks=("demo", "boolq", "demo_order"), limit=0, task_folder="/data")
+    assert named.tasks == (*questions.NAMES, "boolq")
+    assert (named.tasks_in, named.limit, a_scale().tasks_in, a_scale().limit) == ("all", None, "main", 48)
+    assert a_scale(tasks=("paper",)).tasks == published.TASKS == tuple(STANDARD_TASKS)
+    assert a_scale(tasks=("none",)).tasks == ()
+    (task, *_) = work.needed([tables.TABLES["quantile-sweep"]], Series("demo", named))
+    assert task.study.evaluation.task_folder == "/data"
+    with pytest.raises(SettingsError, match=r"evaluation\.limit must be at least 1"):
+        a_series(limit=-1)
+    with pytest.raises(SettingsError, match="there is no task 'bolq'.*did you mean boolq"):
+        work.prepare(a_series(tasks=("bolq",)))
+
+
+def test_speed_takes_the_masks_of_the_main_studies_with_dense_beside() -> None:
+    found = work.needed([tables.TABLES["speed"]], a_series())
+    first, timed = [t for t in found if not t.timed], [t for t in found if t.timed]
+    main = {identity(row.study) for row in rows("main") if row.study.retention == 0.5}
+    assert {identity(task.study) for task in found} == main
+    assert [(task.until, task.study.methods) for task in first] == [("masks", ("gprune",))] * 3
+    assert {task.study.metric: task.study.methods for task in timed} == {
+        "flap": ("dense", "gprune", "llm_pruner", "flap"),
+        "wanda_sp": ("dense", "gprune", "wanda_sp"),
+        "twflap": ("dense", "gprune", "fang"),
+    }
+    assert {task.study.evaluation.speed for task in timed} == {"cpu"}
+    paper = work.needed([tables.TABLES["speed"]], Series(HUB[0], scale.choose(HUB[0])))
+    assert {task.study.evaluation.speed for task in paper} == {"none", "auto"}
+
+
+def test_alignments_fit_the_width_and_the_first_is_the_study_of_the_speed_table(tmp_path: Path) -> None:
+    shown = [(row.method, row.labels["alignment"]) for row in rows("alignment")]
+    assert shown == [("dense", ""), *(("gprune", multiple) for multiple in (1, 8, 16, 32, 64))]
+    speed = {task_key(row.study) for row in rows("speed")}
+    assert [task_key(row.study) in speed for row in rows("alignment")] == [True, True] + [False] * 4
+    (tmp_path / "config.json").write_text('{"intermediate_size": 130}')
+    narrow = Series(str(tmp_path), scale.choose(str(tmp_path), "demo"))
+    assert [row.labels["alignment"] for row in rows("alignment", narrow)] == ["", 1, 8, 16]
+    assert tables.TABLES["alignment"].left_out(narrow) == (
+        "alignment 32, 64 left out: more than one part in 8 of the FFN width (130 neurons)"
+    )
+    assert tables.TABLES["alignment"].left_out(a_series()) == ""
+    # a model that is not here yet is taken to be wide enough
+    assert len(rows("alignment", Series("/absent/model", scale.choose("/absent/model")))) == 6

@@ -1,0 +1,53 @@
+"""How a number or a label stands in the short form of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gprune.reproduction.series import short
+
+
+def heading(metric: str) -> str:
+    """A metric's column title: `wikitext2 PPL`, `accuracy (max)`, `boolq`."""
+    kind, sign, subject = metric.partition(":")
+    if not sign:
+        return kind
+    return f"{short(subject)} PPL" if kind == "ppl" else short(subject)
+
+
+def digits(metric: str) -> int:
+    """Digits behind the point: two of perplexities, accuracies and tokens a second, three of all else."""
+    if metric.endswith("MiB"):
+        return 1
+    return 2 if metric.startswith(("ppl:", "accuracy")) or metric.endswith("tokens/s") else 3
+
+
+def number(value: float, metric: str) -> str:
+    """A number as short text; empty where there is none."""
+    return "" if np.isnan(value) else f"{value:.{digits(metric)}f}"
+
+
+def with_error(text: str, error: float, digits: int = 3) -> str:
+    """A short number with its spread, where there is one."""
+    return text if not text or np.isnan(error) else f"{text} ± {error:.{digits}f}"
+
+
+def count(parameters: int) -> str:
+    """A number of parameters in millions or billions; empty where it is not known."""
+    if not parameters:
+        return ""
+    return f"{parameters / 1e9:.2f}B" if parameters >= 1e9 else f"{parameters / 1e6:.2f}M"
+
+
+def cell(value: Any, name: str) -> str:
+    """A label or a number as text; retentions as percentages."""
+    if value is None or (isinstance(value, float) and np.isnan(value)) or value is pd.NA:
+        return ""
+    if name == "retention":
+        return f"{value:.0%}"
+    if name == "parameters":
+        return count(int(value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

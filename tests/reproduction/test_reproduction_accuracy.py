@@ -1,0 +1,200 @@
+"""Accuracies of reproduced tables: both rules, the same tasks for all rows, reasons where data lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from reproduction.fake_runs import a_series, accuracy_of, finish
+
+from gprune.demo import questions
+from gprune.evaluation import tasks as zero_shot
+from gprune.reproduction import tables, work, writing
+from gprune.reproduction.answers import Finished
+from gprune.reproduction.assembly import Assembled, assemble
+from gprune.reproduction.series import Series
+from gprune.store import Store
+
+NO_TASKS = {"tasks": ("none",)}
+MEANS = ["accuracy (max)", "accuracy (fixed)"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "cache")
+
+
+def made(store: Store, name: str, **changes: Any) -> Assembled:
+    return assemble(tables.TABLES[name], a_series(**changes), Finished(store))
+
+
+def run_all(store: Store, name: str, series: Series | None = None, **how: Any) -> None:
+    for task in work.needed([tables.TABLES[name]], series or a_series()):
+        finish(store, task, **how)
+
+
+def test_accuracies_have_columns_only_where_runs_have_them(store: Store) -> None:
+    tasks = work.needed([tables.TABLES["ablation"]], a_series(**NO_TASKS))
+    for task in tasks[:2]:
+        finish(store, task)
+    without = made(store, "ablation", **NO_TASKS)
+    assert not [name for name in without.display.columns if "acc" in name]
+    measured = {"boolq": {"acc": 0.5, "acc_norm": None}, "piqa": {"acc": 0.6, "acc_norm": 0.7}}
+    both = {"gprune": measured, "flap": {"boolq": {"acc": 0.25}, "piqa": {"acc": 0.8, "acc_norm": 0.6}}}
+    finish(store, tasks[0], accuracy=both)
+    table = made(store, "ablation", **NO_TASKS)
+    assert list(table.display["accuracy (max)"]) == ["52.50", "", "", "60.00"]
+    assert list(table.display["accuracy (fixed)"]) == ["42.50", "", "", "60.00"]
+    assert "piqa" not in table.display.columns
+    long = table.long[(table.long["row"] == 4) & (table.long["subject"] == "piqa")]
+    assert dict(zip(long["measure"], long["value"], strict=True)) == {"acc": 0.6, "acc_norm": 0.7}
+    assert "accuracy in points, the mean over 2 tasks (boolq, piqa; all documents)" in table.notes
+    assert any(note.startswith("1 of 3 rows have no accuracy") for note in table.notes)
+
+
+def test_means_are_over_the_tasks_that_all_compared_rows_have(store: Store) -> None:
+    (first, second, *_) = work.needed([tables.TABLES["ablation"]], a_series(**NO_TASKS))
+    wide = {"boolq": {"acc": 0.5}, "piqa": {"acc": 0.75}, "winogrande": {"acc": 1.0}}
+    finish(store, first, accuracy={"gprune": wide, "flap": wide})
+    finish(store, second, accuracy={"gprune": {"winogrande": {"acc": 0.2}, "boolq": {"acc": 0.4}}})
+    table = made(store, "ablation", **NO_TASKS)
+    assert list(table.display["accuracy (max)"]) == ["75.00", "30.00", "", "75.00"]
+    assert "not in the means, since not every row has them: piqa" in table.notes
+    assert set(table.long["subject"]) >= {"boolq", "piqa", "winogrande"}
+
+
+def test_the_main_table_is_written_under_both_rules_with_the_published_figures_of_each(store: Store) -> None:
+    run_all(store, "main")
+    series = a_series()
+    done = work.Work(store, series, [tables.TABLES["main"]], store.root / "out")
+    (table,) = done.write(done.tables)
+    assert table.fixed is not None
+    columns = list(table.display.columns)
+    assert columns[-5:] == [*MEANS, *questions.NAMES] == list(table.fixed.display.columns)[-5:]
+    for answer, own, fixed in zip(
+        table.answers,
+        table.display.to_dict("records"),
+        table.fixed.display.to_dict("records"),
+        strict=True,
+    ):
+        study = answer.row.study
+        found = [accuracy_of(study, answer.row.method, task) for task in questions.NAMES]
+        higher = [max(values["acc"], values["acc_norm"] or 0.0) for values in found]
+        norm = [values["acc"] if values["acc_norm"] is None else values["acc_norm"] for values in found]
+        assert [own[name] for name in questions.NAMES] == [f"{100 * value:.2f}" for value in higher]
+        assert [fixed[name] for name in questions.NAMES] == [f"{100 * value:.2f}" for value in norm]
+        means = [f"{100 * np.mean(values):.2f}" for values in (higher, norm)]
+        assert [own[name] for name in MEANS] == [fixed[name] for name in MEANS] == means
+    # LLaMA2-7B's dense row in the paper: 62.91 under max
+    published = {
+        end: pd.read_csv(store.root / "out" / f"main{end}-published.csv").iloc[0] for end in ("", "-fixed")
+    }
+    assert [published[end]["protocol"] for end in published] == ["max", "fixed"]
+    assert published[""]["accuracy (max)"] == published["-fixed"]["accuracy (max)"] == 62.91
+    assert published[""]["accuracy (fixed)"] == published["-fixed"]["accuracy (fixed)"] != 62.91
+    index = writing.read_index(store.root / "out") or {}
+    assert {"main.md", "main-fixed.md", "main-fixed.tex"} <= set(index["tables"]["main"]["files"])
+    assert "single tasks under the rule fixed" in (store.root / "out" / "main-fixed.md").read_text()
+    full = pd.read_csv(store.root / "out" / "main-accuracy.csv")
+    assert len(full) == 22 * 2 and set(full["chance"]) == {25.0}
+    np.testing.assert_allclose(
+        full["standard error"][:2],
+        [100 * np.sqrt(0.03**2 * 2 + s**2) / 3 for s in _errors(table)],
+        rtol=1e-12,
+    )
+
+
+def _errors(table: Assembled) -> list[float]:
+    """Standard error of the second task of the first row under each rule: that of the figure that counts."""
+    row = table.answers[0].row
+    values = accuracy_of(row.study, row.method, questions.NAMES[1])
+    return [0.04 if values["acc_norm"] > values["acc"] else 0.03, 0.04]
+
+
+def test_every_line_of_a_task_says_documents_chance_and_version(store: Store) -> None:
+    run_all(store, "main")
+    long = made(store, "main").long
+    lines = long[long["measure"].isin(["acc", "acc_norm"])]
+    assert len(lines) == 22 * 4
+    assert set(lines["samples"]) == {48} and set(lines["chance"]) == {0.25}
+    assert set(lines["version"]) == {"1, lm-eval 0.4"}
+    assert set(lines["standard error"]) == {0.03, 0.04}
+
+
+def test_derived_tables_hold_both_rules(store: Store) -> None:
+    run_all(store, "main")
+    gaps, gains = made(store, "metric-gap"), made(store, "gain-by-retention")
+    for table in (gaps, gains):
+        assert set(MEANS) < set(table.display["metric"])
+        assert not set(questions.NAMES) & {name.split(" ")[0] for name in table.display["metric"]}
+        texts = [name for name in table.display["metric"] if name.endswith("PPL")]
+        assert len(texts) == 3 * list(table.display["metric"]).count(MEANS[0])
+    assert f"accuracy:{questions.NAMES[1]} (fixed)" in set(gains.attachments["values"]["metric"])
+
+
+def test_a_mean_over_seeds_needs_all_of_them(store: Store) -> None:
+    run_all(store, "seeds")
+    display = made(store, "seeds").display
+    summary = display[display["seed"] == "mean ± s.d."]
+    assert list(summary["accuracy (max)"]) == ["", ""]
+    # the first seed stands in the main table, the others do not
+    assert [bool(text) for text in display["accuracy (max)"][:6]] == [True, False, False] * 2
+    everywhere = a_series(tasks=("demo",))
+    run_all(store, "seeds", everywhere)
+    display = assemble(tables.TABLES["seeds"], everywhere, Finished(store)).display
+    assert (display["accuracy (fixed)"] != "").all()
+    assert all("±" in text for text in display["accuracy (max)"][6:])
+
+
+def test_tasks_that_were_asked_for_must_be_there_with_the_same_limit(store: Store) -> None:
+    series = a_series(tasks=("boolq",))
+    (task, *_) = work.needed([tables.TABLES["ablation"]], series)
+    finish(store, task, accuracy={name: {} for name in task.study.methods})
+    assert Finished(store).answer(task.rows[0]) is None
+    finish(store, task.study.with_settings({"evaluation.limit": 5}))
+    assert Finished(store).answer(task.rows[0]) is None
+    finish(store, task)
+    assert Finished(store).answer(task.rows[0]).filled  # type: ignore[union-attr]
+
+
+def test_tasks_without_data_are_named_and_measured_once_they_have_some(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reasons = {"boolq": "the task 'boolq' has no data: there is no network", "piqa": ""}
+    asked: list[tuple[str, ...]] = []
+
+    def available(names: tuple[str, ...], _: Any) -> dict[str, str]:
+        asked.append(names)
+        return {name: reasons[name] for name in names}
+
+    monkeypatch.setattr(zero_shot, "available", available)
+    series = a_series(tasks=("boolq", "piqa"))
+    run_all(store, "ablation", series, missing_tasks={"boolq": reasons["boolq"]})
+    table = assemble(tables.TABLES["ablation"], series, Finished(store))
+    assert table.filled == 4
+    assert f"not measured: boolq: {reasons['boolq']}" in table.notes
+    assert any("the mean over 1 task (piqa; at most 48 documents of each)" in note for note in table.notes)
+    assert [names for names in asked if names] == [("boolq",)]
+    reasons["boolq"] = ""
+    assert len(work.missing([tables.TABLES["ablation"]], series, Finished(store))) == 3
+
+
+def test_all_tasks_without_data_leave_the_perplexities(store: Store, tmp_path: Path) -> None:
+    series = a_series(tasks=("boolq",), task_folder=str(tmp_path))
+    run_all(store, "ablation", series, missing_tasks={"boolq": "no data"})
+    table = assemble(tables.TABLES["ablation"], series, Finished(store))
+    assert table.filled == 4 and "accuracy (max)" not in table.display.columns
+    assert "not measured: boolq: no data" in table.notes
+
+
+def test_changed_documents_of_a_task_make_its_accuracy_old(store: Store) -> None:
+    series = a_series(tasks=("demo",))
+    (task, *_) = work.needed([tables.TABLES["ablation"]], series)
+    name = questions.NAMES[0]
+    now = zero_shot.fingerprint(zero_shot.resolve(name, series.tasks))
+    for content, current in ((now, True), ("0" * 64, False)):
+        finish(store, task, provenance={"inputs": {"tasks": {name: content}}})
+        assert (Finished(store).answer(task.rows[0]) is not None) == current
