@@ -1,4 +1,4 @@
-"""Every method of the tables through the pipeline: what it gives, how often the model runs, who is left out."""
+"""Every method through the pipeline: what it gives, how often the model runs, who is left out."""
 
 import numpy as np
 import pytest

@@ -82,27 +82,16 @@ def _scored(session: Session, method: Method) -> Callable[[], UnitScores]:
     return lambda: score(method.metric, pool(parts[0], parts[1]), *known)
 
 
-def _flap(session: Session, method: Method) -> Decide:
-    from gprune.allocation import flap
+def _ranked(session: Session, method: Method) -> Decide:
+    """One ranking of the whole model (FLAP), or one ratio in every layer (Wanda-sp), from stored scores."""
+    from gprune.allocation import flap, uniform
 
+    allocate = flap.allocate if method.decision == "flap" else uniform.allocate
     scored, shape = _scored(session, method), inputs.shape(session)
 
     def decide(_: Progress) -> Decision:
         scores = scored()
-        kept = flap.allocate(scores, shape, session.study.retention)
-        return kept, _margin(scores.ffn, kept.ffn)
-
-    return decide
-
-
-def _uniform(session: Session, method: Method) -> Decide:
-    from gprune.allocation import uniform
-
-    scored, shape = _scored(session, method), inputs.shape(session)
-
-    def decide(_: Progress) -> Decision:
-        scores = scored()
-        kept = uniform.allocate(scores, shape, session.study.retention)
+        kept = allocate(scores, shape, session.study.retention)
         return kept, _margin(scores.ffn, kept.ffn)
 
     return decide
@@ -214,8 +203,8 @@ def _llm_pruner(session: Session, _: Method) -> Decide:
 
 
 _DECISIONS: dict[str, Callable[[Session, Method], Decide]] = {
-    "flap": _flap,
-    "uniform": _uniform,
+    "flap": _ranked,
+    "uniform": _ranked,
     "sequential": _sequential,
     "fang": _fang,
     "llm_pruner": _llm_pruner,

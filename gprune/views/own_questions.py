@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import re
 import tempfile
 from pathlib import Path
-from uuid import uuid4
 
 import streamlit as st
 
 from gprune.errors import CorpusError, GpruneError
 from gprune.evaluation.tasks import TaskSource, documents
-from gprune.store import explain
+from gprune.views import user_files
 from gprune.views.text import plain
 
 MOST_MEGABYTES = 5
@@ -46,8 +43,8 @@ def uploader(root: str, key: str) -> str:
     raw = uploaded.getvalue()
     try:
         count = _counted(hashlib.sha256(raw).hexdigest(), Path(uploaded.name).name, raw)
-        path = place(root, uploaded.name, raw)
-        save(path, raw)
+        path = user_files.place(root, "tasks", uploaded.name, SUFFIX, raw)
+        user_files.save(path, raw)
     except GpruneError as error:
         st.error(plain(error), icon=":material/error:")
         return ""
@@ -88,30 +85,3 @@ def check(name: str, raw: bytes) -> int:
         except CorpusError as error:
             # the person knows no such file
             raise CorpusError(str(error).replace(str(file), name)) from error
-
-
-def place(root: str, name: str, raw: bytes) -> Path:
-    """Where a file is kept: below the cache whatever its name is, and by its content."""
-    stem = Path(name.replace("\\", "/")).name.lower().removesuffix(SUFFIX)
-    safe = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:40].strip("-") or "questions"
-    return Path(root) / "tasks" / "user" / f"{safe}-{hashlib.sha256(raw).hexdigest()[:8]}{SUFFIX}"
-
-
-def save(path: Path, raw: bytes) -> None:
-    """Writes a file in one step; one that is there already has the same content and stays.
-
-    Raises:
-        StoreError: the cache cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}-{uuid4().hex}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_file() and path.read_bytes() == raw:
-            return
-        try:
-            temporary.write_bytes(raw)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise explain(error, path.parent) from error

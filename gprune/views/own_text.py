@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 import streamlit as st
@@ -22,9 +19,8 @@ from gprune.errors import CorpusError, GpruneError, ModelError
 from gprune.jobs import queue
 from gprune.models import identity
 from gprune.records import Array
-from gprune.store import explain
 from gprune.study import Study
-from gprune.views import work
+from gprune.views import user_files, work
 from gprune.views.commands import command
 from gprune.views.loaders import Run
 from gprune.views.text import plain
@@ -208,7 +204,7 @@ def _job(run: Run, raw: bytes, name: str, usable: int) -> None:
     if usable < fewest:
         st.caption(f"Rank drift needs at least {fewest} sequences of {run.study.calibration.length} tokens.")
         return
-    path = place(run.root, name, raw)
+    path = user_files.place(run.root, "texts", name, _suffix(name), raw)
     study = drift_study(run.study, path, usable)
     samples = study.calibration.samples
     fewer = " A is drawn anew with as few." if samples < run.study.calibration.samples else ""
@@ -219,21 +215,13 @@ def _job(run: Run, raw: bytes, name: str, usable: int) -> None:
     )
     st.code(_command(study), language="bash", wrap_lines=True)
     if st.button("Save it and measure the drift", key="cd_own_start", icon=":material/play_arrow:"):
-        save(path, raw)
+        user_files.save(path, raw)
         _start(run, study)
 
 
 def _command(study: Study) -> str:
     """The same as a command, which stops at the drift too."""
     return f"{command(study)} {' '.join(UNTIL_DRIFT)}"
-
-
-def place(root: str, name: str, raw: bytes) -> Path:
-    """Where a text is kept: below the cache whatever its name is, and by its content."""
-    plain_name = name.lower().removesuffix(_suffix(name))
-    stem = re.sub(r"[^a-z0-9]+", "-", plain_name).strip("-")[:40].strip("-") or "text"
-    digest = hashlib.sha256(raw).hexdigest()[:12]
-    return Path(root) / "texts" / "user" / f"{stem}-{digest}{_suffix(name)}"
 
 
 def drift_study(study: Study, auxiliary: Path, usable: int) -> Study:
@@ -251,26 +239,6 @@ def drift_study(study: Study, auxiliary: Path, usable: int) -> Study:
         "name": f"Drift {auxiliary.stem.rsplit('-', 1)[0]}",
     }
     return study.with_settings(changes)
-
-
-def save(path: Path, raw: bytes) -> None:
-    """Writes a text in one step; one that is there already has the same content and stays.
-
-    Raises:
-        StoreError: the cache cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}-{uuid4().hex}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_file():
-            return
-        try:
-            temporary.write_bytes(raw)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise explain(error, path.parent) from error
 
 
 def _start(run: Run, study: Study) -> None:

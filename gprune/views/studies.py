@@ -85,7 +85,7 @@ def read(root: str, made: catalogue.Reproduction, name: str, protocol: str = "ma
 
 
 def _rows(table: catalogue.Reproduced, protocol: str) -> list[StudyRow]:
-    long = _numbers(table.csv)
+    long = _comparable(_numbers(table.csv))
     shown, rows = figures.SHOWN.get(table.name), []
     for index, entry in enumerate(table.entries):
         lines = long[long["row"] == index + 1]
@@ -109,6 +109,14 @@ def _rows(table: catalogue.Reproduced, protocol: str) -> list[StudyRow]:
             )
         )
     return rows
+
+
+def _comparable(long: pd.DataFrame) -> pd.DataFrame:
+    """Leaves out tasks that a row with accuracies lacks, so that no row's mean is spared a hard task."""
+    accuracies = long["measure"].isin(["acc", "acc_norm"])
+    measured = long[accuracies & pd.to_numeric(long["value"], errors="coerce").notna()]
+    tasks = [set(part["subject"]) for _, part in measured.groupby("row")]
+    return long[~accuracies | long["subject"].isin(set.intersection(*tasks) if tasks else set())]
 
 
 def _number(line: pd.Series | None, name: str) -> float:

@@ -3,12 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from views.synthetic_run import LARGE, a_study, write_run
 
-from gprune.study import EvaluationSettings
+from gprune.jobs import queue
+from gprune.study import EvaluationSettings, Study
 from gprune.views.loaders import Run, all_runs
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache that the app uses; it starts nothing by itself."""
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
+    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
+    return tmp_path
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Study, tuple[str, ...]]]:
+    """What would have been put into the queue."""
+    found: list[tuple[Study, tuple[str, ...]]] = []
+
+    class Accepted:
+        id, label, state, active = "20260101-000000-00000000", "a run", "running", False
+
+    def submit(_: Path, study: Study, *, label: str = "", arguments: tuple[str, ...] = ()) -> Any:
+        found.append((study, tuple(arguments)))
+        return Accepted()
+
+    monkeypatch.setattr(queue, "submit", submit)
+    return found
 
 
 @pytest.fixture(scope="session")

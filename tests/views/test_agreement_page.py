@@ -25,13 +25,6 @@ from gprune.views.loaders import all_runs
 WITH_FANG = (*DEFAULT, "fang")
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
-    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
-    return tmp_path
-
-
 def names(chart: dict[str, Any]) -> list[str]:
     return [trace["name"].rsplit(": ", 1)[0] for trace in chart["data"]]
 

@@ -30,13 +30,6 @@ SHORT = a_study(calibration=CalibrationSettings(samples=32, length=16, shards=4)
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
-    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
-    return tmp_path
-
-
-@pytest.fixture
 def submitted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Study, tuple[str, ...]]]:
     """What would have been put into the queue."""
     found: list[tuple[Study, tuple[str, ...]]] = []
@@ -283,33 +276,6 @@ def test_too_few_sequences_offer_no_job(cache: Path) -> None:
     app.text_area(key="cd_own_text").set_value("Too short.").run()
     assert "needs at least 4 sequences of 16 tokens" in words(app)
     assert "cd_own_start" not in [button.key for button in app.button]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../../etc/passwd",
-        "/etc/passwd",
-        "a/b\\c",
-        "..",
-        "",
-        "x" * 300 + ".txt",
-        "ünïcode ☃.txt",
-        "a#b&c.jsonl",
-    ],
-)
-def test_a_text_is_kept_below_the_cache_whatever_it_is_called(tmp_path: Path, name: str) -> None:
-    path = own_text.place(str(tmp_path), name, b"words")
-    assert path.resolve().parent == tmp_path.resolve() / "texts" / "user"
-    assert path.name.isascii() and len(path.name) < 64 and path.suffix in (".txt", ".jsonl")
-    own_text.save(path, b"words")
-    own_text.save(path, b"words")
-    assert path.read_bytes() == b"words" and len(list(path.parent.iterdir())) == 1
-    assert own_text.place(str(tmp_path), name, b"other words") != path
-
-
-def test_the_same_text_has_the_same_place(tmp_path: Path) -> None:
-    assert own_text.place(str(tmp_path), "a.txt", b"x") == own_text.place(str(tmp_path), "A.TXT", b"x")
 
 
 def test_first_tokens_stand_as_they_do_in_the_text() -> None:

@@ -17,13 +17,6 @@ from gprune.views import derived, latex, paper, stages
 from gprune.views.loaders import all_runs
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
-    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
-    return tmp_path
-
-
 def cells(app: AppTest, index: int = 0) -> pd.DataFrame:
     frame: pd.DataFrame = app.dataframe[index].value
     return frame

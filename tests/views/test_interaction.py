@@ -20,13 +20,6 @@ from gprune.views import derived, launch
 from gprune.views.text import plain
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
-    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
-    return tmp_path
-
-
 def test_sliders_and_number_fields_stay_in_step(cache: Path) -> None:
     write_run(cache)
     app = on(opened(), "reliability")

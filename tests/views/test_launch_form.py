@@ -11,20 +11,13 @@ from streamlit.testing.v1 import AppTest
 from views.app_driver import on, opened, words
 from views.synthetic_run import a_study, write_run
 
-from gprune.errors import CorpusError, StoreError
+from gprune.errors import CorpusError
 from gprune.evaluation.tasks import known
 from gprune.jobs import queue
 from gprune.study import EvaluationSettings, Study
 from gprune.views import launch, own_questions, task_form
 
 GOOD = b'{"question": "2 + 2 is", "choices": ["4", "5"], "answer": 0}\n'
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
-    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
-    return tmp_path
 
 
 @pytest.fixture
@@ -180,37 +173,3 @@ def test_every_question_is_counted_and_checked() -> None:
     assert own_questions.check("mine.jsonl", "\n".join(map(json.dumps, rows)).encode()) == 2
     with pytest.raises(CorpusError, match=r"line 2 of 'mine.jsonl'.*'choices'"):
         own_questions.check("mine.jsonl", GOOD + b'{"question": "x", "choices": "ab", "answer": 0}')
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../../etc/passwd",
-        "/etc/x",
-        "a/b\\c",
-        "..",
-        "",
-        "x" * 300 + ".jsonl",
-        "ünïcode ☃.jsonl",
-        "a#b&c.jsonl",
-    ],
-)
-def test_a_file_from_outside_stays_below_the_cache(tmp_path: Path, name: str) -> None:
-    place = own_questions.place(str(tmp_path), name, GOOD)
-    assert place.parent == tmp_path / "tasks" / "user" and place.resolve() == place
-    assert place.name.isascii() and len(place.name) < 60 and place.suffix == ".jsonl"
-    assert own_questions.place(str(tmp_path), name, GOOD * 2) != place
-
-
-def test_a_file_is_written_in_one_step_and_once(tmp_path: Path) -> None:
-    place = own_questions.place(str(tmp_path), "mine", GOOD)
-    own_questions.save(place, GOOD)
-    written = place.stat().st_mtime_ns
-    own_questions.save(place, GOOD)
-    assert place.stat().st_mtime_ns == written and list(place.parent.iterdir()) == [place]
-    place.write_bytes(b"damaged")
-    own_questions.save(place, GOOD)
-    assert place.read_bytes() == GOOD
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="GPRUNE_CACHE|cannot be used"):
-        own_questions.save(tmp_path / "file" / "x.jsonl", GOOD)

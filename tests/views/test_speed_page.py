@@ -14,37 +14,12 @@ from views.synthetic_measurements import add, add_speed, speed_rows
 from views.synthetic_run import DRIFT_ONLY, a_study, read, write_run
 
 from gprune.analysis import speed as analysis
-from gprune.jobs import queue
 from gprune.records import ModelShape, PruningMasks
 from gprune.settings import EvaluationSettings, SparsitySettings
-from gprune.study import Study
 from gprune.views import speed_export, widths_card
 from gprune.views.charts import speed as figures
 from gprune.views.charts.style import METHOD_COLORS
 from gprune.views.loaders import Run, all_runs
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
-    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
-    return tmp_path
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Study, tuple[str, ...]]]:
-    """What would have been put into the queue."""
-    found: list[tuple[Study, tuple[str, ...]]] = []
-
-    class Accepted:
-        id, label, state, active = "20260101-000000-00000000", "a run", "running", False
-
-    def submit(_: Path, study: Study, *, label: str = "", arguments: tuple[str, ...] = ()) -> Any:
-        found.append((study, tuple(arguments)))
-        return Accepted()
-
-    monkeypatch.setattr(queue, "submit", submit)
-    return found
 
 
 def page(**query: str) -> AppTest:
