@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from gprune.errors import SettingsError
+from gprune.methods import METHODS
 from gprune.study import METRIC_NAMES, Study, from_dict
 
 _SHORTHANDS = {
@@ -19,7 +20,9 @@ _SHORTHANDS = {
     "epochs": "sparsity.epochs",
     "seed": "seed",
     "substitute": "substitute",
+    "methods": "methods",
     "evaluate": "evaluation.texts",
+    "tasks": "evaluation.tasks",
     "preset": "evaluation.preset",
     "windows": "evaluation.windows",
     "device": "device",
@@ -44,6 +47,12 @@ def add(commands: Any) -> None:
     parser.add_argument("--length", type=int, help="tokens of each sequence")
     parser.add_argument("--epochs", type=int, help="epochs of modular sparsity learning")
     parser.add_argument("--seed", type=int, help="seed of every random choice")
+    parser.add_argument(
+        "--methods", nargs="+", metavar="METHOD", help=f"what to compare: {', '.join(METHODS)}"
+    )
+    parser.add_argument(
+        "--tasks", nargs="+", metavar="TASK", help="zero-shot tasks: names or own .jsonl files"
+    )
     parser.add_argument("--evaluate", nargs="+", metavar="TEXT", help="texts to measure perplexity on")
     parser.add_argument("--preset", help="perplexity windows: 128 (the paper's), 2048 or a number of tokens")
     parser.add_argument("--windows", type=int, help="windows to measure at most (default: all)")

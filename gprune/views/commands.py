@@ -26,6 +26,7 @@ _OPTIONS = {
     "dtype": "--dtype",
     "name": "--name",
 }
+_LISTS = {"evaluation.texts": "--evaluate", "evaluation.tasks": "--tasks", "methods": "--methods"}
 _ALWAYS = ("model", "primary", "auxiliary", "metric", "retention")
 
 
@@ -45,8 +46,8 @@ def words(study: Study) -> list[str]:
         value = field(study, name)
         if value == field(plain, name) and name not in _ALWAYS:
             continue
-        if name == "evaluation.texts":
-            arguments += ["--evaluate", *value]
+        if name in _LISTS:
+            arguments += [_LISTS[name], *value] if value else ["--set", f"{name}=[]"]
         elif name in _OPTIONS and value is not None:
             arguments += [_OPTIONS[name], str(value)]
         else:
