@@ -43,5 +43,6 @@ $(VENV)/.gguf: $(VENV)/.dev requirements-gguf.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-gguf.txt
 	touch $@
 
+# texts and questions that people have given the app are in the cache as well
 clean:
 	rm -rf $(VENV) cache/*/ .mypy_cache .ruff_cache .pytest_cache

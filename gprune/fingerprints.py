@@ -17,6 +17,7 @@ VERSIONS = {
     "statistics": 1,
     "scores": 1,
     "drift": 1,
+    "clusters": 1,
     "partition": 1,
     "agreement": 1,
     "modules": 1,
@@ -62,3 +63,5 @@ class Inputs:
     """content of the evaluation texts, by the name they were given under"""
     tasks: dict[str, str] = field(default_factory=dict)
     """content of the zero-shot tasks that have data here, by the name they were given under"""
+    scoring: str = ""
+    """what asks and scores the tasks, with its version; empty without tasks"""

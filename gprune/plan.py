@@ -142,6 +142,13 @@ class Plan:
         settings = _slice(self.study.baselines, ("fang_grouping",)) | {"metric": "llm_pruner"}
         return content_key("scores", settings, self._model() | {"tokens": self.tokens("primary")})
 
+    def clusters(self, seed: int | None = None) -> str:
+        """Key of the clusters of the parameters, which no calibration text takes part in."""
+        modularization = self.study.modularization
+        settings = {"candidates": modularization.candidates, "restarts": modularization.restarts}
+        settings["seed"] = self.study.seed if seed is None else seed
+        return content_key("clusters", settings, self._model())
+
     def first_partition(self, first: str, second: str, *, kind: str, seed: int | None) -> str:
         """Key of the modules that twFLAP starts from: FLAP's ranks, not refined."""
         drift = self.drift(first, second, metric="flap")
@@ -290,7 +297,8 @@ class Plan:
         """Key of one zero-shot accuracy."""
         needs = self.pruned(method, compensated)
         needs |= {"task": self.inputs.tasks[task], "tokenizer": self.inputs.tokenizer}
-        return content_key("accuracy", {"limit": self.study.evaluation.limit}, needs)
+        settings = {"limit": self.study.evaluation.limit, "scoring": self.inputs.scoring}
+        return content_key("accuracy", settings, needs)
 
     def speed(self, models: dict[str, dict[str, str]], machine: str) -> str:
         """Key of a speed measurement.

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 _REDRAW_SECONDS = 10.0
 
@@ -18,11 +19,12 @@ class Reporter:
 
     def __init__(self) -> None:
         """Prepares the console; nothing is drawn before the first event."""
-        self.console = Console(stderr=True)
+        # what is shown holds paths and messages, in which brackets are just brackets
+        self.console = Console(stderr=True, markup=False)
         self.bars = Progress(
-            TextColumn("{task.description:<28}"),
+            TextColumn("{task.description:<28}", markup=False),
             BarColumn(bar_width=30),
-            TextColumn("{task.fields[message]}"),
+            TextColumn("{task.fields[message]}", markup=False),
             TimeElapsedColumn(),
             console=self.console,
         )
@@ -64,18 +66,24 @@ class Reporter:
 
 
 def summary(result: dict[str, Any]) -> None:
-    """Prints retention, parameters and perplexity of every method as a table on stdout."""
-    console = Console()
+    """Prints retention, parameters and what was measured of every method as tables on stdout."""
+    console = Console(markup=False)
     if "perplexity" in result:
         texts = list(result["settings"]["evaluation"]["texts"])
         preset = result["settings"]["evaluation"]["preset"]
         table = Table(title=f"Perplexity, windows of {preset} tokens (lower is better)")
         for title in ("method", "retained", "parameters", *map(_short, texts)):
-            table.add_column(title, justify="left" if title == "method" else "right")
+            table.add_column(Text(title), justify="left" if title == "method" else "right")
         for method, values in result["perplexity"].items():
             row = [f"{result['retention'][method]:.2%}", f"{result['parameters'][method]:,}"]
             table.add_row(method, *row, *(f"{values[text]:.2f}" for text in texts))
         console.print(table)
+    if result.get("accuracy"):
+        console.print(_accuracies(result["accuracy"]))
+    for task, reason in result.get("unavailable_tasks", {}).items():
+        console.print(f"{_short(task)} not measured: {reason}", soft_wrap=True, highlight=False)
+    if "speed" in result:
+        console.print(_speeds(result["speed"]))
     for method, reason in result.get("unavailable", {}).items():
         console.print(f"{method} left out: {reason}", soft_wrap=True, highlight=False)
     if "checkpoint" in result:
@@ -88,6 +96,39 @@ def summary(result: dict[str, Any]) -> None:
         soft_wrap=True,
         highlight=False,
     )
+
+
+def _accuracies(found: dict[str, dict[str, Any]]) -> Table:
+    """Accuracy of every method on every task: acc, and length-normalised where a task has it."""
+    tasks = list(dict.fromkeys(task for values in found.values() for task in values))
+    table = Table(title="Zero-shot accuracy in percent, acc / acc_norm (higher is better)")
+    for title in ("method", *map(_short, tasks)):
+        table.add_column(Text(title), justify="left" if title == "method" else "right")
+    for method, values in found.items():
+        table.add_row(Text(method), *(Text(_accuracy(values.get(task))) for task in tasks))
+    chances = [next(values[task]["chance"] for values in found.values() if task in values) for task in tasks]
+    table.add_row("guessing", *(f"{100 * chance:.1f}" for chance in chances))
+    return table
+
+
+def _accuracy(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "-"
+    shares = [found["acc"], found["acc_norm"]]
+    words = " / ".join(f"{100 * share:.1f}" for share in shares if share is not None)
+    return f"{words} ± {100 * (found['acc_error'] or 0.0):.1f}"
+
+
+def _speeds(found: dict[str, Any]) -> Table:
+    """Tokens a second of every method, with the ratio to the first."""
+    table = Table(title=f"Tokens a second: {found['setting']}")
+    for title in ("method", "phase", "mode", "tokens/s", "ratio"):
+        table.add_column(title, justify="left" if title in ("method", "phase", "mode") else "right")
+    for row in found["rows"]:
+        ratio = f"{row['ratio']:.2f} ± {row['ratio_spread']:.2f}"
+        speed = f"{row['tokens_per_second']:.1f} ± {row['spread']:.1f}"
+        table.add_row(row["model"], row["phase"], row["mode"], speed, ratio)
+    return table
 
 
 def _passes(console: Console, passes: dict[str, dict[str, float]]) -> None:

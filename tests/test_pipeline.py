@@ -113,6 +113,14 @@ def test_a_changed_quantile_reruns_rasa_and_what_follows_only(finished):
     assert not any(name.startswith(("perplexity.dense", "perplexity.flap")) for name in heard.computed)
 
 
+def test_another_pair_of_texts_shares_the_clusters_of_the_parameters(finished):
+    study, store, _ = finished
+    heard = Heard()
+    swapped = study.with_settings({"primary": study.auxiliary, "auxiliary": study.primary, "substitute": ""})
+    pipeline.run(swapped, store, heard, until="adapted")
+    assert "clusters" in heard.reused and "partition" in heard.reused + heard.computed
+
+
 def test_swapping_the_texts_reuses_both_passes(finished):
     study, store, _ = finished
     heard = Heard()

@@ -105,7 +105,8 @@ class Setting:
         """Deviation over seeds, divided by their number; of one seed the row's own error."""
         found = self.values(column)
         if len(found) == 1:
-            return self.filled[0].errors.get(column, float("nan"))
+            row = next(row for row in self.filled if column in row.values)
+            return row.errors.get(column, float("nan"))
         return float(np.std(found)) if found else float("nan")
 
 

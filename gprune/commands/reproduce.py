@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gprune.commands import add_cache
+from gprune.commands.study import assignment
 from gprune.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -88,38 +88,39 @@ def _reproduce(options: argparse.Namespace) -> int:
     if not options.tables or not options.model:
         raise SettingsError("name a table, or `all`, and a model: `reproduce main --model demo`")
     chosen = tables.choose(options.tables)
-    series = Series(options.model, _scale(options))
+    # jobs run in a folder of their own, so paths are made whole here
+    model = options.model if options.model == "demo" else _located(options.model)
+    series = Series(model, _scale(options))
     return _dry_run(options, chosen, series) if options.dry_run else _run(options, chosen, series)
 
 
 def _scale(options: argparse.Namespace) -> Any:
     from gprune.reproduction import scale
 
-    changes: dict[str, Any] = {name: getattr(options, name) for name in _SCALE}
+    changes: dict[str, Any] = {name: _whole(getattr(options, name)) for name in _SCALE}
     for option, field in _SCALE_LISTS.items():
         values = getattr(options, option)
-        changes[field] = tuple(values) if values else None
+        changes[field] = tuple(map(_whole, values)) if values else None
     changes["tasks"] = tuple(map(_located, options.tasks)) if options.tasks else None
-    # jobs run in a folder of their own
     changes["task_folder"] = str(options.task_folder.expanduser().resolve()) if options.task_folder else None
-    changes["settings"] = tuple(_assignment(word) for word in options.set)
-    return scale.choose(options.model, options.scale, changes)
+    changes["settings"] = tuple(assignment(word) for word in options.set)
+    model = options.model if options.model == "demo" else _located(options.model)
+    return scale.choose(model, options.scale, changes)
 
 
-def _located(task: str) -> str:
-    """A task by name, or the whole path of a file of one's own."""
-    file = Path(task).expanduser()
-    return str(file.resolve()) if file.is_file() else task
+def _located(name: str) -> str:
+    """A name as it is, or the whole path of a file or folder."""
+    place = Path(name).expanduser()
+    return str(place.resolve()) if place.exists() else name
 
 
-def _assignment(word: str) -> tuple[str, Any]:
-    field, sign, value = word.partition("=")
-    if not sign:
-        raise SettingsError(f"--set takes FIELD=VALUE (got {word!r}), as calibration.batch=8")
-    try:
-        return field, json.loads(value)
-    except json.JSONDecodeError:
-        return field, value
+def _whole(value: Any) -> Any:
+    """A text by name, or with the whole path of its file and its options; other values as they are."""
+    if not isinstance(value, str):
+        return value
+    place, sign, options = value.partition("#")
+    # a folder that happens to be called like a known text is not meant
+    return _located(place) + sign + options if set(place) & set("/.~") else value
 
 
 def _work(options: argparse.Namespace, chosen: list[Table], series: Series) -> Work:

@@ -63,7 +63,7 @@ def _run_here(options: argparse.Namespace, reporter: Any) -> int:
                 reporter(stage, done, total, message)
 
         result = pipeline.run(study, Store(options.cache), listener, options.until)
-    kept = ("retention", "perplexity", "unavailable")
+    kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks")
     options.summary = {name: result[name] for name in kept if name in result}
     if options.json:
         print(json.dumps(_finite(result), ensure_ascii=False, allow_nan=False))

@@ -87,13 +87,17 @@ def _study(options: argparse.Namespace) -> int:
             values.setdefault(section, {})[name] = value
     study = from_dict(values)
     if options.set:
-        study = study.with_settings(dict(_assignment(word) for word in options.set))
+        study = study.with_settings(dict(assignment(word) for word in options.set))
     sys.stdout.write(study.to_json())
     return 0
 
 
-def _assignment(word: str) -> tuple[str, Any]:
-    """Reads FIELD=VALUE; the value is JSON, or text where it is none."""
+def assignment(word: str) -> tuple[str, Any]:
+    """Reads FIELD=VALUE; the value is JSON, or text where it is none.
+
+    Raises:
+        SettingsError: there is no sign of equality.
+    """
     field, sign, value = word.partition("=")
     if not sign:
         raise SettingsError(f"--set takes FIELD=VALUE (got {word!r}), as reliability.drift_quantile=0.85")

@@ -67,6 +67,7 @@ def modularize(
     seed: int,
     on_progress: Progress = silent,
     initial: Array | None = None,
+    clusters: Partition | None = None,
 ) -> Partition:
     """Partitions the neurons of every layer into behavior-consistent modules.
 
@@ -82,6 +83,8 @@ def modularize(
         initial: (layers, neurons) modules to start from in place of clustering and split, numbered from 0
             without gaps in each layer. A metric whose scores depend on the modules (twFLAP) is scored under
             a first partition and refines that one (appendix, BCM).
+        clusters: what `cluster_layers` gave for the same parameters, settings and seed, so that partitions by
+            different drifts share it; made here where it is left out.
 
     Returns:
         The partition. Kind `random` has as many modules in each layer as the initialization has after its
@@ -93,39 +96,77 @@ def modularize(
         ValueError: a layer's parameters are not one row for each neuron, or `initial` has another shape or
             gaps.
     """
-    layers = len(drift.magnitude)
+    layers, neurons = drift.magnitude.shape
     profiles = profiles_to_refine(settings, primary.metric) if settings.kind == "refined" else ()
-    if initial is None:
-        start = _cluster_layers(parameters, drift, settings, seed, layers * (1 + len(profiles)), on_progress)
-    else:
+    clustered = 0
+    if initial is not None:
         start = _given(np.asarray(initial), drift, settings)
+    else:
+        if clusters is None:
+            clustered = layers
+            clusters = cluster_layers(
+                parameters, layers, neurons, settings, seed, on_progress, layers * (1 + len(profiles))
+            )
+        start = _split(clusters, drift, settings, seed)
     unrefined = _Modules(MAGNITUDE, start.labels, np.zeros((layers, 0, len(TERMS))))
-    clustered = layers if initial is None else 0
     refined = _refine_layers(parameters, drift, start.labels, profiles, settings, clustered, on_progress)
     return _decide(refined or [unrefined], settings.kind, start, drift, primary, auxiliary)
 
 
-def _cluster_layers(
+def cluster_layers(
     parameters: Parameters,
-    drift: RankDrift,
+    layers: int,
+    neurons: int,
     settings: ModularizationSettings,
     seed: int,
-    total: int,
-    on_progress: Progress,
-) -> _Start:
-    """Clusters every layer and splits the modules of large drift variation; or draws as many at random."""
-    layers = len(drift.magnitude)
+    on_progress: Progress = silent,
+    total: int | None = None,
+) -> Partition:
+    """Clusters the parameters of every layer, which no calibration text takes part in.
+
+    Args:
+        parameters: gives a layer's (neurons, 3 * hidden) unit rows.
+        layers: number of decoder layers.
+        neurons: FFN width.
+        settings: candidates and restarts.
+        seed: seed of k-means; each layer has a stream of its own.
+        on_progress: is told (done, total, message) after each layer.
+        total: work in all, where clustering is only a part of it.
+
+    Returns:
+        The clusters, of kind `clusters`, with the silhouette of every candidate count.
+
+    Raises:
+        NumericsError: parameters are not finite.
+        ValueError: a layer's parameters are not one row for each neuron.
+    """
     clusterings = []
     for layer in range(layers):
         rng = np.random.default_rng([seed, _CLUSTERING, layer])
-        rows = _rows(parameters, layer, drift)
+        rows = _rows(parameters, layer, neurons)
         clusterings.append(cluster(rows, settings.candidates, settings.restarts, rng))
-        on_progress(layer + 1, total, f"clustered layer {layer + 1} of {layers}")
-    labels = split(np.stack([c.labels for c in clusterings]), drift.magnitude, settings.split_fraction)
+        on_progress(layer + 1, total or layers, f"clustered layer {layer + 1} of {layers}")
+    counts = np.array([c.count for c in clusterings], dtype=np.int32)
+    return Partition(
+        kind="clusters",
+        profile="none",
+        labels=np.stack([c.labels for c in clusterings]).astype(np.int32),
+        counts=counts,
+        initial_counts=counts,
+        silhouette=np.stack([c.silhouette for c in clusterings]),
+        mixing=np.full(2, np.nan),
+        variation=np.full(2, np.nan),
+        history=np.zeros((layers, 0, len(TERMS))),
+    )
+
+
+def _split(clusters: Partition, drift: RankDrift, settings: ModularizationSettings, seed: int) -> _Start:
+    """Splits the modules of large drift variation; or draws as many at random."""
+    labels = split(np.array(clusters.labels, dtype=np.int64), drift.magnitude, settings.split_fraction)
     return _Start(
         labels=_random_modules(labels, seed) if settings.kind == "random" else labels,
-        counts=np.array([c.count for c in clusterings]),
-        silhouette=np.stack([c.silhouette for c in clusterings]),
+        counts=clusters.counts,
+        silhouette=clusters.silhouette,
     )
 
 
@@ -143,10 +184,9 @@ def _given(initial: Array, drift: RankDrift, settings: ModularizationSettings) -
     return _Start(initial, initial.max(axis=1) + 1, silhouette)
 
 
-def _rows(parameters: Parameters, layer: int, drift: RankDrift) -> torch.Tensor:
+def _rows(parameters: Parameters, layer: int, neurons: int) -> torch.Tensor:
     """The parameters of one layer, checked."""
     rows = parameters(layer).detach()
-    neurons = drift.magnitude.shape[1]
     if rows.ndim != 2 or len(rows) != neurons:
         raise ValueError(
             f"layer {layer}: parameters of shape {tuple(rows.shape)} do not hold one row for each of "
@@ -183,7 +223,7 @@ def _refine_layers(
     found: dict[str, list[tuple[Array, Array]]] = {profile: [] for profile in profiles}
     done, total = clustered, clustered + layers * len(profiles)
     for layer in range(layers if profiles else 0):
-        rows = _rows(parameters, layer, drift)
+        rows = _rows(parameters, layer, drift.magnitude.shape[1])
         for profile in profiles:
             found[profile].append(
                 refine(rows, initial[layer], drift_profile(drift, layer, profile), settings)

@@ -120,7 +120,7 @@ def _grouped(session: Session, made: _Made) -> list[tuple[str, str, str]]:
             made.partitions[name] = groups(session, role, seed)
             made.keys[name] = session.plan.groups(role, seed)
     except MethodError as error:
-        session.unavailable["fang"] = str(error)
+        session.listener("agreement", 0, 1, f"FANG left out: {error}")
         return []
     return [row for row in _GROUPS if {row[1], row[2]} <= set(made.keys)]
 

@@ -116,37 +116,53 @@ def partition(
     pair, seed = (first, second), session.study.seed if seed is None else seed
     settings = replace(session.study.modularization, **changes)
     key = session.plan.partition(first, second, seed=seed, **changes)
-    start = None
+    start, clusters = None, None
     if session.study.metric == "twflap":
         for role in pair:
             inputs.context_statistics(session, role, first, gradient=role == first)
         start = _first_partition(session, pair, name, first_kind(settings.kind), seed)
         moved, both = _first_drift(session, pair, name, start, seed, settings.kind)
     else:
+        clusters = _clusters(session, seed)
         moved = drift(session, first, second)
         both = scores(session, first), scores(session, second)
 
     def compute(progress: Progress) -> Partition:
         from gprune.modularization.partition import modularize
 
-        labels = None if start is None else start.labels
         rows = session.decoder.neuron_parameters
-        return modularize(rows, moved, *both, settings, seed, progress, initial=labels)
+        labels = None if start is None else start.labels
+        return modularize(rows, moved, *both, settings, seed, progress, labels, clusters)
 
     return session.stage(name, "partition", key, Partition, compute)
+
+
+def _clusters(session: Session, seed: int) -> Partition:
+    """Clusters of the parameters alone: partitions by any drift start from the same ones."""
+    settings, shape = session.study.modularization, inputs.shape(session)
+
+    def compute(progress: Progress) -> Partition:
+        from gprune.modularization.partition import cluster_layers
+
+        rows = session.decoder.neuron_parameters
+        return cluster_layers(rows, shape.layers, shape.neurons, settings, seed, progress)
+
+    name = "clusters" if seed == session.study.seed else "clusters_other_seed"
+    return session.stage(name, "clusters", session.plan.clusters(seed), Partition, compute)
 
 
 def _first_partition(session: Session, pair: Pair, name: str, kind: Any, seed: int) -> Partition:
     """The modules that twFLAP starts from: parameters and FLAP's drift, not refined."""
     moved = drift(session, *pair, metric="flap")
     both = tuple(scores(session, role, "flap") for role in pair)
+    clusters = _clusters(session, seed)
     settings = replace(session.study.modularization, kind=kind, direction="magnitude")
 
     def compute(progress: Progress) -> Partition:
         from gprune.modularization.partition import modularize
 
         rows = session.decoder.neuron_parameters
-        return modularize(rows, moved, both[0], both[1], settings, seed, progress)
+        return modularize(rows, moved, both[0], both[1], settings, seed, progress, clusters=clusters)
 
     key = session.plan.first_partition(*pair, kind=kind, seed=seed)
     return session.stage(f"first_{name}", "partition", key, Partition, compute)

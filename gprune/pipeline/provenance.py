@@ -15,7 +15,7 @@ from typing import Any
 
 from gprune import __version__
 
-_PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn")
+_PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "lm_eval")
 
 
 def _version(package: str) -> str:
@@ -61,9 +61,10 @@ def machine(device: str) -> str:
     from gprune.models.loading import device_of
 
     place = device_of(device)
+    libraries = f"torch {torch.__version__}, transformers {_version('transformers')}"
     if place.type == "cuda":
-        return f"{torch.cuda.get_device_name(place)}, torch {torch.__version__}"
-    return f"{_processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+        return f"{torch.cuda.get_device_name(place)}, {libraries}"
+    return f"{_processor()}, {torch.get_num_threads()} threads, {libraries}"
 
 
 def _processor() -> str:

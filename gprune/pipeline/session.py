@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gprune import corpora
-from gprune.errors import SettingsError
+from gprune.errors import CorpusError, SettingsError
+from gprune.fingerprints import VERSIONS
 from gprune.pipeline import provenance
 from gprune.plan import Inputs, Plan, run_name
 from gprune.progress import Progress
@@ -175,6 +176,7 @@ class Session:
             "study": self.study.to_dict(),
             "state": state,
             "until": self.until,
+            "formulas": VERSIONS,
             "error": error,
             "started": self.started.isoformat(timespec="seconds"),
             "updated": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -213,11 +215,26 @@ def available_tasks(study: Study) -> dict[str, str]:
 
 
 def _tasks(study: Study, missing: dict[str, str]) -> dict[str, str]:
-    """Content of the tasks that have data."""
+    """Content of the tasks that have data; those whose data cannot be had after all join the missing ones."""
     from gprune.evaluation import tasks
 
-    wanted = [task for task in study.evaluation.tasks if task not in missing]
-    return {task: tasks.fingerprint(tasks.resolve(task, study.evaluation, download=True)) for task in wanted}
+    found = {}
+    for task in study.evaluation.tasks:
+        if task in missing:
+            continue
+        try:
+            found[task] = tasks.fingerprint(tasks.resolve(task, study.evaluation, download=True))
+        except CorpusError as error:
+            missing[task] = str(error)
+    return found
+
+
+def _scoring(study: Study) -> str:
+    if not study.evaluation.tasks:
+        return ""
+    from gprune.evaluation import tasks
+
+    return tasks.scoring_version()
 
 
 def _inputs(study: Study, missing_tasks: dict[str, str]) -> Inputs:
@@ -247,6 +264,7 @@ def _inputs(study: Study, missing_tasks: dict[str, str]) -> Inputs:
         calibration=calibration,
         evaluation={text: corpora.fingerprint(text, "evaluation") for text in study.evaluation.texts},
         tasks=_tasks(study, missing_tasks) if study.evaluation.tasks else {},
+        scoring=_scoring(study),
     )
 
 

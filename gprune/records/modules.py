@@ -14,7 +14,7 @@ class Partition:
     """Modules: a partition of each layer's neurons (section 3.1, BCM)."""
 
     kind: str
-    """refined, initialization or random"""
+    """refined, initialization, random, clusters (of parameters alone) or functional (FANG's groups)"""
     profile: str
     """drift profile used by the refinement: magnitude or direction"""
     labels: Array

@@ -12,6 +12,7 @@ from typing import Any
 
 from gprune import corpora
 from gprune.errors import GpruneError, StoreError
+from gprune.fingerprints import VERSIONS
 from gprune.models import identity as models
 from gprune.records import Accuracy, Perplexity, Throughput
 from gprune.reproduction import figures, throughput
@@ -229,10 +230,13 @@ class Finished:
         return key if key and self.store.has(stage, key) else ""
 
     def _current(self, run: _Recorded) -> bool:
-        """Whether model and texts are still what the run read; a record that does not say is believed."""
+        """Whether model, texts and formulas are still those of the run; what it does not say is believed."""
+        if run.record.get("formulas", VERSIONS) != VERSIONS:
+            return False
         inputs = (run.record.get("provenance") or {}).get("inputs") or {}
         study = run.study
-        roles = ("primary", "auxiliary")
+        # the third text only matters where it was read
+        roles = [role for role in ("primary", "auxiliary", "substitute") if getattr(study, role)]
         pairs = [(inputs.get("model"), self._now("model", study.model))]
         calibration, evaluation = inputs.get("calibration") or {}, inputs.get("evaluation") or {}
         pairs += [(calibration.get(role), self._now("calibration", getattr(study, role))) for role in roles]

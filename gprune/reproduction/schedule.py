@@ -20,7 +20,7 @@ from pathlib import Path
 from gprune import jobs
 from gprune.errors import GpruneError, JobError
 from gprune.jobs.queue import SLOTS_VARIABLE, slots
-from gprune.reproduction.series import GROUP, Task, task_key
+from gprune.reproduction.series import Task, task_key
 
 POLL_SECONDS = 0.5
 RECONCILE_SECONDS = 2.0
@@ -155,7 +155,7 @@ class Schedule:
                     not wanted.tasks or wanted.limit == had.limit
                 )
                 if same and enough and tasks and job.arguments in (arguments, ()):
-                    return job.id, study.group == GROUP, study.device
+                    return job.id, False, study.device
         return None
 
     def _look(self, failures: dict[str, str]) -> None:

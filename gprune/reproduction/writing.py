@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import filelock
 import pandas as pd
 
+from gprune.errors import StoreError
 from gprune.reproduction.assembly import Assembled
 from gprune.reproduction.scale import Scale, choose
 from gprune.reproduction.series import Series, short
-from gprune.store import explain, write_json
+from gprune.store import explain, is_full, write_json
 
 INDEX = "index.json"
 FORMAT = 1
@@ -55,7 +57,8 @@ def folder_name(model: str, scale: Scale) -> str:
     """
     stem = re.sub(r"[^a-z0-9]+", "-", short(model).lower()).strip("-")[:60] or "model"
     name = f"{stem}-{scale.name}"
-    if stem == model and scale == choose(model, scale.name):
+    # another folder may hold a model of the same name
+    if model == "demo" and scale == choose(model, scale.name):
         return name
     content = json.dumps([model, scale.to_dict()], sort_keys=True)
     return f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
@@ -80,22 +83,33 @@ def write(folder: Path, series: Series, tables: Iterable[Assembled], command: st
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        index = read_index(folder) or {}
-        entries: dict[str, Any] = dict(index.get("tables", {}))
-        for table in tables:
-            entries[table.table.name] = _write_table(folder, series, table)
-        values = {
-            "format": FORMAT,
-            "model": series.model,
-            "scale": series.scale.to_dict(),
-            "command": command or index.get("command", ""),
-            "updated": datetime.now(UTC).isoformat(timespec="seconds"),
-            "study": series.base.to_dict(),
-            "tables": entries,
-        }
-        write_json(folder / INDEX, values)
+        # another call may be adding its own tables to the same index
+        with filelock.FileLock(folder / f".{INDEX}.lock"):
+            _write(folder, series, tables, command)
     except OSError as error:
-        raise explain(error, folder) from error
+        if is_full(error):
+            raise explain(error, folder) from error
+        raise StoreError(
+            f"the tables cannot be written in {str(folder)!r} ({error.strerror or error}): choose another "
+            "folder with --out"
+        ) from error
+
+
+def _write(folder: Path, series: Series, tables: Iterable[Assembled], command: str) -> None:
+    index = read_index(folder) or {}
+    entries: dict[str, Any] = dict(index.get("tables", {}))
+    for table in tables:
+        entries[table.table.name] = _write_table(folder, series, table)
+    values = {
+        "format": FORMAT,
+        "model": series.model,
+        "scale": series.scale.to_dict(),
+        "command": command or index.get("command", ""),
+        "updated": datetime.now(UTC).isoformat(timespec="seconds"),
+        "study": series.base.to_dict(),
+        "tables": entries,
+    }
+    write_json(folder / INDEX, values)
 
 
 def read_index(folder: Path) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ _TITLES = {
     "model": "loading the model",
     "norms": "weight norms",
     "drift": "rank drift",
+    "clusters": "clusters of the neurons' parameters",
     "partition": "modules",
     "modules": "module statistics",
     "adapted": "score adaptation",

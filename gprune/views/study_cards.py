@@ -91,7 +91,8 @@ def _nothing(choice: _Choice, run: Run | None) -> None:
         "No row of this table has its numbers yet." if tried else "This table has not been made here yet.",
         icon=":material/table_view:",
     )
-    st.code(studies.command(choice.name, model, scale), language="bash", wrap_lines=True)
+    again = choice.table.command if choice.table is not None else studies.command(choice.name, model, scale)
+    st.code(again, language="bash", wrap_lines=True)
     st.caption(
         f"{plain(studies.effort(choice.name, model, scale, frame.situation().runs))} Add `--dry-run` to see "
         "what would run. The page fills itself when it is done."

@@ -7,7 +7,7 @@ from torch.nn.functional import normalize
 
 from gprune.errors import Cancelled, NumericsError
 from gprune.modularization.direction import admits, below_boundary, boundary_mixing, drift_variation
-from gprune.modularization.partition import modularize
+from gprune.modularization.partition import cluster_layers, modularize
 from gprune.ranking import ranks
 from gprune.records import RankDrift, UnitScores
 from gprune.study import ModularizationSettings
@@ -38,6 +38,18 @@ def inputs(layers=LAYERS, neurons=NEURONS, seed=0, metric="flap"):
         UnitScores(metric, text, values, heads, heads) for text, values in (("a", first), ("b", second))
     ]
     return (lambda layer: rows[layer]), drift, *scores
+
+
+def test_shared_clusters_give_the_partition_that_its_own_would():
+    parameters, drift, *both = inputs()
+    layers, neurons = drift.magnitude.shape
+    clusters = cluster_layers(parameters, layers, neurons, QUICK, seed=1)
+    assert clusters.kind == "clusters" and np.isfinite(clusters.silhouette).any(axis=1).all()
+    own = modularize(parameters, drift, *both, QUICK, seed=1)
+    shared = modularize(parameters, drift, *both, QUICK, seed=1, clusters=clusters)
+    np.testing.assert_array_equal(own.labels, shared.labels)
+    np.testing.assert_array_equal(own.initial_counts, clusters.counts)
+    np.testing.assert_array_equal(own.history, shared.history)
 
 
 def test_every_neuron_is_in_exactly_one_module():

@@ -96,6 +96,7 @@ def finish(
     missing_tasks: dict[str, str] | None = None,
     value: Callable[[Study, str, str], float] = perplexity_of,
     provenance: dict[str, Any] | None = None,
+    formulas: dict[str, int] | None = None,
 ) -> str:
     """Leaves what a run of a study leaves; every run has records of its own. Returns the run's name."""
     study = task.study if isinstance(task, Task) else task
@@ -132,7 +133,7 @@ def finish(
     result |= {"accuracy": accuracy, "unavailable_tasks": absent} if accuracy is not None else {}
     record = {"run": run, "study": study.to_dict(), "state": state, "error": error, "stages": stages}
     record |= {"result": result if state == "done" else None, "provenance": provenance or {}}
-    store.save_run(run, record)
+    store.save_run(run, record | ({"formulas": formulas} if formulas else {}))
     return run
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from reproduction.fake_runs import CORRELATIONS, a_series, finish, perplexity_of
 
+from gprune.fingerprints import VERSIONS
 from gprune.models import identity as models
 from gprune.records import Agreement
 from gprune.reproduction import tables, work
@@ -82,6 +83,23 @@ def test_a_changed_model_or_text_makes_a_run_old(store: Store) -> None:
     ):
         finish(store, task.study, provenance={"inputs": inputs})
         assert (Finished(store).answer(row) is not None) == current
+
+
+def test_a_changed_third_text_makes_an_agreement_old(store: Store) -> None:
+    (task,) = work.needed([tables.TABLES["module-overlap"]], a_series())
+    row = task.rows[0]
+    for inputs, current in (({}, True), ({"calibration": {"substitute": "0" * 64}}, False)):
+        finish(store, task.study, provenance={"inputs": inputs})
+        assert (Finished(store).answer(row) is not None) == current
+
+
+def test_a_changed_formula_makes_a_run_old(store: Store) -> None:
+    (task,) = work.needed([tables.TABLES["figure-1a"]], a_series())
+    row = task.rows[0]
+    finish(store, task.study, formulas=VERSIONS)
+    assert Finished(store).answer(row) is not None
+    finish(store, task.study, formulas=VERSIONS | {"drift": VERSIONS["drift"] - 1})
+    assert Finished(store).answer(row) is None
 
 
 def test_more_texts_another_device_or_a_third_text_answer_as_well(store: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
@@ -33,6 +34,16 @@ def a_work(store: Store, *names: str, series: Series | None = None) -> work.Work
     series = series or a_series()
     folder = writing.default_folder(store.root, series.model, series.scale)
     return work.Work(store, series, tables.choose(names), folder, command="python -m gprune reproduce")
+
+
+def test_writers_at_the_same_time_lose_no_table(store: Store) -> None:
+    names = ("ablation", "calibration-pair", "figure-1a", "figure-3a", "module-overlap")
+    run_all(store, *names)
+    works = [a_work(store, name) for name in names]
+    with ThreadPoolExecutor(len(works)) as pool:
+        for _ in pool.map(lambda made: made.write(made.tables), works * 3):
+            pass
+    assert set((writing.read_index(works[0].folder) or {})["tables"]) == set(names)
 
 
 def test_files_hold_the_numbers_in_full_and_the_published_ones_apart(store: Store) -> None:

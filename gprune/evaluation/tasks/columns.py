@@ -22,7 +22,7 @@ class ColumnError(ValueError):
 def text(row: Row, column: str) -> str:
     """The text of a column; it may be empty."""
     value = _value(row, column)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or _broken(value):
         raise _wrong(column, value, "text")
     return value
 
@@ -30,9 +30,15 @@ def text(row: Row, column: str) -> str:
 def texts(row: Row, column: str, fewest: int = 2) -> list[str]:
     """The texts of a column that holds a list of them."""
     value = _value(row, column)
-    if not isinstance(value, list) or len(value) < fewest or not all(isinstance(v, str) for v in value):
+    listed = isinstance(value, list) and len(value) >= fewest
+    if not listed or not all(isinstance(v, str) and not _broken(v) for v in value):
         raise _wrong(column, value, f"a list of at least {fewest} texts")
     return value
+
+
+def _broken(value: str) -> bool:
+    """Whether a text holds half a character, which JSON can write and UTF-8 cannot."""
+    return any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def index(row: Row, column: str, count: int) -> int:

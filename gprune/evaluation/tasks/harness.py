@@ -16,13 +16,12 @@ from typing import Any
 
 from gprune.demo import questions
 from gprune.errors import CorpusError, NumericsError
+from gprune.evaluation.tasks import own
 from gprune.evaluation.tasks.columns import Row
 from gprune.evaluation.tasks.source import TaskSource
 from gprune.evaluation.tasks.standard import STANDARD_TASKS
 from gprune.progress import Progress
 
-# Prompt and scoring of our own questions: raise it whenever they change.
-_OWN_VERSION = "1.0"
 _METRICS = [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("acc", "acc_norm")]
 # lm-eval tells what it is about by tqdm only; one of its bars has no words.
 _PHASES = {
@@ -209,7 +208,7 @@ def _multiple_choice(source: TaskSource) -> dict[str, Any]:
         "target_delimiter": questions.DELIMITERS[source.task] if source.kind == "demo" else " ",
         "metric_list": copy.deepcopy(_METRICS),
         "num_fewshot": 0,
-        "metadata": {"version": _OWN_VERSION},
+        "metadata": {"version": own.VERSION},
     }
 
 

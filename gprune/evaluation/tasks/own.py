@@ -10,6 +10,9 @@ from __future__ import annotations
 from gprune.evaluation.tasks import columns
 from gprune.evaluation.tasks.columns import ColumnError, Row
 
+VERSION = "1.0"
+"""of prompt and scoring of such questions; raise it whenever they change"""
+
 
 def check(row: Row) -> Row:
     """Reads one question.

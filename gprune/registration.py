@@ -1,0 +1,60 @@
+"""Lets plain `from_pretrained` load pruned checkpoints once `gprune` is imported, at no cost before.
+
+Our model types are made known to transformers' Auto classes at the moment those classes are loaded: a finder
+in front of the others watches for the one module that holds them. Nothing heavy is imported before.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+AUTO_CLASSES = "transformers.models.auto.modeling_auto"
+_REGISTER = "gprune.export.checkpoint"
+
+
+def register_when_loaded() -> None:
+    """Registers now where the Auto classes are there already, else as soon as they are."""
+    if AUTO_CLASSES in sys.modules:
+        _register()
+    elif not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Watcher())
+
+
+def _register() -> None:
+    # by name: what registers needs torch, which whoever imports gprune alone does not
+    importlib.import_module(_REGISTER).register()
+
+
+class _Watcher(MetaPathFinder):
+    """Finds nothing by itself; hands the one module on with a loader that registers afterwards."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != AUTO_CLASSES:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Registering(spec.loader)
+        return spec
+
+
+class _Registering(Loader):
+    """Loads a module as its own loader does, and registers our model types after that."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.loader.exec_module(module)
+        _register()

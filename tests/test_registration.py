@@ -1,0 +1,26 @@
+"""Pruned checkpoints load by plain `from_pretrained` once `gprune` is imported, in any order."""
+
+import subprocess
+import sys
+
+import pytest
+
+BEFORE = "import gprune, sys; assert 'transformers' not in sys.modules and 'torch' not in sys.modules"
+AFTER = "from transformers import AutoModelForCausalLM; import gprune"
+CHECK = """
+from transformers import AutoModelForCausalLM
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from gprune.export.modeling_gprune import MODEL_CLASSES
+for model_class in MODEL_CLASSES.values():
+    assert MODEL_FOR_CAUSAL_LM_MAPPING[model_class.config_class] is model_class
+print(len(MODEL_CLASSES), sum("gprune.registration" in type(f).__module__ for f in sys.meta_path))
+"""
+
+
+@pytest.mark.parametrize("first", [BEFORE, AFTER], ids=["before transformers", "after transformers"])
+def test_importing_gprune_makes_our_model_types_known(project, first):
+    script = f"{first}\nimport sys\n{CHECK}"
+    done = subprocess.run([sys.executable, "-c", script], cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    # every family, and no finder left in the way
+    assert done.stdout.split() == ["4", "0"]
