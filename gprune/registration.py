@@ -27,8 +27,10 @@ def register_when_loaded() -> None:
 
 
 def _register() -> None:
-    # by name: what registers needs torch, which whoever imports gprune alone does not
-    importlib.import_module(_REGISTER).register()
+    # what is being imported at this moment registers by itself at its end
+    if _REGISTER not in sys.modules:
+        # by name: it needs torch, which whoever imports gprune alone does not
+        importlib.import_module(_REGISTER)
 
 
 class _Watcher(MetaPathFinder):

@@ -8,6 +8,7 @@ import pytest
 BEFORE = "import gprune, sys; assert 'transformers' not in sys.modules and 'torch' not in sys.modules"
 AFTER = "from transformers import AutoModelForCausalLM; import gprune"
 CHECK = """
+import sys
 from transformers import AutoModelForCausalLM
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from gprune.export.modeling_gprune import MODEL_CLASSES
@@ -17,9 +18,29 @@ print(len(MODEL_CLASSES), sum("gprune.registration" in type(f).__module__ for f 
 """
 
 
+@pytest.mark.parametrize(
+    "module",
+    [
+        "gprune.export.checkpoint",
+        "gprune.export.modeling_gprune",
+        "gprune.export.padded",
+        "gprune.export.apply",
+        "gprune.surgery",
+        "gprune.models.loading",
+        "gprune.evaluation.accuracy",
+        "gprune.evaluation.speed",
+        "transformers.models.auto.modeling_auto",
+    ],
+)
+def test_every_entrance_to_transformers_can_be_the_first(project, module):
+    script = f"import gprune\nimport {module}\n{CHECK if module != 'gprune.export.modeling_gprune' else ''}"
+    done = subprocess.run([sys.executable, "-c", script], cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 @pytest.mark.parametrize("first", [BEFORE, AFTER], ids=["before transformers", "after transformers"])
 def test_importing_gprune_makes_our_model_types_known(project, first):
-    script = f"{first}\nimport sys\n{CHECK}"
+    script = f"{first}\n{CHECK}"
     done = subprocess.run([sys.executable, "-c", script], cwd=project, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     # every family, and no finder left in the way

@@ -322,3 +322,8 @@ def _device(model: nn.Module) -> torch.device:
 
 def _dtype(model: nn.Module) -> torch.dtype:
     return next(model.parameters()).dtype
+
+
+# whoever imports this can load what it saves; a modelling file that is itself being imported is not ready yet
+if hasattr(modeling_gprune, "MODEL_CLASSES"):
+    register()
