@@ -78,7 +78,7 @@ def summary(result: dict[str, Any]) -> None:
             row = [f"{result['retention'][method]:.2%}", f"{result['parameters'][method]:,}"]
             table.add_row(method, *row, *(f"{values[text]:.2f}" for text in texts))
         console.print(table)
-    if result.get("accuracy"):
+    if any(result.get("accuracy", {}).values()):
         console.print(_accuracies(result["accuracy"]))
     for task, reason in result.get("unavailable_tasks", {}).items():
         console.print(f"{_short(task)} not measured: {reason}", soft_wrap=True, highlight=False)

@@ -103,11 +103,15 @@ class Row:
 
 
 def rows(measurements: list[Measurement]) -> list[Row]:
-    """Groups measurements by run and method, the dense model of each distinct model once and on top."""
+    """Groups measurements by run and method, the dense ones on top.
+
+    The dense model of several runs stands there once, as long as they read the same windows of a text; a run
+    that read others keeps its own reference.
+    """
+    homes = _dense_homes([item for item in measurements if item.method == DENSE])
     grouped: dict[tuple[str, str], list[Measurement]] = {}
-    seen: dict[str, str] = {}
     for item in measurements:
-        run = seen.setdefault(item.model, item.run) if item.method == DENSE else item.run
+        run = homes[item.run] if item.method == DENSE else item.run
         grouped.setdefault((run, item.method), []).append(item)
     made = []
     for (run, method), items in grouped.items():
@@ -117,6 +121,29 @@ def rows(measurements: list[Measurement]) -> list[Row]:
         made.append(Row(run, method, items[0].retention, items[0].parameters, cells))
     # sorting is stable: within dense and pruned the order of the runs and methods stays
     return sorted(made, key=lambda row: row.method != DENSE)
+
+
+def _dense_homes(dense: list[Measurement]) -> dict[str, str]:
+    """For each run the run whose dense row takes its dense measurements in."""
+    read: dict[tuple[str, str], dict[str, str]] = {}
+    for item in dense:
+        read.setdefault((item.model, item.run), {})[item.text] = item.protocol
+    rows_of: dict[str, list[tuple[str, dict[str, str]]]] = {}
+    homes: dict[str, str] = {}
+    for (model, run), windows in read.items():
+        there = rows_of.setdefault(model, [])
+        fits = (
+            home
+            for home in there
+            if all(home[1].get(text, protocol) == protocol for text, protocol in windows.items())
+        )
+        found = next(fits, None)
+        if found is None:
+            found = (run, {})
+            there.append(found)
+        found[1].update(windows)
+        homes[run] = found[0]
+    return homes
 
 
 def unavailable(run: str, reasons: dict[str, str]) -> list[Row]:
@@ -258,7 +285,8 @@ def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: dict[
 
 
 def _numbers(cell: Measurement, against: Measurement | None) -> dict[str, Any]:
-    found = difference(cell, against) if against else None
+    comparable = against is not None and against.protocol == cell.protocol
+    found = difference(cell, against) if against is not None and comparable else None
     return {
         "text": cell.text,
         "perplexity": cell.perplexity,

@@ -86,15 +86,20 @@ def read(place: Path) -> CutPlan:
     path = place if place.is_file() else place / PLAN_FILE
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        if (values["format"], values["version"]) != (_FORMAT, _VERSION):
-            raise ValueError(f"format {values['format']!r} version {values['version']!r}")
+        if not isinstance(values, dict) or values.get("format") != _FORMAT:
+            raise CheckpointError(
+                f"{str(path)!r} is no plan of a cut: take the {PLAN_FILE} of a pruned model"
+            )
+        if values["version"] != _VERSION:
+            raise ValueError(f"its version is {values['version']!r}, this program reads {_VERSION!r}")
         return _plan(values)
     except FileNotFoundError as error:
         raise CheckpointError(
             f"the folder {str(place)!r} has no {PLAN_FILE}: it is no pruned checkpoint"
         ) from error
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise CheckpointError(f"{str(path)!r} cannot be read ({error}): save the checkpoint again") from error
+        what = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise CheckpointError(f"{str(path)!r} cannot be read ({what}): save the checkpoint again") from error
 
 
 def _plan(values: dict[str, Any]) -> CutPlan:

@@ -7,6 +7,7 @@ one entry a stage, so that the app can draw what is there while the rest is stil
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import time
 from collections.abc import Callable
@@ -205,11 +206,19 @@ class Session:
 
 
 def available_tasks(study: Study) -> dict[str, str]:
-    """Why tasks of a study cannot be measured here, by task; those that can are not in it."""
+    """Why tasks of a study cannot be measured here, by task; those that can are not in it.
+
+    Raises:
+        SettingsError: there is no such task.
+    """
     if not study.evaluation.tasks:
         return {}
     from gprune.evaluation import tasks
 
+    for task in study.evaluation.tasks:
+        # a task that has no data is left out; one that does not exist is a slip
+        with contextlib.suppress(CorpusError):
+            tasks.resolve(task, study.evaluation)
     reasons = tasks.available(study.evaluation.tasks, study.evaluation)
     return {task: reason for task, reason in reasons.items() if reason}
 

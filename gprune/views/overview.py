@@ -77,12 +77,14 @@ def _drift_tile(run: Run) -> dict[str, Any]:
 
 
 def _floor_tile(run: Run) -> dict[str, Any]:
-    tile: dict[str, Any] = {"label": "Re-sampling floor", "value": UNKNOWN}
+    tile: dict[str, Any] = {"label": "Rank correlation re-sampled", "value": UNKNOWN}
     if run.has("drift"):
         floors = derived.drift_curves(run.root, run.key("drift"), 50)[2:]
         values = [curve.correlation for curve in floors]
         tile |= {"value": f"{min(values):.2f}", "delta": f"A {values[0]:.3f}, B {values[1]:.3f}"}
-    return tile | {"help": "The same correlation between two halves of one text: what noise alone does."}
+    return tile | {
+        "help": "The same correlation between two halves of one text: all that noise alone leaves."
+    }
 
 
 def _adapted_tile(run: Run) -> dict[str, Any]:

@@ -39,15 +39,18 @@ def show() -> None:
 
 
 def _controls(run: Run) -> tuple[str, int]:
-    choices = ["flap", "wanda_sp"]
-    default = choices.index(run.study.metric) if run.study.metric in choices else 0
+    found = [name for name in run.masks() if name != "gprune"]
+    # before the masks are there the usual baselines can be chosen already
+    choices = found or ["flap", "wanda_sp"]
+    preferred = {"twflap": "fang"}.get(run.study.metric, run.study.metric)
+    default = choices.index(preferred) if preferred in choices else 0
     with st.container(horizontal=True, vertical_alignment="bottom"):
         base = st.selectbox(
             "Base method", choices, default, format_func=label, key="pd_base", bind="query-params", width=200
         )
         bins = st.slider("Drift bins", 3, 10, 5, key="pd_bins", bind="query-params", width=240)
     chosen = base if base in choices else choices[default]
-    if chosen != run.study.metric:
+    if chosen != preferred:
         st.caption(
             f"GPrune scored with {plain(label(run.study.metric))} in this run: against "
             f"{METHOD_LABELS[chosen]} the "

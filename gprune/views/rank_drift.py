@@ -81,7 +81,7 @@ def _correlations(run: Run, drawn: Card) -> None:
     table = derived.drift_layers(run.root, run.key("drift"))
     drawn.chart(
         figures.correlations(table),
-        "Spearman correlation of the ranks within each layer; grey are the re-sampling floors.",
+        "Spearman correlation of the ranks within each layer; grey is what re-sampling one text leaves.",
         table=lambda: table,
     )
 

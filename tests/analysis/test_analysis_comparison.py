@@ -61,6 +61,16 @@ def test_no_winner_beyond_half_a_percent_of_the_budget(gap: float, called: bool)
     assert any("retained fractions differ" in reason for reason in comparison.obstacles(table)) is not called
 
 
+def test_a_run_that_read_other_windows_keeps_its_own_dense_row() -> None:
+    items = [
+        measured("dense", 40),
+        measured("dense", 30, run="run-b", windows=4),
+        measured("dense", 40, run="c"),
+    ]
+    table = comparison.rows(items)
+    assert [(row.run, row.cells["wiki"].perplexity) for row in table] == [("run-a", 40), ("run-b", 30)]
+
+
 def test_other_windows_or_another_model_call_no_winner() -> None:
     windows = comparison.rows([measured("gprune", 60), measured("flap", 90, length=2048)])
     assert (

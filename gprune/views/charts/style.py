@@ -68,9 +68,12 @@ METHOD_DASHES = {name: _dash(name) for name in METHODS}
 MOST_LAYER_TICKS = 16
 
 
+_METRIC_LABELS = {"twflap": "twFLAP (token-weighted)"}
+
+
 def label(method: str) -> str:
-    """Display name of a method."""
-    return METHOD_LABELS.get(method, method)
+    """Display name of a method or a metric."""
+    return METHOD_LABELS.get(method, _METRIC_LABELS.get(method, method))
 
 
 def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -> go.Figure:
