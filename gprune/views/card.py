@@ -134,5 +134,9 @@ def _explain_missing(drawn: Card, missing: MissingResultError) -> None:
     if run is not None and work.is_live(run):
         sentence = f"Needs “{what}”, which is being computed: the card draws itself when it is there."
         st.info(sentence, icon=":material/hourglass_top:")
-    else:
-        st.info(f"Needs “{what}”, which this run does not have.", icon=":material/hourglass_empty:")
+        return
+    if run is not None and "gprune" not in run.study.methods:
+        reason = f"Needs “{what}”: this run compares {', '.join(run.study.methods)} and leaves GPrune out."
+        st.info(plain(reason), icon=":material/hourglass_empty:")
+        return
+    st.info(f"Needs “{what}”, which this run does not have.", icon=":material/hourglass_empty:")

@@ -133,7 +133,8 @@ def _pick_run(runs: list[Run]) -> None:
     st.session_state[_RUN] = st.session_state[_SHOWN] = chosen
     if asked and asked not in names:
         _warn_of_run(asked)
-    elif asked or chosen != default:
+    else:
+        # always there, so that a copied address shows the same run to whoever opens it later
         st.query_params[_RUN] = chosen
     _selector(runs, chosen)
 

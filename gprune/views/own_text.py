@@ -235,6 +235,9 @@ def drift_study(study: Study, auxiliary: Path, usable: int) -> Study:
     changes = {
         "auxiliary": str(auxiliary),
         "substitute": "",
+        "methods": ["dense"],
+        "evaluation.texts": [],
+        "evaluation.tasks": [],
         "calibration.samples": min(study.calibration.samples, usable),
         "name": f"Drift {auxiliary.stem.rsplit('-', 1)[0]}",
     }

@@ -17,11 +17,11 @@ def place(root: str, folder: str, name: str, suffix: str, raw: bytes) -> Path:
     Args:
         root: the cache folder.
         folder: the part of the cache, as texts.
-        name: what the person calls it; only letters and digits of its last part survive.
+        name: what the person calls it; only its letters and digits survive.
         suffix: ending of the file, with its dot.
         raw: its content, of which a hash becomes part of the name.
     """
-    stem = Path(name.replace("\\", "/")).name.lower().removesuffix(suffix)
+    stem = name.lower().removesuffix(suffix)
     safe = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:40].strip("-") or folder
     return Path(root) / folder / "user" / f"{safe}-{hashlib.sha256(raw).hexdigest()[:12]}{suffix}"
 

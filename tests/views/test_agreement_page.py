@@ -88,7 +88,7 @@ def test_fang_stands_beside_the_substitutions_and_their_controls(cache: Path) ->
         "control: FANG, another seed",
     ]
     assert names(ari) == names(overlap) == expected
-    assert "FANG's groups agree at 0.1" in words(app)
+    assert "FANG's groups of one text alone agree with another's at 0.1" in words(app)
     assert "FANG has 2 groups in a layer and BCM 6 modules" in words(app).replace("\\", "")
     assert "ma_fang" not in [button.key for button in app.button]
 
