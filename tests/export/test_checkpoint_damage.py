@@ -180,12 +180,18 @@ def test_verify_sees_truncated_and_missing_files(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "values",
-    [{"format": "other"}, {"version": 2}, {"kept_neurons": [[99]]}, {"kept_neurons": [[-1]]}, {"probe": {}}],
+    ("values", "message"),
+    [
+        ({"format": "other"}, "plan.json' is no plan of a cut: take the plan.json of a pruned model"),
+        ({"version": 2}, "plan.json' cannot be read .its version is 2, this program reads 1.: save"),
+        ({"kept_neurons": [[99]]}, "plan.json' cannot be read"),
+        ({"kept_neurons": [[-1]]}, "plan.json' cannot be read"),
+        ({"probe": {}}, "plan.json' cannot be read .'ids' is missing.: save"),
+    ],
 )
-def test_a_plan_that_is_none(folder: Path, values: dict[str, Any]) -> None:
+def test_a_plan_that_is_none(folder: Path, values: dict[str, Any], message: str) -> None:
     change(folder / "plan.json", **values)
-    with pytest.raises(CheckpointError, match="plan.json' cannot be read"):
+    with pytest.raises(CheckpointError, match=message):
         plan_file.read(folder)
 
 
