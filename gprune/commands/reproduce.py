@@ -90,11 +90,11 @@ def _reproduce(options: argparse.Namespace) -> int:
     chosen = tables.choose(options.tables)
     # jobs run in a folder of their own, so paths are made whole here
     model = options.model if options.model == "demo" else _located(options.model)
-    series = Series(model, _scale(options))
+    series = Series(model, _scale(options, model))
     return _dry_run(options, chosen, series) if options.dry_run else _run(options, chosen, series)
 
 
-def _scale(options: argparse.Namespace) -> Any:
+def _scale(options: argparse.Namespace, model: str) -> Any:
     from gprune.reproduction import scale
 
     changes: dict[str, Any] = {name: _whole(getattr(options, name)) for name in _SCALE}
@@ -104,7 +104,6 @@ def _scale(options: argparse.Namespace) -> Any:
     changes["tasks"] = tuple(map(_located, options.tasks)) if options.tasks else None
     changes["task_folder"] = str(options.task_folder.expanduser().resolve()) if options.task_folder else None
     changes["settings"] = tuple(assignment(word) for word in options.set)
-    model = options.model if options.model == "demo" else _located(options.model)
     return scale.choose(model, options.scale, changes)
 
 
