@@ -3,7 +3,7 @@
     <cache>/<stage>/<key>/{FIELD.npy ..., manifest.json}
     <cache>/runs/<run>/run.json
 
-The key says everything a result depends on (gprune.plan), so a result never goes stale; it is written to
+The key says everything a result depends on (gprune.stages), so a result never goes stale; it is written to
 a temporary folder, its manifest last, and moved into place in one step, so that it is either whole or
 absent. Arrays are read back as read-only memory maps. Nothing is pickled.
 """

@@ -9,7 +9,9 @@ these fields.
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
+import re
 import types
 import typing
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
@@ -45,6 +47,7 @@ __all__ = [
     "field_names",
     "from_dict",
     "from_file",
+    "run_name",
 ]
 
 METRIC_NAMES = ("flap", "wanda_sp", "twflap")
@@ -147,9 +150,22 @@ class Study:
             target[last] = value
         return from_dict(values)
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of every setting but the names for people: equal for studies that are the same."""
+        values = {name: value for name, value in self.to_dict().items() if name not in ("name", "group")}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
     def renamed(self, name: str) -> Study:
         """A copy under another display name."""
         return replace(self, name=name)
+
+
+def run_name(study: Study) -> str:
+    """Name of a study's run: a readable stem and a hash of every setting but the names for people."""
+    words = (study.name or study.model.rstrip("/").split("/")[-1]).lower()
+    stem = re.sub(r"[^a-z0-9]+", "-", words).strip("-")
+    return f"{stem[:40] or 'study'}-{study.digest[:10]}"
 
 
 def field_names() -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from gprune.commands import add_cache
-from gprune.plan import UNTIL, run_name
+from gprune.stages import UNTIL
 from gprune.store import Store
-from gprune.study import Study, from_file
+from gprune.study import Study, from_file, run_name
 
 
 def add(commands: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import os
 import platform
@@ -47,32 +46,6 @@ def commit() -> dict[str, Any]:
         return {}
     described = done.stdout.strip()
     return {"commit": described.removesuffix("-dirty"), "uncommitted_changes": described.endswith("-dirty")}
-
-
-@cache
-def machine(device: str) -> str:
-    """Processor or GPU on which a speed is measured, and its threads.
-
-    Args:
-        device: auto, cpu or cuda, as in a study.
-    """
-    import torch
-
-    from gprune.models.loading import device_of
-
-    place = device_of(device)
-    libraries = f"torch {torch.__version__}, transformers {_version('transformers')}"
-    if place.type == "cuda":
-        return f"{torch.cuda.get_device_name(place)}, {libraries}"
-    return f"{_processor()}, {torch.get_num_threads()} threads, {libraries}"
-
-
-def _processor() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def collect(inputs: Any) -> dict[str, Any]:
