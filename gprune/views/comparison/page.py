@@ -15,7 +15,7 @@ from gprune.analysis import comparison as analysis
 from gprune.methods import METHODS
 from gprune.study import Study
 from gprune.views.comparison import charts as figures
-from gprune.views.comparison import latex, paper, study_cards
+from gprune.views.comparison import marked_table, paper, study_cards
 from gprune.views.frame import derived, frame
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS, label
@@ -172,10 +172,8 @@ def _best(rows: list[analysis.Row], text: str) -> str:
 def _table(drawn: Card, rows: list[analysis.Row], runs: list[Run]) -> None:
     names = _names(rows, runs)
     measured = [name for row, name in zip(rows, names, strict=True) if row.cells] or names
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        pinned = st.selectbox("Differences against", measured, 0, key="cp_pinned", width=320)
-        deltas = st.toggle("Show differences", True, key="cp_deltas")
-    index = names.index(pinned if pinned in measured else measured[0])
+    pinned, deltas = marked_table.reference(measured, ("cp_pinned", "cp_deltas"), 320)
+    index = names.index(pinned)
     baseline = rows[index]
     titles = {text: f"{text} ({_role(text, runs)}) ↓" for text in analysis.texts(rows)}
     against = baseline if deltas else None
@@ -184,17 +182,20 @@ def _table(drawn: Card, rows: list[analysis.Row], runs: list[Run]) -> None:
     st.dataframe(
         table,
         hide_index=True,
-        height=38 + 35 * len(table),
+        height=marked_table.height(table),
         column_config=_columns(list(titles.values())),
         placeholder="–",
         alt="perplexity of every method on every text",
     )
     _explain(names[index], analysis.unpaired(rows, baseline), deltas)
     _left_out(rows)
-    with st.container(horizontal=True, vertical_alignment="center"):
-        name = f"{runs[0].name}-cp_table"
-        latex.popover("cp_table", table, "Perplexity of every method, lower is better", name)
-        drawn.tools(lambda: analysis.long_table(rows, baseline.name, METHOD_LABELS), switch=False)
+    marked_table.exports(
+        drawn,
+        table,
+        "Perplexity of every method, lower is better",
+        f"{runs[0].name}-cp_table",
+        lambda: analysis.long_table(rows, baseline.name, METHOD_LABELS),
+    )
 
 
 def _left_out(rows: list[analysis.Row]) -> None:
@@ -209,8 +210,7 @@ def _columns(titles: list[str]) -> dict[str, Any]:
         "method": st.column_config.TextColumn(pinned=True),
         "parameters": st.column_config.NumberColumn(format="localized"),
         "kept": st.column_config.NumberColumn(format="percent"),
-        REASON: st.column_config.TextColumn(width="large"),
-    } | {title: st.column_config.TextColumn(alignment="right") for title in titles}
+    } | marked_table.columns(titles, REASON)
 
 
 def _explain(pinned: str, unpaired: list[str], deltas: bool) -> None:
@@ -253,14 +253,15 @@ def _line(
 
 
 def _cell(cell: analysis.Measurement, against: analysis.Measurement | None, mark: str) -> str:
-    words = f"{cell.perplexity:,.2f} ± {cell.standard_error:,.2f}"
+    words, change = f"{cell.perplexity:,.2f} ± {cell.standard_error:,.2f}", ""
     if against is not None and against is not cell:
         if cell.protocol != against.protocol:
             # other windows of a text can be easier by more than pruning costs
-            return f"{words} (other windows) {mark}".strip()
-        found = analysis.difference(cell, against)
-        words += f" ({found.change:+.1%} ± {found.error:.1%}{'' if found.paired else ' †'})"
-    return f"{words} {mark}".strip()
+            change = "(other windows)"
+        else:
+            found = analysis.difference(cell, against)
+            change = f"({found.change:+.1%} ± {found.error:.1%}{'' if found.paired else ' †'})"
+    return marked_table.cell(words, change, mark)
 
 
 def _charts(drawn: Card, run: Run, rows: list[analysis.Row], runs: list[Run]) -> None:

@@ -11,6 +11,7 @@ from gprune import published
 from gprune.analysis import published as claims
 from gprune.published import Figure, Inconsistency
 from gprune.reproduction.assembly import cell, heading, number
+from gprune.views.comparison import marked_table
 from gprune.views.frame.card import card, published_badge
 from gprune.views.frame.text import plain
 
@@ -39,7 +40,7 @@ def show() -> None:
         st.dataframe(
             table,
             hide_index=True,
-            height=38 + 35 * max(len(table), 1),
+            height=marked_table.height(table),
             column_config=_columns(table),
             alt="published figures of the paper",
         )

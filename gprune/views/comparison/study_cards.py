@@ -17,7 +17,7 @@ from gprune.published import PROTOCOLS
 from gprune.reproduction import catalogue
 from gprune.reproduction.assembly import heading
 from gprune.reproduction.tables import TABLES
-from gprune.views.comparison import latex, studies, study_figures
+from gprune.views.comparison import marked_table, studies, study_figures
 from gprune.views.comparison.studies import StudyTable
 from gprune.views.frame import frame
 from gprune.views.frame.card import Card, card, published_badge
@@ -137,7 +137,7 @@ def _measured(drawn: Card, table: StudyTable) -> None:
     st.dataframe(
         shown,
         hide_index=True,
-        height=38 + 35 * len(shown),
+        height=marked_table.height(shown),
         key=key,
         on_select=partial(_select, key, settings),
         selection_mode="single-row",
@@ -146,9 +146,13 @@ def _measured(drawn: Card, table: StudyTable) -> None:
     )
     _explain(drawn, table, settings, columns)
     _open(settings)
-    with st.container(horizontal=True, vertical_alignment="center"):
-        latex.popover("cp_studies", shown, table.title, f"{table.name}-measured")
-        drawn.tools(lambda: analysis.long_table(settings, settings[index]), switch=False)
+    marked_table.exports(
+        drawn,
+        shown,
+        table.title,
+        f"{table.name}-measured",
+        lambda: analysis.long_table(settings, settings[index]),
+    )
 
 
 def _against(name: str, settings: list[Setting], columns: list[str], each: bool) -> tuple[int, bool]:
@@ -156,16 +160,8 @@ def _against(name: str, settings: list[Setting], columns: list[str], each: bool)
     numbers = [index for index, setting in enumerate(settings) if setting.filled]
     if not any(analysis.is_ranked(column) for column in columns):
         return numbers[0], False
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        pinned = st.selectbox(
-            "Differences against",
-            numbers,
-            format_func=lambda index: settings[index].name,
-            key=f"cp_study_pinned_{name}_{each}",
-            width=340,
-        )
-        deltas = st.toggle("Show differences", True, key="cp_study_deltas")
-    return (pinned if pinned in numbers else numbers[0]), deltas
+    keys = f"cp_study_pinned_{name}_{each}", "cp_study_deltas"
+    return marked_table.reference(numbers, keys, 340, lambda index: settings[index].name)
 
 
 def _columns(settings: list[Setting]) -> list[str]:
@@ -202,23 +198,19 @@ def _cell(setting: Setting, baseline: Setting | None, column: str, mark: str) ->
     if not setting.values(column):
         return "–"
     digits = 2 if analysis.is_ranked(column) else 3
-    words = f"{setting.mean(column):,.{digits}f}"
+    words, difference = f"{setting.mean(column):,.{digits}f}", ""
     if np.isfinite(setting.spread(column)):
         words += f" ± {setting.spread(column):,.{digits}f}"
     if baseline is not None and baseline is not setting and baseline.values(column):
         change = analysis.change(setting, baseline, column)
-        words += f" ({change:+.1%})" if analysis.is_perplexity(column) else f" ({change:+.{digits}f})"
-    return f"{words} {mark}".strip()
+        difference = f"({change:+.1%})" if analysis.is_perplexity(column) else f"({change:+.{digits}f})"
+    return marked_table.cell(words, difference, mark)
 
 
 def _column_config(shown: pd.DataFrame, settings: list[Setting]) -> dict[str, Any]:
     labels = {name for setting in settings for name in setting.labels}
-    config: dict[str, Any] = {
-        name: st.column_config.TextColumn(alignment="right") for name in shown.columns if name not in labels
-    }
-    config["n"] = st.column_config.NumberColumn(help="seeds with numbers")
-    config[REASON] = st.column_config.TextColumn(width="large")
-    return config
+    config = marked_table.columns((name for name in shown.columns if name not in labels), REASON)
+    return config | {"n": st.column_config.NumberColumn(help="seeds with numbers")}
 
 
 def _explain(drawn: Card, table: StudyTable, settings: list[Setting], columns: list[str]) -> None:
