@@ -10,7 +10,7 @@ from views.synthetic_run import LARGE, a_study, write_run
 
 from gprune.jobs import queue
 from gprune.study import EvaluationSettings, Study
-from gprune.views.loaders import Run, all_runs
+from gprune.views.frame.loaders import Run, all_runs
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from gprune.modularization.agreement import contingency
 from gprune.records import Agreement
 from gprune.store import Store
 from gprune.study import Study
-from gprune.views import work
-from gprune.views.charts import agreement as figures
-from gprune.views.charts.style import BLUE, GREY
-from gprune.views.loaders import all_runs
+from gprune.views.frame import work
+from gprune.views.frame.chart_style import BLUE, GREY
+from gprune.views.frame.loaders import all_runs
+from gprune.views.module_agreement import charts as figures
 
 WITH_FANG = (*DEFAULT, "fang")
 

@@ -20,10 +20,10 @@ from gprune.errors import CorpusError, ModelError
 from gprune.plan import run_name
 from gprune.records import ModelShape
 from gprune.study import CalibrationSettings, Study
-from gprune.views import own_text
-from gprune.views.charts import calibration as figures
-from gprune.views.charts.style import BLUE, GREEN, PURPLE, VERMILLION
-from gprune.views.loaders import Run, all_runs
+from gprune.views.calibration_data import charts as figures
+from gprune.views.calibration_data import own_text
+from gprune.views.frame.chart_style import BLUE, GREEN, PURPLE, VERMILLION
+from gprune.views.frame.loaders import Run, all_runs
 
 PROSE = "Calibration text decides which neurons look important, so choose it with care. "
 SHORT = a_study(calibration=CalibrationSettings(samples=32, length=16, shards=4))

@@ -15,19 +15,16 @@ from gprune.analysis import comparison as compare
 from gprune.analysis import drift as drift_analysis
 from gprune.analysis import thresholds
 from gprune.records import ModelShape
-from gprune.views import derived
-from gprune.views.charts import (
-    agreement,
-    comparison,
-    decisions,
-    drift,
-    learning,
-    overview,
-    reliability,
-    style,
-    ticks,
-)
-from gprune.views.loaders import Run
+from gprune.views.comparison import charts as comparison
+from gprune.views.frame import chart_style as style
+from gprune.views.frame import derived, ticks
+from gprune.views.frame.loaders import Run
+from gprune.views.jobs import charts as learning
+from gprune.views.module_agreement import charts as agreement
+from gprune.views.overview import charts as overview
+from gprune.views.pruning_decisions import charts as decisions
+from gprune.views.rank_drift import charts as drift
+from gprune.views.reliability import charts as reliability
 
 CEILING = 300_000
 
@@ -171,7 +168,7 @@ def test_extreme_shapes_are_drawn(
 ) -> None:
     from views.synthetic_run import write_run
 
-    from gprune.views.loaders import all_runs
+    from gprune.views.frame.loaders import all_runs
 
     root = tmp_path_factory.mktemp("shape")
     write_run(root, shape, modules=modules)

@@ -13,8 +13,9 @@ from views.synthetic_run import DRIFT_ONLY, a_study, read, write_run
 
 from gprune.methods import METHODS
 from gprune.store import Store
-from gprune.views import derived, latex, paper, stages
-from gprune.views.loaders import all_runs
+from gprune.views.comparison import latex, paper
+from gprune.views.frame import derived, stages
+from gprune.views.frame.loaders import all_runs
 
 
 def cells(app: AppTest, index: int = 0) -> pd.DataFrame:

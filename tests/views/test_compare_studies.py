@@ -16,8 +16,8 @@ from gprune.reproduction import catalogue, tables
 from gprune.reproduction.answers import Answer
 from gprune.reproduction.scale import choose
 from gprune.reproduction.series import Row
-from gprune.views import studies
-from gprune.views.loaders import all_runs
+from gprune.views.comparison import studies
+from gprune.views.frame.loaders import all_runs
 
 
 def on_studies(table: str, **query: str) -> AppTest:

@@ -15,8 +15,8 @@ from gprune.analysis import accuracy
 from gprune.jobs import folder as files
 from gprune.jobs import submit
 from gprune.settings import EvaluationSettings
-from gprune.views import accuracy_card, export_card
-from gprune.views.loaders import Run, all_runs
+from gprune.views.frame.loaders import Run, all_runs
+from gprune.views.speed_export import accuracy_card, export_card
 
 
 def page(**query: str) -> AppTest:

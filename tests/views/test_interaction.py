@@ -16,8 +16,9 @@ from gprune.plan import run_name
 from gprune.records import Agreement
 from gprune.study import EvaluationSettings, Study
 from gprune.study_demo import demo_study
-from gprune.views import derived, launch
-from gprune.views.text import plain
+from gprune.views.frame import derived
+from gprune.views.frame.text import plain
+from gprune.views.jobs import launch
 
 
 def test_sliders_and_number_fields_stay_in_step(cache: Path) -> None:

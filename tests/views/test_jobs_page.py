@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from gprune.views import live
+from gprune.views.frame import live
 
 
 def _no_stages(active: bool) -> None:
     import pandas as pd
 
-    from gprune.views import jobs
+    from gprune.views.jobs import page as jobs
 
     jobs._times(pd.DataFrame({"stage": [], "seconds": [], "state": []}), active)
 

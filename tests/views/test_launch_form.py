@@ -15,7 +15,7 @@ from gprune.errors import CorpusError
 from gprune.evaluation.tasks import known
 from gprune.jobs import queue
 from gprune.study import EvaluationSettings, Study
-from gprune.views import launch, own_questions, task_form
+from gprune.views.jobs import launch, own_questions, task_form
 
 GOOD = b'{"question": "2 + 2 is", "choices": ["4", "5"], "answer": 0}\n'
 

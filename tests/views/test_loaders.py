@@ -12,8 +12,8 @@ from gprune import records
 from gprune.errors import StoreError
 from gprune.store import Store
 from gprune.study import ReliabilitySettings
-from gprune.views import derived, loaders, stages
-from gprune.views.loaders import MissingResultError, Run, all_runs
+from gprune.views.frame import derived, loaders, stages
+from gprune.views.frame.loaders import MissingResultError, Run, all_runs
 
 
 def test_records_are_read_only_memory_maps(small_run: Run) -> None:

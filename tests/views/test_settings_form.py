@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gprune.study import Study, field_names
-from gprune.views import settings_form
+from gprune.views.jobs import settings_form
 
 
 def test_every_field_has_its_documentation() -> None:

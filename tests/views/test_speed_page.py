@@ -16,10 +16,11 @@ from views.synthetic_run import DRIFT_ONLY, a_study, read, write_run
 from gprune.analysis import speed as analysis
 from gprune.records import ModelShape, PruningMasks
 from gprune.settings import EvaluationSettings, SparsitySettings
-from gprune.views import speed_export, widths_card
-from gprune.views.charts import speed as figures
-from gprune.views.charts.style import METHOD_COLORS
-from gprune.views.loaders import Run, all_runs
+from gprune.views.frame.chart_style import METHOD_COLORS
+from gprune.views.frame.loaders import Run, all_runs
+from gprune.views.speed_export import charts as figures
+from gprune.views.speed_export import page as speed_export
+from gprune.views.speed_export import widths_card
 
 
 def page(**query: str) -> AppTest:

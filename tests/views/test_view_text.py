@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from gprune.views import text
+from gprune.views.frame import text
 
 
 def test_markdown_is_escaped() -> None:

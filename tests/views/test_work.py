@@ -12,8 +12,8 @@ from gprune.jobs import queue
 from gprune.store import Store
 from gprune.study import Study
 from gprune.study_demo import demo_study
-from gprune.views import work
-from gprune.views.loaders import all_runs
+from gprune.views.frame import work
+from gprune.views.frame.loaders import all_runs
 
 
 @pytest.fixture
