@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gprune.demo import prose
+from gprune.demo.docstrings import docstrings
 
 NAMES: tuple[str, ...] = ("python-reference", "science-docs", "python-code")
 DESCRIPTIONS: dict[str, str] = {
@@ -195,13 +196,14 @@ def _topics() -> Iterator[str]:
 
 def _docstrings_below(folder: Path) -> Iterator[str]:
     for file in _sources(folder):
-        parsed = _parse(file)
-        if parsed is None:
+        try:
+            source = file.read_text(encoding="utf-8")
+            found = docstrings(source)
+            if file.name in _ADDED_DOCUMENTATION:
+                found += _plain_strings(ast.parse(source))
+        except (UnicodeDecodeError, SyntaxError, ValueError):
             continue
-        tree = parsed[1]
-        yield from prose.docstrings(tree)
-        if file.name in _ADDED_DOCUMENTATION:
-            yield from _plain_strings(tree)
+        yield from found
 
 
 def _plain_strings(tree: ast.Module) -> Iterator[str]:
