@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from gprune.errors import SettingsError, StoreError
+from gprune.files import replaced
 from gprune.records import (
     AdaptedScores,
     Array,
@@ -110,13 +110,10 @@ def write(store: Store, keys: dict[str, str], path: Path) -> tuple[str, ...]:
         StoreError: the file cannot be written.
     """
     arrays: dict[str, Any] = collect(store, keys)
-    temporary = path.with_name(f".{path.stem}-{uuid4().hex}.npz")
     try:
-        np.savez_compressed(temporary, **arrays)
-        temporary.replace(path)
+        with replaced(path) as temporary:
+            np.savez_compressed(temporary, **arrays)
     except OSError as error:
         reason = "the disk is full" if is_full(error) else str(error)
         raise StoreError(f"{str(path)!r} cannot be written: {reason}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return tuple(sorted(arrays))

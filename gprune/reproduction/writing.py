@@ -16,16 +16,16 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import filelock
 import pandas as pd
 
 from gprune.errors import StoreError
+from gprune.files import write_json, write_text
 from gprune.reproduction.assembly import Assembled
 from gprune.reproduction.scale import Scale, choose
 from gprune.reproduction.series import Series, short
-from gprune.store import explain, is_full, write_json
+from gprune.store import explain, is_full
 
 INDEX = "index.json"
 FORMAT = 1
@@ -134,7 +134,7 @@ def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, An
         _short(f"{name}-fixed", table.fixed, series) if table.fixed else {}
     )
     for file, text in texts.items():
-        _replace(folder / file, text)
+        write_text(folder / file, text)
     return {
         "title": table.table.title,
         "notes": list(table.notes),
@@ -181,15 +181,6 @@ def _versions(table: Assembled) -> dict[str, list[str]]:
             if version and version not in found.setdefault(name, []):
                 found[name].append(version)
     return found
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}-{uuid4().hex}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def setting(series: Series) -> str:
