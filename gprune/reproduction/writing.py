@@ -20,6 +20,7 @@ from typing import Any
 import filelock
 import pandas as pd
 
+from gprune.analysis.latex import source
 from gprune.errors import StoreError
 from gprune.files import write_json, write_text
 from gprune.reproduction.assembly import Assembled
@@ -29,24 +30,6 @@ from gprune.store import explain, is_full
 
 INDEX = "index.json"
 FORMAT = 1
-_TEX = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "±": r"$\pm$",
-    "–": "--",
-    "…": r"\dots{}",
-}
 
 
 def folder_name(model: str, scale: Scale) -> str:
@@ -223,36 +206,7 @@ def _one_line(text: str) -> str:
 
 def latex(table: Assembled, series: Series) -> str:
     """A table as LaTeX for the booktabs package, the published figures as a table of their own."""
-    parts = [_latex_table(table.display, f"{table.table.title}. {setting(series)}")]
+    parts = [source(table.display, f"{table.table.title}. {setting(series)}")]
     if len(table.published):
-        parts.append(_latex_table(table.published, f"{table.table.title}. {table.published_title}"))
+        parts.append(source(table.published, f"{table.table.title}. {table.published_title}"))
     return "\n".join(parts)
-
-
-def _latex_table(frame: pd.DataFrame, caption: str) -> str:
-    lines = [" & ".join(escape(str(name)) for name in frame.columns) + r" \\", r"\midrule"]
-    for cells in frame.astype(str).to_numpy().tolist():
-        lines.append(" & ".join(escape(text) for text in cells) + r" \\")
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{escape(caption)}}}",
-            rf"\begin{{tabular}}{{{'l' * max(1, len(frame.columns))}}}",
-            r"\toprule",
-            *lines,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    )
-
-
-def escape(text: str) -> str:
-    """Text with every character that means something to LaTeX made harmless."""
-    return "".join(_TEX.get(character, character) for character in _spaces(text))
-
-
-def _spaces(text: str) -> str:
-    return " ".join(text.split())
