@@ -17,7 +17,6 @@ import json
 import os
 import platform
 import sysconfig
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from pathlib import Path
 
 from gprune.demo import prose
 from gprune.demo.docstrings import docstrings
+from gprune.files import write_text
 
 NAMES: tuple[str, ...] = ("python-reference", "science-docs", "python-code")
 DESCRIPTIONS: dict[str, str] = {
@@ -256,11 +256,5 @@ def _read_whole(file: Path) -> dict[str, list[str]] | None:
 def _write_whole(file: Path, splits: dict[str, list[str]]) -> None:
     content = {"digest": _digest(json.dumps(splits)), "splits": splits}
     file.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=file.parent, suffix=".partial")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(content, stream)
-        os.replace(name, file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    # ASCII: a docstring may hold half of a surrogate pair, which UTF-8 cannot
+    write_text(file, json.dumps(content))
