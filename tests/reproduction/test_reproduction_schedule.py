@@ -21,7 +21,7 @@ from gprune.jobs import local
 from gprune.jobs.state import read_state
 from gprune.reproduction import tables, work, writing
 from gprune.reproduction.schedule import CANCELLED, Schedule, Status, allow
-from gprune.reproduction.series import Task
+from gprune.reproduction.series import Errand
 from gprune.store import Store
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -48,7 +48,7 @@ def a_work(cache: Path, *names: str) -> work.Work:
     return work.Work(Store(cache), series, tables.choose(names), cache / "out")
 
 
-def some_tasks(name: str = "ablation") -> list[Task]:
+def some_tasks(name: str = "ablation") -> list[Errand]:
     return work.needed(tables.choose([name]), a_series(samples=16))
 
 
