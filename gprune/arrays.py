@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from gprune import stages
 from gprune.errors import SettingsError, StoreError
+from gprune.files import replaced
 from gprune.methods import METHODS
 from gprune.records import Array
 from gprune.stages import Results
@@ -102,13 +102,10 @@ def write(results: Results, path: Path) -> tuple[str, ...]:
         StoreError: the file cannot be written.
     """
     arrays: dict[str, Any] = collect(results)
-    temporary = path.with_name(f".{path.stem}-{uuid4().hex}.npz")
     try:
-        np.savez_compressed(temporary, **arrays)
-        temporary.replace(path)
+        with replaced(path) as temporary:
+            np.savez_compressed(temporary, **arrays)
     except OSError as error:
         reason = "the disk is full" if is_full(error) else str(error)
         raise StoreError(f"{str(path)!r} cannot be written: {reason}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return tuple(sorted(arrays))

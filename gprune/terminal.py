@@ -132,7 +132,7 @@ def _speeds(found: dict[str, Any]) -> Table:
 
 
 def _passes(console: Console, passes: dict[str, dict[str, float]]) -> None:
-    """Prints how often the dense model ran over a calibration set in this run, and for what."""
+    """Prints how often the dense model ran over a calibration set for the results, in whichever run."""
     for way in ("forward", "backward"):
         counted = {stage: count[way] for stage, count in passes.items() if count[way]}
         if counted:

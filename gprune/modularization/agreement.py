@@ -47,6 +47,8 @@ def adjusted_rand_index(first: Array, second: Array) -> float:
     Returns:
         1 for the same partition up to labels, about 0 for independent ones, below 0 for less than chance.
     """
+    # scikit-learn's adjusted_rand_score, the tests' reference, gives the same number in more than twice the
+    # time at 11008 neurons, and nothing else here needs the second that its import takes
     table = contingency(first, second)
     together = _pairs(table)
     in_first, in_second = _pairs(table.sum(axis=1)), _pairs(table.sum(axis=0))

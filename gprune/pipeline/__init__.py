@@ -39,12 +39,12 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all") -> d
     missing_tasks: dict[str, str] = {}
     results = Results(store, Graph(study, read(study, missing_tasks)))
     wanted = course(results.graph, until, results.holds)
-    record = RunRecord(results, until, expected(wanted, results), listener)
+    record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
     store.sweep()
     record.save("running")
     try:
         _Runner(results, record, listener).run(wanted)
-        summary = summarized(results, wanted, record, until, missing_tasks)
+        summary = summarized(results, wanted, record)
     except (Cancelled, KeyboardInterrupt):
         record.save("cancelled", error="stopped on request; finished stages are kept")
         raise

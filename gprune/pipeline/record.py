@@ -25,16 +25,25 @@ Listener = Callable[[str, int, int, str], None]
 class RunRecord:
     """What is written down of one run while it goes on."""
 
-    def __init__(self, results: Results, until: str, expected: dict[str, float], listener: Listener) -> None:
+    def __init__(
+        self,
+        results: Results,
+        until: str,
+        expected: dict[str, float],
+        missing_tasks: dict[str, str],
+        listener: Listener,
+    ) -> None:
         """Takes over what an earlier run of the study has left and is still valid; nothing is written.
 
         Args:
             results: the study's results.
             until: the last thing wanted.
             expected: seconds that every stage of the run is expected to take, in its order.
+            missing_tasks: why tasks of the study cannot be measured here, by task.
             listener: told of every stage that is finished.
         """
         self.results, self.until, self.expected, self.listener = results, until, expected, listener
+        self.missing_tasks = missing_tasks
         self.name = run_name(results.graph.study)
         self.stages: dict[str, dict[str, Any]] = {}
         self.unavailable: dict[Stage[Any], str] = {}
@@ -88,6 +97,7 @@ class RunRecord:
             "unavailable": {
                 stage.name: {"key": stage.key, "reason": reason} for stage, reason in self.unavailable.items()
             },
+            "missing_tasks": self.missing_tasks,
             "texts": self._texts,
             "provenance": provenance.collect(self.results.graph.inputs),
             "result": result or self._result,

@@ -12,23 +12,16 @@ from gprune.records import Accuracy
 from gprune.stages import Results, Stage, accuracy, checkpoint, masks, perplexity, shape, size, speed
 
 
-def summarized(
-    results: Results,
-    wanted: tuple[Stage[Any], ...],
-    record: RunRecord,
-    until: str,
-    missing_tasks: dict[str, str],
-) -> dict[str, Any]:
+def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
     """The result of a run.
 
     Args:
         results: where its records are.
         wanted: its stages.
-        record: what ran.
-        until: the last thing wanted.
-        missing_tasks: why tasks could not be measured, by task.
+        record: what ran, and how far it was to go.
     """
     graph, study = results.graph, results.graph.study
+    until = record.until
     unavailable = {} if until in ("drift", "adapted", "agreement") else _unavailable(results, record)
     able = [name for name in study.methods if name not in unavailable]
     found: dict[str, Any] = {"settings": study.to_dict(), "run": record.name}
@@ -45,7 +38,7 @@ def summarized(
             found["accuracy"] = {
                 name: {task: _plain(results.get(accuracy, name, task)) for task in tasks} for name in able
             }
-            found["unavailable_tasks"] = missing_tasks
+            found["unavailable_tasks"] = record.missing_tasks
         if study.evaluation.speed != "none":
             timed = results.get(speed)
             found["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}

@@ -84,15 +84,6 @@ def test_published_inconsistencies_stand_in_the_table_of_their_model(store: Stor
     assert any("52.98" in note for note in table.published["note"])
 
 
-def test_latex_escapes_every_special_character() -> None:
-    text = "a_b & 50% of $x$ #1 {y} ~z ^2 \\n ± 1 <|> 0–20"
-    escaped = writing.escape(text)
-    assert escaped == (
-        r"a\_b \& 50\% of \$x\$ \#1 \{y\} \textasciitilde{}z \textasciicircum{}2 \textbackslash{}n $\pm$ 1 "
-        r"\textless{}\textbar{}\textgreater{} 0--20"
-    )
-
-
 def test_markdown_cells_stay_in_their_cell(store: Store) -> None:
     tasks = work.needed([tables.TABLES["ablation"]], a_series())
     table = assemble(tables.TABLES["ablation"], a_series(), Finished(store), {tasks[0].key: "a | b\nc"})

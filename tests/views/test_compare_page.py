@@ -13,8 +13,8 @@ from views.synthetic_run import DRIFT_ONLY, a_study, read, write_run
 
 from gprune.methods import METHODS
 from gprune.store import Store
-from gprune.views.comparison import latex, paper
-from gprune.views.frame import derived, stages
+from gprune.views.comparison import paper
+from gprune.views.frame import derived
 from gprune.views.frame.loaders import all_runs
 
 
@@ -188,14 +188,6 @@ def test_published_throughput_keeps_its_unit_and_parameters() -> None:
 
 
 # ---- words -------------------------------------------------------------------------------------------------
-
-
-def test_latex_is_escaped_and_aligned() -> None:
-    table = pd.DataFrame({"method": ["A & B_1"], "PPL ↓": ["1.0 ± 0.1 (+5%) ★"], "n": [3], "kept": [np.nan]})
-    made = latex.source(table, "100 % of it")
-    assert r"A \& B\_1 & 1.0 $\pm$ 0.1 (+5\%) $\star$ & 3 & -- \\" in made
-    assert r"\begin{tabular}{lrrr}" in made and r"\caption{100 \% of it}" in made
-    assert r"PPL $\downarrow$" in made
 
 
 @pytest.mark.parametrize("metric", ["flap", "wanda_sp", "twflap"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import astuple
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from gprune import records, scoring
+from gprune import records, scoring, stages
 from gprune.analysis import calibration as analysis
 from gprune.errors import GpruneError
 from gprune.models import identity
 from gprune.records import Array, ModelShape
+from gprune.stages.inputs import roles as roles_of
 from gprune.store import Store
 from gprune.study import CalibrationSettings
 from gprune.views.calibration_data import charts as figures
@@ -63,8 +65,8 @@ def show() -> None:
 
 def _tokens(run: Run) -> dict[str, records.Tokens]:
     """Calibration sets that are there, by letter."""
-    roles = [role for role in analysis.ROLES if run.has(f"tokens_{role}")]
-    return {analysis.ROLES[role]: run.load(f"tokens_{role}", records.Tokens) for role in roles}
+    roles = [role for role in roles_of(run.study) if run.has(stages.tokens, role)]
+    return {analysis.ROLES[role]: run.load(stages.tokens, role) for role in roles}
 
 
 def _names(run: Run) -> dict[str, str]:
@@ -74,9 +76,9 @@ def _names(run: Run) -> dict[str, str]:
 def _texts(run: Run, drawn: Card) -> None:
     texts = _tokens(run)
     if not texts:
-        raise MissingResultError("tokens_primary")
+        raise MissingResultError(stages.tokens(run.graph).title)
     keys = tuple(
-        (letter, run.key(f"tokens_{role}")) for role, letter in analysis.ROLES.items() if letter in texts
+        (letter, run.key(stages.tokens, role)) for role, letter in analysis.ROLES.items() if letter in texts
     )
     table = _text_table(run.root, keys, _vocabulary(run.study.model))
     counts = {f"{tokens.ids.shape[0]:,} sequences of {tokens.ids.shape[1]:,}" for tokens in texts.values()}
@@ -156,8 +158,8 @@ def _pairs(run: Run, drawn: Card) -> None:
         _RANKS: partial(_levels, index=0),
         _TOKENS: lambda run: _distances(run),
         _DRIFT: partial(_levels, index=1),
-        _MODULES: lambda run: analysis.module_agreements(run.load("agreement", records.Agreement)),
-        _GROUPS: lambda run: analysis.group_agreements(run.load("agreement", records.Agreement)),
+        _MODULES: lambda run: analysis.module_agreements(run.agreement()),
+        _GROUPS: lambda run: analysis.group_agreements(run.agreement()),
     }
     chosen = st.selectbox("Measure", list(measures), key="cd_measure", bind="query-params", width=280)
     measure = chosen if chosen in measures else _RANKS
@@ -180,7 +182,7 @@ def _pairs(run: Run, drawn: Card) -> None:
 def _distances(run: Run) -> pd.DataFrame:
     texts = _tokens(run)
     if not texts:
-        raise MissingResultError("tokens_primary")
+        raise MissingResultError(stages.tokens(run.graph).title)
     return analysis.distances(texts)
 
 
@@ -188,18 +190,22 @@ def _levels(run: Run, index: int) -> pd.DataFrame:
     """Rank correlation (index 0) or rank drift (index 1) of every pair of texts and within each."""
     found: dict[tuple[str, str], tuple[float, float]] = {}
     roles = {letter: role for role, letter in analysis.ROLES.items()}
-    for (first, second), stage in analysis.PAIRS.items():
-        names = [f"scores_{roles[letter]}" for letter in (first, second)]
-        if run.has(stage):
-            found |= _recorded(run.root, run.key(stage), first, second)
-        elif run.has(*names):
-            found[first, second] = _between(run.root, run.key(names[0]), run.key(names[1]))
+    texts = roles_of(run.study)
+    for first, second in combinations(analysis.ROLES.values(), 2):
+        pair = roles[first], roles[second]
+        if not set(pair) <= set(texts):
+            continue
+        if run.has(stages.drift, *pair):
+            found |= _recorded(run.root, run.key(stages.drift, *pair), first, second)
+        elif run.has(stages.scores, pair[0]) and run.has(stages.scores, pair[1]):
+            both = [run.key(stages.scores, role) for role in pair]
+            found[first, second] = _between(run.root, both[0], both[1])
     if not found:
-        raise MissingResultError("drift")
+        raise MissingResultError(stages.drift(run.graph).title)
     for letter in {letter for pair in found for letter in pair}:
-        stage = f"statistics_{roles[letter]}"
-        if (letter, letter) not in found and run.has(stage, "norms") and run.shape is not None:
-            keys = run.key(stage), run.key("norms")
+        known = run.has(stages.statistics, roles[letter]) and run.has(stages.norms)
+        if (letter, letter) not in found and known and run.shape is not None:
+            keys = run.key(stages.statistics, roles[letter]), run.key(stages.norms)
             found[letter, letter] = _within(run.root, _base(run), *keys, astuple(run.shape))
     return analysis.square({pair: values[index] for pair, values in found.items()})
 
@@ -253,14 +259,14 @@ def _curves(
 
 
 def _sizes(run: Run, drawn: Card) -> None:
-    roles = [role for role in analysis.ROLES if run.has(f"statistics_{role}")]
+    roles = [role for role in roles_of(run.study) if run.has(stages.statistics, role)]
     if not roles:
-        raise MissingResultError("statistics_primary")
+        raise MissingResultError(stages.statistics(run.graph).title)
     if run.shape is None:
-        raise MissingResultError("norms")
-    keys = tuple((analysis.ROLES[role], run.key(f"statistics_{role}")) for role in roles)
+        raise MissingResultError(stages.norms(run.graph).title)
+    keys = tuple((analysis.ROLES[role], run.key(stages.statistics, role)) for role in roles)
     metric, samples = _base(run), run.study.calibration.samples
-    curves = _curves(run.root, metric, keys, run.key("norms"), astuple(run.shape))
+    curves = _curves(run.root, metric, keys, run.key(stages.norms), astuple(run.shape))
     drawn.title(analysis.headline(curves))
     other = "" if metric == run.study.metric else " This run's own metric cannot score parts of a text."
     drawn.chart(

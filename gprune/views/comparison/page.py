@@ -75,7 +75,7 @@ def _choose(run: Run) -> list[Run]:
     chosen = st.multiselect("Runs side by side", names, default, key=_RUNS, bind="query-params")
     found = [other for name in chosen if (other := situation.run_named(name)) is not None]
     for other in found:
-        if not any(name.startswith("perplexity.") for name in other.stages):
+        if not derived.measurements(other):
             st.caption(f"{plain(other.name)} has no perplexities yet.")
     return found or [run]
 
@@ -83,7 +83,7 @@ def _choose(run: Run) -> list[Run]:
 def _rows(runs: list[Run]) -> list[analysis.Row]:
     rows = analysis.rows([item for run in runs for item in derived.measurements(run)])
     if not rows:
-        raise MissingResultError("perplexity.dense.0")
+        raise MissingResultError("the perplexity of any method")
     return rows + [row for run in runs for row in analysis.unavailable(run.name, derived.unavailable(run))]
 
 

@@ -6,7 +6,6 @@ of ours becomes one sentence on the card; the rest of the page survives.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -17,11 +16,10 @@ import streamlit as st
 from gprune.analysis.published import Published, same_setting
 from gprune.errors import GpruneError
 from gprune.study import Study
-from gprune.views.frame import stages, work
+from gprune.views.frame import work
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.text import csv, plain
 
-_log = logging.getLogger(__name__)
 _UNUSED_TOOLS = ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]
 
 
@@ -118,14 +116,6 @@ def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
             _explain_missing(drawn, missing)
         except GpruneError as error:
             st.error(plain(error), icon=":material/error:")
-        except (ValueError, IndexError, KeyError, TypeError) as error:
-            # records of a run that is being made anew can belong to different versions for a while
-            _log.exception("card %s", key)
-            st.error(
-                f"The results of this run do not fit together ({type(error).__name__}: {plain(error)}). "
-                "Run the study again; its finished stages are kept.",
-                icon=":material/error:",
-            )
 
 
 def published_badge() -> None:
@@ -141,7 +131,7 @@ def published_badge() -> None:
 
 def _explain_missing(drawn: Card, missing: MissingResultError) -> None:
     """Says which result is missing and what makes it."""
-    what, run = stages.title(missing.stage), drawn.run
+    what, run = missing.title, drawn.run
     if run is not None and work.is_live(run):
         sentence = f"Needs “{what}”, which is being computed: the card draws itself when it is there."
         st.info(sentence, icon=":material/hourglass_top:")

@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from gprune import budget, records, reliability
+from gprune import budget, records, reliability, stages
 from gprune.analysis import agreement, comparison, decisions, drift
-from gprune.methods import METHODS
+from gprune.comparisons import COMPARISONS, SUBSTITUTION
+from gprune.methods import METHODS, compensates
 from gprune.records import Array
+from gprune.stages import Inputs
 from gprune.study import ReliabilitySettings
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import MissingResultError, Run, record
@@ -20,8 +22,8 @@ from gprune.views.frame.loaders import MissingResultError, Run, record
 MOST_TABLE_ROWS = 2000
 
 
-def _get(root: str, stage: str, key: str, kind: type) -> Any:
-    return record(root, stage, key, kind.__name__)
+def _get(root: str, kind: str, key: str, expected: type) -> Any:
+    return record(root, kind, key, expected.__name__)
 
 
 @st.cache_data(max_entries=256, show_spinner=False)
@@ -76,39 +78,37 @@ def preview(
     Raises:
         MissingResultError: scores, modules or their statistics are missing.
     """
-    primary, auxiliary = (run.load(f"scores_{role}", records.UnitScores) for role in ("primary", "auxiliary"))
-    partition = run.load("partition", records.Partition)
-    statistics = run.load("modules", records.ModuleStatistics)
+    primary, auxiliary = (run.load(stages.scores, role) for role in stages.PAIR)
+    partition = run.load(stages.partition)
+    statistics = run.load(stages.modules)
     if settings.score_scale != run.study.reliability.score_scale:
-        keys = run.key("scores_primary"), run.key("partition")
+        keys = run.key(stages.scores, "primary"), run.key(stages.partition)
         statistics = replace(statistics, score=module_scores(run.root, *keys, settings.score_scale))
     return statistics, reliability.adapt(primary, auxiliary, partition, statistics, settings, run.study.seed)
 
 
 def measurements(run: Run) -> list[comparison.Measurement]:
     """Every perplexity of a run; results that are not there yet are left out."""
-    masks = run.masks()
-    inputs = (run.record.get("provenance") or {}).get("inputs") or {}
+    masks, inputs, study = run.masks(), run.graph.inputs, run.study
     found = []
-    for name in run.stages:
-        if not name.startswith("perplexity."):
+    for method, text in ((method, text) for method in study.methods for text in study.evaluation.texts):
+        if not run.has(stages.perplexity, method, text):
             continue
-        method = name.split(".")[1]
-        value = run.load(name, records.Perplexity)
+        value = run.load(stages.perplexity, method, text)
         retention, parameters = _size(run, method, masks)
         found.append(
             comparison.Measurement(
                 run=run.name,
                 method=method,
-                text=value.text,
+                text=text,
                 perplexity=value.perplexity,
                 standard_error=value.standard_error,
                 windows=value.windows,
                 length=value.length,
                 retention=retention,
                 parameters=parameters,
-                model=str(inputs.get("model", run.study.model)),
-                content=_content(inputs, value.text),
+                model=inputs.model or study.model,
+                content=_content(inputs, text),
                 losses=value.losses,
             )
         )
@@ -116,16 +116,21 @@ def measurements(run: Run) -> list[comparison.Measurement]:
 
 
 def unavailable(run: Run) -> dict[str, str]:
-    """Why methods of a run have no result, by method."""
-    result = run.record.get("result") or {}
-    reasons = result.get("unavailable") if isinstance(result, dict) else None
-    return {str(name): str(reason) for name, reason in reasons.items()} if isinstance(reasons, dict) else {}
+    """Why methods of a run could not be pruned, by method; what another run has made since is there."""
+    reasons = {str(entry["key"]): str(entry["reason"]) for entry in run.unavailable.values()}
+    found = {}
+    for name in run.study.methods:
+        if METHODS[name].decision != "none":
+            stage = stages.masks(run.graph, METHODS[name].masks)
+            if stage.key in reasons and not run.results.there(stage):
+                found[name] = reasons[stage.key]
+    return found
 
 
-def _content(inputs: dict[str, Any], text: str) -> str:
+def _content(inputs: Inputs, text: str) -> str:
     """What fixes the windows' tokens besides their length: tokenizer and text; empty where not recorded."""
-    digest = (inputs.get("evaluation") or {}).get(text)
-    return f"{inputs.get('tokenizer', '')}:{digest}" if digest else ""
+    digest = inputs.evaluation.get(text)
+    return f"{inputs.tokenizer}:{digest}" if digest else ""
 
 
 def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
@@ -139,8 +144,7 @@ def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tupl
         return float("nan"), 0
     if shape is None or size is None:
         return kept.retention, 0
-    learned = known.decision == "learned"
-    compensated = run.study.sparsity.bias_compensation if learned else known.compensated
+    compensated = compensates(known, run.study.sparsity.bias_compensation)
     return kept.retention, budget.parameters(shape, size, kept.ffn, kept.heads, compensated)
 
 
@@ -164,10 +168,12 @@ def seed_sentence(record: records.Agreement) -> str:
 def layer_strip(run: Run) -> dict[str, Array]:
     """(layers,) rows of the overview's heat map, as far as the run has come."""
     rows: dict[str, Array] = {}
-    if run.has("drift"):
-        rows["median drift A|B"] = drift_layers(run.root, run.key("drift"))["median drift A|B"].to_numpy()
-    if run.has("agreement"):
-        rows["mean ARI"] = _mean_ari(run.load("agreement", records.Agreement))
+    if run.has(stages.drift):
+        rows["median drift A|B"] = drift_layers(run.root, run.key(stages.drift))[
+            "median drift A|B"
+        ].to_numpy()
+    if run.has_agreement:
+        rows["mean ARI"] = _mean_ari(run.agreement())
     masks = run.masks()
     if "gprune" in masks:
         rows["neurons kept"], rows["key/value groups kept"] = decisions.layer_retention(masks["gprune"])
@@ -175,7 +181,7 @@ def layer_strip(run: Run) -> dict[str, Array]:
         if base in masks:
             rows[f"Jaccard with {label(base)}"] = decisions.layer_jaccard(masks["gprune"], masks[base])
     if not rows:
-        raise MissingResultError("drift")
+        raise MissingResultError(stages.drift(run.graph).title)
     return rows
 
 
@@ -183,7 +189,7 @@ def _mean_ari(record: records.Agreement) -> Array:
     chosen = [
         row
         for name, row in zip(record.comparisons, record.ari, strict=True)
-        if agreement.kind(name) == agreement.SUBSTITUTION
+        if COMPARISONS[name].kind == SUBSTITUTION
     ]
     mean: Array = np.mean(chosen or list(record.ari), axis=0)
     return mean

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from gprune.views.frame import live, stages, work
+from gprune.views.frame import live, titles, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, labels, root
 from gprune.views.frame.text import plain
@@ -252,10 +252,10 @@ def _incomplete(run: Run) -> None:
         if run.state == "failed" and run.record.get("error")
         else ""
     )
-    step, steps = stages.step(run.study, set(run.stages))
+    found = titles.outlook(run)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.warning(
-            f"This run stopped at step {step} of {steps}.{reason} Finished stages are kept.",
+            f"This run stopped after {found.done} of {found.steps} steps.{reason} Finished stages are kept.",
             icon=":material/pause_circle:",
             width="stretch",
         )

@@ -12,7 +12,8 @@ import streamlit as st
 
 from gprune.errors import GpruneError
 from gprune.jobs import Job, JobProgress, queue
-from gprune.views.frame import stages, work
+from gprune.study import Study
+from gprune.views.frame import titles, work
 from gprune.views.frame.text import duration, plain
 
 POLL_SECONDS = 2.0
@@ -52,19 +53,23 @@ def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
         return f"{name}: {plain(error)}", 0.0
     verb = "is being stopped" if job.state == "cancelling" else "is being computed on this machine"
     if work.exports(job):
-        return f":material/hourglass_top: {name} {verb}: {_now(progress)}", min(1.0, progress.fraction)
+        return f":material/hourglass_top: {name} {verb}: {_now(study, progress)}", min(1.0, progress.fraction)
     run = situation.run_named(work.made_by(situation.root, job.id))
-    step, steps = stages.step(study, set(run.stages) if run else set())
-    sentence = f":material/hourglass_top: {name} {verb}: step {step} of {steps}, {_now(progress)}"
-    share = (step - 1 + (progress.fraction if progress.fraction < 1 else 0.0)) / steps
-    return sentence, min(1.0, share)
+    if run is None or not run.outlook:
+        return f":material/hourglass_top: {name} {verb}: {_now(study, progress)}", 0.0
+    found = titles.outlook(run, progress)
+    step = min(found.done + 1, found.steps)
+    sentence = (
+        f":material/hourglass_top: {name} {verb}: step {step} of {found.steps}, {_now(study, progress)}"
+    )
+    if found.left is not None and found.left >= 1:
+        sentence += f", about {duration(found.left)} left in all"
+    return sentence, found.share
 
 
-def _now(progress: JobProgress) -> str:
-    words = [plain(stages.title(progress.stage)) if progress.stage else "starting"]
+def _now(study: Study, progress: JobProgress) -> str:
+    words = [plain(titles.title(study, progress.stage)) if progress.stage else "starting"]
     if progress.total > 1:
         words[0] += f" {progress.done}/{progress.total}"
     words.append(f"{duration(progress.elapsed)} so far")
-    if progress.eta is not None and progress.eta >= 1:
-        words.append(f"about {duration(progress.eta)} left in this step")
     return ", ".join(words)

@@ -9,45 +9,36 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import streamlit as st
 
-from gprune import records
+from gprune import records, stages
 from gprune.analysis import thresholds
 from gprune.errors import GpruneError, SettingsError, StoreError
+from gprune.methods import METHODS
 from gprune.records import ModelShape, ModelSize
+from gprune.stages import Graph, Results, Stage
+from gprune.stages.inputs import from_plain
+from gprune.stages.results import Declaration
 from gprune.store import Store, default_cache
 from gprune.study import ReliabilitySettings, Study, from_dict
-from gprune.views.frame import stages
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.text import short
 
-Record = TypeVar("Record")
-_KINDS: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        records.Tokens,
-        records.UnitScores,
-        records.RankDrift,
-        records.Partition,
-        records.Agreement,
-        records.ModuleStatistics,
-        records.AdaptedScores,
-        records.PruningMasks,
-        records.LearningHistory,
-        records.Perplexity,
-    )
-}
+AGREEMENT_TITLE = "module agreement"
+R = TypeVar("R")
+P = ParamSpec("P")
+_RECORDS = {kind.record.__name__: kind.record for kind in stages.KINDS.values() if kind.record is not None}
 
 
 class MissingResultError(StoreError):
     """A page needs a result that its run does not have."""
 
-    def __init__(self, stage: str) -> None:
-        """Names the missing stage."""
-        super().__init__(f"“{stages.title(stage)}” is not there yet")
-        self.stage = stage
+    def __init__(self, title: str) -> None:
+        """Names the missing stage by what it does."""
+        super().__init__(f"“{title}” is not there yet")
+        self.title = title
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +61,8 @@ class Run:
     """what run.json holds"""
     study: Study
     """the study behind it"""
+    graph: Graph
+    """its stages, under the digests of what the run has read"""
 
     @property
     def state(self) -> str:
@@ -78,20 +71,36 @@ class Run:
 
     @property
     def stages(self) -> dict[str, dict[str, Any]]:
-        """Finished stages by name."""
+        """What ran: finished stages by name."""
         return cast("dict[str, dict[str, Any]]", self.record["stages"])
 
     @property
     def shape(self) -> ModelShape | None:
         """Sizes of the model, once known."""
-        values = self.record.get("shape")
-        return ModelShape(**values) if values else None
+        return self.load(stages.shape) if self.has(stages.shape) else None
 
     @property
     def size(self) -> ModelSize | None:
         """Parameters and biases of the model, once known."""
-        values = self.record.get("size")
-        return ModelSize(**values) if values else None
+        return self.load(stages.size) if self.has(stages.size) else None
+
+    @property
+    def unavailable(self) -> dict[str, dict[str, Any]]:
+        """Stages that a method could not be brought through, by name: key and reason."""
+        found = self.record.get("unavailable")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def missing_tasks(self) -> dict[str, str]:
+        """Why zero-shot tasks could not be measured, by task."""
+        found = self.record.get("missing_tasks")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def outlook(self) -> dict[str, float]:
+        """Seconds that every stage was expected to take when the run began, by name, in order."""
+        expected = self.record.get("expected")
+        return expected if isinstance(expected, dict) else {}
 
     @property
     def complete(self) -> bool:
@@ -109,35 +118,72 @@ class Run:
         """Whether the bundled model was run."""
         return self.study.model == "demo"
 
-    def has(self, *names: str) -> bool:
-        """Whether all these stages are finished."""
-        return all(name in self.stages for name in names)
+    @property
+    def results(self) -> Results:
+        """What is there of it; a result is there when its key is, whichever run made it."""
+        return Results(Store(Path(self.root)), self.graph)
 
-    def key(self, name: str) -> str:
-        """Content key of a stage.
+    def has(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Whether a result is there: `run.has(stages.scores, "primary")`."""
+        return self.results.has(declare, *args, **kwargs)
+
+    def key(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> str:
+        """Content key of a result that is there.
 
         Raises:
             MissingResultError: the run has not come that far.
         """
-        if name not in self.stages:
-            raise MissingResultError(name)
-        return str(self.stages[name]["key"])
+        return self._there(declare(self.graph, *args, **kwargs)).key
 
-    def load(self, name: str, kind: type[Record]) -> Record:
+    def load(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """A record: `run.load(stages.masks, "flap")`.
+
+        Raises:
+            MissingResultError: the run has not come that far.
+            StoreError: the result is damaged.
+        """
+        return self.read(declare(self.graph, *args, **kwargs))
+
+    def read(self, stage: Stage[R]) -> R:
         """The record of a stage.
 
         Raises:
             MissingResultError: the run has not come that far.
             StoreError: the result is damaged.
         """
-        key = self.key(name)
-        return cast(Record, record(self.root, str(self.stages[name]["stage"]), key, kind.__name__))
+        found = self._there(stage)
+        kind = stages.KINDS[found.kind].record
+        return cast(R, record(self.root, found.kind, found.key, kind.__name__ if kind else ""))
+
+    def _there(self, stage: Stage[R]) -> Stage[R]:
+        results = self.results
+        found = stages.served(stage, results.holds)
+        if not results.holds(found):
+            raise MissingResultError(stage.title)
+        return found
 
     def masks(self) -> dict[str, records.PruningMasks]:
-        """Masks that are there, by method."""
-        methods = [name.removeprefix("masks_") for name in self.stages if name.startswith("masks_")]
-        order = sorted(methods, key=lambda method: (method != "gprune", method))
-        return {method: self.load(f"masks_{method}", records.PruningMasks) for method in order}
+        """Masks that are there, by the name under which methods use them, GPrune's first."""
+        methods = {METHODS[name].masks for name in self.study.methods if METHODS[name].decision != "none"}
+        order = sorted(methods, key=lambda name: (name != "gprune", name))
+        return {name: self.load(stages.masks, name) for name in order if self.has(stages.masks, name)}
+
+    def agreement(self) -> records.Agreement:
+        """The comparisons of modules that are there.
+
+        Raises:
+            MissingResultError: none is.
+        """
+        wanted, results = stages.agreements(self.graph), self.results
+        rows = {name: self.read(stage) for name, stage in wanted.items() if results.there(stage)}
+        if not rows:
+            raise MissingResultError(AGREEMENT_TITLE)
+        return records.Agreement.of(rows)
+
+    @property
+    def has_agreement(self) -> bool:
+        """Whether any comparison of modules is there."""
+        return any(self.results.there(stage) for stage in stages.agreements(self.graph).values())
 
 
 def labels(runs: list[Run]) -> dict[str, str]:
@@ -176,7 +222,7 @@ def record(root: str, stage: str, key: str, kind: str) -> Any:
         StoreError: the result is absent or damaged.
     """
     try:
-        return Store(Path(root)).get(stage, key, _KINDS[kind])
+        return Store(Path(root)).get(stage, key, _RECORDS[kind])
     except GpruneError:
         raise
     except (KeyError, ValueError, TypeError, IndexError, OSError) as error:
@@ -195,18 +241,18 @@ def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
             status = path.stat()
         except OSError:
             continue
-        values, study, reason = _read(str(path), status.st_mtime_ns, status.st_size)
-        if values is None or study is None:
+        values, graph, reason = _read(str(path), status.st_mtime_ns, status.st_size)
+        if values is None or graph is None:
             bad.append(Unreadable(path.parent.name, reason))
         else:
-            good.append(Run(root, path.parent.name, values, study))
+            good.append(Run(root, path.parent.name, values, graph.study, graph))
     good.sort(key=lambda run: (str(run.record.get("started", "")), run.name), reverse=True)
     return good, bad
 
 
 @st.cache_resource(max_entries=1024, show_spinner=False)
-def _read(path: str, changed: int, size: int) -> tuple[dict[str, Any] | None, Study | None, str]:
-    """Record and study of a run, or why there is none; read again only when the file has changed."""
+def _read(path: str, changed: int, size: int) -> tuple[dict[str, Any] | None, Graph | None, str]:
+    """Record and graph of a run, or why there is none; read again only when the file has changed."""
     try:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -214,10 +260,13 @@ def _read(path: str, changed: int, size: int) -> tuple[dict[str, Any] | None, St
     reason = _fault(values)
     if reason:
         return None, None, f"{path} {reason}"
+    inputs = from_plain((values.get("provenance") or {}).get("inputs"))
     try:
-        return values, from_dict(values["study"]), ""
+        return values, Graph(from_dict(values["study"]), inputs), ""
     except SettingsError as error:
         return None, None, f"{path} holds a study of another version: {error}"
+    except KeyError as error:
+        return None, None, f"{path} does not say what it has read: {error} is missing"
 
 
 def _fault(values: Any) -> str:
@@ -228,10 +277,6 @@ def _fault(values: Any) -> str:
         if not isinstance(values.get(name), dict):
             return f"lacks the field {name!r}"
     for name, stage in values["stages"].items():
-        if not isinstance(stage, dict) or not isinstance(stage.get("key"), str) or "stage" not in stage:
+        if not isinstance(stage, dict) or not isinstance(stage.get("key"), str):
             return f"lacks the key of the stage {name!r}"
-    shape = values.get("shape")
-    expected = set(ModelShape.__dataclass_fields__)
-    if shape is not None and (not isinstance(shape, dict) or set(shape) != expected):
-        return "holds a model shape of another version"
     return ""

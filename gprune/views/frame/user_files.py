@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from pathlib import Path
-from uuid import uuid4
 
+from gprune.files import write_bytes
 from gprune.store import explain
 
 
@@ -32,15 +31,10 @@ def save(path: Path, raw: bytes) -> None:
     Raises:
         StoreError: the cache cannot be written.
     """
-    temporary = path.with_name(f".{path.name}-{uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_file() and path.read_bytes() == raw:
             return
-        try:
-            temporary.write_bytes(raw)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_bytes(path, raw)
     except OSError as error:
         raise explain(error, path.parent) from error

@@ -13,8 +13,7 @@ import streamlit as st
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
 from gprune.jobs.local import EXPORTS
-from gprune.plan import run_name
-from gprune.study import Study
+from gprune.study import Study, run_name
 from gprune.study_demo import demo_study
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run, Unreadable, all_runs
@@ -115,12 +114,18 @@ def autostart(situation: Situation) -> bool:
 
 
 @st.cache_data(max_entries=1024, show_spinner=False)
+def study_of(root: str, job_id: str) -> Study | None:
+    """The study of a job; None where it cannot be read any more."""
+    try:
+        return queue.study_of(Path(root), job_id)
+    except GpruneError:
+        return None
+
+
 def made_by(root: str, job_id: str) -> str:
     """Name of the run that a job makes; empty where its study cannot be read any more."""
-    try:
-        return run_name(queue.study_of(Path(root), job_id))
-    except GpruneError:
-        return ""
+    study = study_of(root, job_id)
+    return run_name(study) if study is not None else ""
 
 
 def exports(job: Job) -> bool:

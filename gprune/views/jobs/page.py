@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune import records
+from gprune import stages
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
-from gprune.views.frame import frame, live, stages, work
+from gprune.views.frame import frame, live, titles, work
 from gprune.views.frame.card import card
 from gprune.views.frame.text import duration, plain
 from gprune.views.jobs import charts as figures
@@ -169,7 +169,7 @@ def _times(table: pd.DataFrame, active: bool) -> None:
 def _table(situation: work.Situation) -> None:
     rows = [_row(situation, job) for job in situation.jobs[:MOST_ROWS]]
     bar = st.column_config.ProgressColumn(min_value=0.0, max_value=1.0, format="percent", width=110)
-    widths = {"job": 290, "state": 120, "stage": 140, "elapsed": 90, "left in this stage": 120}
+    widths = {"job": 290, "state": 120, "stage": 140, "elapsed": 90, "time left": 120}
     columns: dict[str, Any] = {name: st.column_config.Column(width=width) for name, width in widths.items()}
     st.dataframe(
         pd.DataFrame(rows), hide_index=True, column_config=columns | {"progress": bar}, alt="all jobs"
@@ -177,29 +177,30 @@ def _table(situation: work.Situation) -> None:
 
 
 def _row(situation: work.Situation, job: Job) -> dict[str, Any]:
-    progress = queue.progress(Path(situation.root), job.id)
+    progress, study = queue.progress(Path(situation.root), job.id), work.study_of(situation.root, job.id)
     run = situation.run_named(work.made_by(situation.root, job.id))
-    share = 1.0 if job.state == "done" else 0.0
+    share, left = 1.0 if job.state == "done" else 0.0, None
     if job.state != "done" and work.exports(job):
-        share = progress.fraction
+        share, left = progress.fraction, progress.eta
     elif run is not None and job.state != "done":
-        share = stages.share(run.study, set(run.stages))
+        found = titles.outlook(run, progress)
+        share, left = found.share, found.left
     return {
         "job": job.label,
         "state": f"queued, place {job.position}" if job.state == "queued" else job.state,
-        "stage": stages.title(progress.stage) if job.active and progress.stage else "",
+        "stage": titles.title(study, progress.stage) if job.active and progress.stage and study else "",
         "progress": share,
         "elapsed": duration(progress.elapsed),
-        "left in this stage": duration(progress.eta) if job.active and (progress.eta or 0) >= 1 else "",
+        "time left": duration(left) if job.active and (left or 0) >= 1 else "",
         "submitted": datetime.fromtimestamp(job.created).strftime("%Y-%m-%d %H:%M:%S"),
     }
 
 
 def _timeline(root: str, job: Job) -> pd.DataFrame:
-    times = queue.progress(Path(root), job.id).stages
+    times, study = queue.progress(Path(root), job.id).stages, work.study_of(root, job.id)
     return pd.DataFrame(
         {
-            "stage": [stages.title(item.stage) for item in times],
+            "stage": [titles.title(study, item.stage) if study else item.stage for item in times],
             "seconds": [round(item.seconds, 1) for item in times],
             "state": [item.state for item in times],
         }
@@ -209,10 +210,10 @@ def _timeline(root: str, job: Job) -> pd.DataFrame:
 def _learning(situation: work.Situation, job: Job) -> None:
     """How sparsity learning went, once the run has come that far."""
     run = situation.run_named(work.made_by(situation.root, job.id))
-    if run is None or not run.has("history") or work.exports(job):
+    if run is None or not run.has(stages.learning) or work.exports(job):
         return
     with card("jobs_learning", "How the sparsity was learned", run) as drawn:
-        history = run.load("history", records.LearningHistory)
+        history = run.load(stages.learning).history
         if not len(history.steps):
             st.caption("Sparsity learning was switched off in this run (no epochs).")
             return

@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from gprune.analysis import agreement as analysis
+from gprune.comparisons import COMPARISONS, CONTROL, FANG, SUBSTITUTION, SWAP
 from gprune.records import Agreement, Partition
 from gprune.views.frame.chart_style import (
     BLUE,
@@ -25,22 +26,22 @@ from gprune.views.frame.chart_style import (
 FANG_COLOR = METHOD_COLORS.get("fang", PURPLE)
 # modules in blues, told apart by marker and dash as well
 _COLORS = {
-    analysis.SUBSTITUTION: (BLUE, SKY, "#4A6FC3"),
-    analysis.SWAP: ("#5B9BD5",),
-    analysis.FANG: (FANG_COLOR,),
-    analysis.CONTROL: (GREY,),
+    SUBSTITUTION: (BLUE, SKY, "#4A6FC3"),
+    SWAP: ("#5B9BD5",),
+    FANG: (FANG_COLOR,),
+    CONTROL: (GREY,),
 }
 _SYMBOLS = {
-    analysis.SUBSTITUTION: ("circle", "square", "diamond"),
-    analysis.SWAP: ("pentagon",),
-    analysis.FANG: ("triangle-up", "triangle-down", "star"),
-    analysis.CONTROL: ("cross", "x", "triangle-up-open"),
+    SUBSTITUTION: ("circle", "square", "diamond"),
+    SWAP: ("pentagon",),
+    FANG: ("triangle-up", "triangle-down", "star"),
+    CONTROL: ("cross", "x", "triangle-up-open"),
 }
 _DASHES = {
-    analysis.SUBSTITUTION: ("solid",),
-    analysis.SWAP: ("dashdot",),
-    analysis.FANG: ("solid", "dash", "dot"),
-    analysis.CONTROL: ("dash", "dot", "dashdot"),
+    SUBSTITUTION: ("solid",),
+    SWAP: ("dashdot",),
+    FANG: ("solid", "dash", "dot"),
+    CONTROL: ("dash", "dot", "dashdot"),
 }
 _PLOT, _ENTRY = 290, 21
 """pixels of the plot itself and of one line of its legend"""
@@ -52,12 +53,12 @@ def lines(record: Agreement, measure: str, chosen: Collection[str] | None = None
     Args:
         record: the agreement.
         measure: `ari` or `overlap`.
-        chosen: titles of the comparisons to draw; all by default.
+        chosen: names of the comparisons to draw; all by default.
     """
     figure, values = go.Figure(), getattr(record, measure)
     drawn = dict.fromkeys(_COLORS, 0)
     for name, series in zip(record.comparisons, values, strict=True):
-        kind = analysis.kind(name)
+        kind, title = COMPARISONS[name].kind, COMPARISONS[name].title
         # a comparison keeps its look whatever else is chosen
         look, drawn[kind] = _look(kind, drawn[kind]), drawn[kind] + 1
         if chosen is not None and name not in chosen:
@@ -66,9 +67,9 @@ def lines(record: Agreement, measure: str, chosen: Collection[str] | None = None
         figure.add_scatter(
             x=list(range(values.shape[1])),
             y=series,
-            name=f"{name}: {mean:.2f} ± {deviation:.2f}",
+            name=f"{title}: {mean:.2f} ± {deviation:.2f}",
             mode="lines+markers",
-            hovertemplate="layer %{x}: %{y:.3f}<extra>" + name + "</extra>",
+            hovertemplate="layer %{x}: %{y:.3f}<extra>" + title + "</extra>",
             **look,
         )
     return _framed(figure, measure, values.shape[1])

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from gprune import records
+from gprune import records, stages
 from gprune.analysis import agreement as analysis
 from gprune.analysis import published
+from gprune.comparisons import COMPARISONS, FANG
 from gprune.errors import GpruneError, SettingsError
 from gprune.modularization.agreement import contingency, matched_overlap
 from gprune.study import Study
@@ -58,27 +59,37 @@ def _cards(run: Run) -> None:
         _counts(run, drawn)
 
 
+def _key(run: Run) -> str:
+    """Key of the choice of comparisons, which starts anew for another run and for more comparisons."""
+    return f"ma_pairs_{run.name}_{len(run.agreement().comparisons)}"
+
+
 def _chooser(run: Run) -> None:
     """The choice of the comparisons that both charts draw."""
-    names = run.load("agreement", records.Agreement).comparisons
+    names = run.agreement().comparisons
     st.multiselect(
         "Comparisons",
         names,
         analysis.default_choice(names, run.study.metric),
-        key=f"ma_pairs_{run.key('agreement')}",
+        key=_key(run),
+        format_func=_title,
         help="FANG groups the neurons of one text alone; A, B and C are the calibration texts of this run.",
     )
 
 
+def _title(name: str) -> str:
+    return COMPARISONS[name].title
+
+
 def _chosen(run: Run) -> list[str]:
-    """Titles that were chosen, in the order of the record; all where none is."""
-    names = run.load("agreement", records.Agreement).comparisons
-    chosen = st.session_state.get(f"ma_pairs_{run.key('agreement')}") or names
+    """Names that were chosen, in the order of the figure; all where none is."""
+    names = run.agreement().comparisons
+    chosen = st.session_state.get(_key(run)) or names
     return [name for name in names if name in chosen]
 
 
 def _measure(run: Run, drawn: Card, measure: str) -> None:
-    record, chosen = run.load("agreement", records.Agreement), _chosen(run)
+    record, chosen = run.agreement(), _chosen(run)
     sentence = derived.seed_sentence(record) if measure == "ari" else ""
     if measure == "ari":
         drawn.title(analysis.headline(record))
@@ -108,18 +119,18 @@ def _texts(run: Run) -> str:
 
 def _warn_of_counts(run: Run, chosen: list[str]) -> None:
     """Says where module counts are so different that levels of agreement are hard to compare."""
-    pairs = [(name, analysis.PAIRS[name]) for name in chosen if name in analysis.PAIRS]
     typical: dict[bool, list[float]] = {True: [], False: []}
-    for name, stages in pairs:
-        if not run.has(*stages):
+    for name in chosen:
+        sides = _sides(run, name)
+        if sides is None:
             continue
-        first, second = (run.load(stage, records.Partition).counts for stage in stages)
-        typical["FANG" in name] += [float(np.median(first)), float(np.median(second))]
+        first, second = (partition.counts for partition in sides)
+        typical[COMPARISONS[name].fang] += [float(np.median(first)), float(np.median(second))]
         ratio, layer = analysis.widest_gap(first, second)
         if ratio > FAR_APART:
             st.warning(
-                f"{plain(name)}: layer {layer} has {first[layer]} modules on one side and {second[layer]} on "
-                "the other; ARI is then hard to compare.",
+                f"{plain(_title(name))}: layer {layer} has {first[layer]} modules on one side and "
+                f"{second[layer]} on the other; ARI is then hard to compare.",
                 icon=":material/balance:",
             )
     if not (typical[True] and typical[False]):
@@ -133,10 +144,18 @@ def _warn_of_counts(run: Run, chosen: list[str]) -> None:
         )
 
 
+def _sides(run: Run, name: str) -> tuple[records.Partition, records.Partition] | None:
+    """The two partitions of a comparison; None where one is not there."""
+    comparison = COMPARISONS[name]
+    found = [stages.side(run.graph, one) for one in (comparison.first, comparison.second)]
+    if not all(run.results.there(stage) for stage in found):
+        return None
+    return run.read(found[0]), run.read(found[1])
+
+
 def _fang(run: Run) -> None:
     """Where FANG's groups are not in the agreement, says so and offers to compute them."""
-    names = run.load("agreement", records.Agreement).comparisons
-    if any(analysis.kind(name) == analysis.FANG for name in names):
+    if any(COMPARISONS[name].kind == FANG for name in run.agreement().comparisons):
         return
     if work.is_live(run):
         return
@@ -155,28 +174,26 @@ def _fang(run: Run) -> None:
 
 
 def _confusion(run: Run, drawn: Card) -> None:
-    names = [
-        name
-        for name in run.load("agreement", records.Agreement).comparisons
-        if name in analysis.PAIRS and run.has(*analysis.PAIRS[name])
-    ]
-    if not names:
+    sides = {name: _sides(run, name) for name in run.agreement().comparisons}
+    there = {name: found for name, found in sides.items() if found is not None}
+    if not there:
         st.info("The partitions behind the agreement are not in this run.", icon=":material/info:")
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        name = st.selectbox("Comparison", names, key="ma_pair", width=420) or names[0]
-        stages = analysis.PAIRS[name]
-        first, second = (run.load(stage, records.Partition) for stage in stages)
+        name = st.selectbox("Comparison", list(there), key="ma_pair", format_func=_title, width=420)
+        name = name if name in there else next(iter(there))
+        first, second = there[name]
         most = len(first.counts) - 1
         layer = st.number_input("Layer", 0, most, most // 2, key="ma_layer", bind="query-params", width=160)
     layer = min(max(int(layer or 0), 0), most)
     shared = analysis.confusion(contingency(first.labels[layer], second.labels[layer]), MOST_MODULES)
     overlap = matched_overlap(first.labels[layer], second.labels[layer])
-    drawn.title(f"Layer {layer}: {overlap:.0%} of the neurons keep their module, {plain(name)}")
+    labels = COMPARISONS[name].first.label, COMPARISONS[name].second.label
+    drawn.title(f"Layer {layer}: {overlap:.0%} of the neurons keep their module, {plain(_title(name))}")
     drawn.chart(
-        figures.confusion(shared, analysis.SIDES[stages[0]], analysis.SIDES[stages[1]]),
-        f"Each row is a module of {analysis.SIDES[stages[0]]}; colour is the share of its neurons that is in "
-        f"a module of {analysis.SIDES[stages[1]]}. A bright diagonal means that modules survive, a bright "
+        figures.confusion(shared, *labels),
+        f"Each row is a module of {labels[0]}; colour is the share of its neurons that is in "
+        f"a module of {labels[1]}. A bright diagonal means that modules survive, a bright "
         f"column that one module swallows others. The {MOST_MODULES} largest matches stand by themselves; "
         "+n gathers n others.",
         table=lambda: pd.DataFrame(shared.counts, shared.rows, shared.columns).reset_index(names="module"),
@@ -184,7 +201,7 @@ def _confusion(run: Run, drawn: Card) -> None:
 
 
 def _summary(run: Run, drawn: Card) -> None:
-    table = analysis.summary(run.load("agreement", records.Agreement))
+    table = analysis.summary(run.agreement())
     decimals = st.column_config.NumberColumn(format="%.3f")
     columns = {name: decimals for name in table.columns[1:]}
     st.dataframe(table, hide_index=True, column_config=columns, alt="mean and deviation of every comparison")
@@ -192,7 +209,7 @@ def _summary(run: Run, drawn: Card) -> None:
 
 
 def _counts(run: Run, drawn: Card) -> None:
-    partition = run.load("partition", records.Partition)
+    partition = run.load(stages.partition)
     counts = partition.counts
     least, most = counts.min(), counts.max()
     each = f"{least} to {most}" if most > least else f"{most}"

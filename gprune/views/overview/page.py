@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from gprune import records
+from gprune import records, stages
 from gprune.analysis import agreement, comparison, summary, thresholds
 from gprune.errors import GpruneError
 from gprune.views.frame import derived, frame
@@ -70,16 +71,16 @@ def _tiles(run: Run) -> None:
 
 def _drift_tile(run: Run) -> dict[str, Any]:
     tile: dict[str, Any] = {"label": "Rank correlation A | B", "value": UNKNOWN}
-    if run.has("drift"):
-        cross = derived.drift_curves(run.root, run.key("drift"), 50)[0]
+    if run.has(stages.drift):
+        cross = derived.drift_curves(run.root, run.key(stages.drift), 50)[0]
         tile |= {"value": f"{cross.correlation:.2f}", "delta": f"median drift {cross.median:.3f}"}
     return tile | {"help": "Spearman correlation of the neurons' ranks on both texts, median over layers."}
 
 
 def _floor_tile(run: Run) -> dict[str, Any]:
     tile: dict[str, Any] = {"label": "Rank correlation re-sampled", "value": UNKNOWN}
-    if run.has("drift"):
-        floors = derived.drift_curves(run.root, run.key("drift"), 50)[2:]
+    if run.has(stages.drift):
+        floors = derived.drift_curves(run.root, run.key(stages.drift), 50)[2:]
         values = [curve.correlation for curve in floors]
         tile |= {"value": f"{min(values):.2f}", "delta": f"A {values[0]:.3f}, B {values[1]:.3f}"}
     return tile | {
@@ -89,9 +90,9 @@ def _floor_tile(run: Run) -> dict[str, Any]:
 
 def _adapted_tile(run: Run) -> dict[str, Any]:
     tile: dict[str, Any] = {"label": "Modules adapted", "value": UNKNOWN}
-    if run.has("modules", "adapted"):
-        statistics = run.load("modules", records.ModuleStatistics)
-        counts = thresholds.count(statistics, run.load("adapted", records.AdaptedScores))
+    if run.has(stages.modules) and run.has(stages.adapted):
+        statistics = run.load(stages.modules)
+        counts = thresholds.count(statistics, run.load(stages.adapted))
         tile |= {
             "value": f"{counts.adapted} of {counts.modules}",
             "delta": f"{counts.from_auxiliary} re-scored from B",
@@ -104,8 +105,8 @@ def _adapted_tile(run: Run) -> dict[str, Any]:
 
 def _agreement_tile(run: Run) -> dict[str, Any]:
     tile: dict[str, Any] = {"label": "Module ARI", "value": UNKNOWN}
-    if run.has("agreement"):
-        record = run.load("agreement", records.Agreement)
+    if run.has_agreement:
+        record = run.agreement()
         found = agreement.mean_substitution(record)
         if found:
             tile |= {"value": f"{found[0]:.2f} ± {found[1]:.2f}"}
@@ -121,8 +122,8 @@ def _agreement_tile(run: Run) -> dict[str, Any]:
 
 def _retention_tile(run: Run) -> dict[str, Any]:
     tile: dict[str, Any] = {"label": "Decoder weights kept", "value": UNKNOWN}
-    if run.has("masks_gprune"):
-        masks = run.load("masks_gprune", records.PruningMasks)
+    if run.has(stages.masks):
+        masks = run.load(stages.masks)
         tile |= {"value": f"{masks.retention:.2%}", "delta": f"target {masks.target:.0%}"}
     return tile | {"help": "Of the linear weights of the decoder layers, under GPrune."}
 
@@ -166,7 +167,7 @@ def _checks(run: Run) -> None:
         masks = {METHOD_LABELS.get(method, method): mask for method, mask in run.masks().items()}
     except GpruneError as error:
         st.error(plain(error), icon=":material/error:")
-    for check in summary.checks(run.record, run.study, masks):
+    for check in summary.checks(run.record, run.study, run.shape, masks):
         st.markdown(f"{_VERDICTS[check.verdict]} {plain(check.sentence)}")
 
 
@@ -176,12 +177,12 @@ def _provenance(run: Run, drawn: Card) -> None:
     record = run.record
     texts = {f"text: {role}": words for role, words in (record.get("texts") or {}).items()}
     source = {k: v for k, v in (record.get("provenance") or {}).items() if k != "inputs"}
-    shape = dict(record.get("shape") or {})
+    shape = asdict(run.shape) if run.shape else {}
     values = {
         "run": run.name,
         "started": record.get("started"),
         "wall time": duration(record.get("seconds")),
-        "parameters": (record.get("size") or {}).get("parameters"),
+        "parameters": run.size.parameters if run.size else None,
         **shape,
         **texts,
         **source,
@@ -200,5 +201,5 @@ def _times(run: Run) -> pd.DataFrame:
         for name, stage in run.stages.items()
     ]
     if not rows:
-        raise MissingResultError("tokens_primary")
+        raise MissingResultError(stages.tokens(run.graph).title)
     return pd.DataFrame(rows, columns=["stage", "seconds", "reused"])

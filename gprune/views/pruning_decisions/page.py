@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from gprune import records
+from gprune import stages
 from gprune.analysis import decisions as analysis
 from gprune.analysis import published
 from gprune.views.frame import derived, frame
@@ -60,14 +60,14 @@ def _controls(run: Run) -> tuple[str, int]:
 
 
 def _bins(run: Run, base: str, bins: int) -> analysis.Bins:
-    drift, partition = run.key("drift"), run.key("partition")
-    ours, other = run.key("masks_gprune"), run.key(f"masks_{base}")
+    drift, partition = run.key(stages.drift), run.key(stages.partition)
+    ours, other = run.key(stages.masks), run.key(stages.masks, base)
     return derived.decision_bins(run.root, drift, partition, ours, other, bins)
 
 
 def _retention(run: Run, drawn: Card, base: str, bins: int) -> None:
     result = _bins(run, base, bins)
-    ours, other = (run.load(f"masks_{name}", records.PruningMasks) for name in ("gprune", base))
+    ours, other = (run.load(stages.masks, name) for name in ("gprune", base))
     gap = abs(ours.retention - other.retention)
     if gap > analysis.BUDGET_TOLERANCE:
         st.warning(
@@ -121,7 +121,7 @@ def _shares(run: Run, drawn: Card, base: str, bins: int) -> None:
 def _layers(run: Run, drawn: Card, part: str) -> None:
     masks = {method: mask for method, mask in run.masks().items() if method in METHOD_LABELS}
     if not masks:
-        raise MissingResultError("masks_gprune")
+        raise MissingResultError(stages.masks(run.graph).title)
     named = {label(method): mask for method, mask in masks.items()}
     caption = (
         "Key/value groups, each with its query heads." if part == "heads" else "FFN neurons of each layer."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from gprune import records
+from gprune import stages
 from gprune.analysis import drift as analysis
 from gprune.analysis import published
 from gprune.views.frame import derived, frame, work
@@ -39,16 +39,16 @@ def show() -> None:
 
 
 def _histogram(run: Run, drawn: Card) -> None:
-    if not run.has("drift") and work.is_live(run):
+    if not run.has(stages.drift) and work.is_live(run):
         sentence = "The drift of every neuron is drawn here in a moment"
         st.plotly_chart(waiting(sentence), key="rd_waiting", config={"displayModeBar": False}, alt=sentence)
-    key = run.key("drift")
+    key = run.key(stages.drift)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         bins = st.slider("Bins", 20, 100, 50, 10, key="rd_bins", bind="query-params", width=240)
         log = st.toggle("Log scale", key="rd_log", bind="query-params")
     curves = derived.drift_curves(run.root, key, bins)
     drawn.title(analysis.headline(curves))
-    neurons = run.load("drift", records.RankDrift).magnitude.size
+    neurons = run.load(stages.drift).magnitude.size
     cross, _, floor_a, _ = curves
     drawn.chart(
         figures.histogram(curves, log),
@@ -65,8 +65,8 @@ def _histogram(run: Run, drawn: Card) -> None:
 
 
 def _layers(run: Run, drawn: Card) -> None:
-    matrix = derived.drift_by_layer(run.root, run.key("drift"), 40)
-    table = derived.drift_layers(run.root, run.key("drift"))
+    matrix = derived.drift_by_layer(run.root, run.key(stages.drift), 40)
+    table = derived.drift_layers(run.root, run.key(stages.drift))
     worst = int(table["median drift A|B"].to_numpy().argmax())
     if len(table) > 1:
         drawn.title(f"Layer {worst} drifts most: median d {table['median drift A|B'][worst]:.3f}")
@@ -78,7 +78,7 @@ def _layers(run: Run, drawn: Card) -> None:
 
 
 def _correlations(run: Run, drawn: Card) -> None:
-    table = derived.drift_layers(run.root, run.key("drift"))
+    table = derived.drift_layers(run.root, run.key(stages.drift))
     drawn.chart(
         figures.correlations(table),
         "Spearman correlation of the ranks within each layer; grey is what re-sampling one text leaves.",
@@ -87,13 +87,13 @@ def _correlations(run: Run, drawn: Card) -> None:
 
 
 def _joint(run: Run, drawn: Card) -> None:
-    primary, auxiliary = (run.load(f"scores_{role}", records.UnitScores) for role in ("primary", "auxiliary"))
+    primary, auxiliary = (run.load(stages.scores, role) for role in stages.PAIR)
     layers = len(primary.ffn)
     layer = st.number_input(
         "Layer", 0, layers - 1, min(layers // 2, layers - 1), key="rd_layer", bind="query-params", width=160
     )
     layer = min(max(int(layer or 0), 0), layers - 1)
-    rho = float(run.load("drift", records.RankDrift).correlation[layer])
+    rho = float(run.load(stages.drift).correlation[layer])
     drawn.title(f"Rank on A against rank on B in layer {layer}: Spearman {rho:.2f}")
     drawn.chart(
         figures.joint(primary.ffn[layer], auxiliary.ffn[layer], layer),
@@ -104,7 +104,12 @@ def _joint(run: Run, drawn: Card) -> None:
 
 def _top(run: Run, drawn: Card) -> None:
     count = st.slider("Rows", 10, 500, 50, 10, key="rd_rows", bind="query-params", width=240)
-    keys = run.root, run.key("drift"), run.key("scores_primary"), run.key("scores_auxiliary")
+    keys = (
+        run.root,
+        run.key(stages.drift),
+        run.key(stages.scores, "primary"),
+        run.key(stages.scores, "auxiliary"),
+    )
     table = derived.drift_top(*keys, int(count))
     drawn.title(f"The {len(table)} neurons that move most")
     decimals = st.column_config.NumberColumn(format="%.3f")

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from gprune import stages
 from gprune.analysis import accuracy
 from gprune.evaluation.tasks import STANDARD_TASKS, known
 from gprune.records import Accuracy
@@ -29,9 +30,7 @@ NORMALISED = "ⁿ"
 
 def draw(drawn: Card, run: Run) -> None:
     """Draws the card."""
-    result = run.record.get("result") or {}
-    missing = result.get("unavailable_tasks") or {}
-    found = accuracies(result.get("accuracy") or {}, run.study.evaluation.limit)
+    missing, found = run.missing_tasks, accuracies(run)
     if not any(found.values()):
         _nothing(run, missing)
         return
@@ -56,30 +55,17 @@ def draw(drawn: Card, run: Run) -> None:
     _left_out(missing)
 
 
-def accuracies(plain_values: dict[str, Any], limit: int | None) -> dict[str, dict[str, Accuracy]]:
-    """The accuracies of a run's result as records, by method and task.
-
-    Args:
-        plain_values: what the result holds, by method and task; null stands for not a number.
-        limit: documents of a task at most.
-    """
+def accuracies(run: Run) -> dict[str, dict[str, Accuracy]]:
+    """The accuracies of a run that are there, by method and task."""
+    tasks = [task for task in run.study.evaluation.tasks if task in run.graph.inputs.tasks]
     return {
-        method: {task: _record(task, values, limit) for task, values in tasks.items()}
-        for method, tasks in plain_values.items()
+        method: {
+            task: run.load(stages.accuracy, method, task)
+            for task in tasks
+            if run.has(stages.accuracy, method, task)
+        }
+        for method in run.study.methods
     }
-
-
-def _record(task: str, values: dict[str, Any], limit: int | None) -> Accuracy:
-    names = ("acc", "acc_norm", "acc_error", "acc_norm_error", "chance")
-    numbers = {name: NAN if values.get(name) is None else float(values[name]) for name in names}
-    return Accuracy(
-        task=task,
-        **numbers,
-        samples=int(values["samples"]),
-        limit=limit or 0,
-        version=str(values["version"]),
-        data="",
-    )
 
 
 def _finding(found: dict[str, dict[str, Accuracy]], rule: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from gprune import stages
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
 from gprune.store import Store
@@ -88,14 +89,14 @@ def draw(drawn: Card, run: Run) -> None:
 
 def checkpoint(run: Run) -> Path | None:
     """Folder of the pruned model in the cache, by the key of its stage; None where it was not written."""
-    if not run.has("checkpoint"):
+    if not run.has(stages.checkpoint):
         return None
-    return Store(Path(run.root)).folder("checkpoint", run.key("checkpoint")) / "model"
+    return Store(Path(run.root)).folder("checkpoint", run.key(stages.checkpoint)) / "model"
 
 
 def destination(run: Run, form: Form) -> Path:
     """Where an export goes: below the cache, by run and content of the checkpoint."""
-    name = form.file(run.key("checkpoint")[:8])
+    name = form.file(run.key(stages.checkpoint)[:8])
     return Store(Path(run.root)).folder("exports", run.name) / name
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
+from gprune import stages
 from gprune.analysis import speed as analysis
-from gprune.study import Study
+from gprune.methods import METHODS
+from gprune.records import Throughput
 from gprune.views.frame import frame, work
 from gprune.views.frame.card import Card, card, published_badge
 from gprune.views.frame.chart_style import label
@@ -44,10 +45,10 @@ def show() -> None:
         accuracy_card.draw(drawn, run)
 
 
-def measured(run: Run) -> dict[str, Any] | None:
-    """What the run's record holds of a speed measurement; None where there is none."""
-    found = (run.record.get("result") or {}).get("speed")
-    return found if isinstance(found, dict) and found.get("rows") else None
+def measured(run: Run) -> Throughput | None:
+    """A run's speed measurement; None where there is none."""
+    timed = run.study.evaluation.speed != "none" and run.has(stages.speed)
+    return run.load(stages.speed) if timed else None
 
 
 def _speed(drawn: Card, run: Run) -> None:
@@ -59,7 +60,7 @@ def _speed(drawn: Card, run: Run) -> None:
         with right:
             _published()
         return
-    rows = found["rows"]
+    rows: list[Mapping[str, Any]] = list(found.rows)
     drawn.title(headline(rows))
     phase = st.selectbox(
         "What is timed",
@@ -73,7 +74,7 @@ def _speed(drawn: Card, run: Run) -> None:
     with left:
         drawn.chart(figures.dots(table, phase), _reading(rows), headline(rows, phase), table=lambda: table)
         st.dataframe(_shown(table), hide_index=True, alt="tokens a second, ratio and memory of every model")
-        st.caption(f"{plain(found['setting'])}. {plain(found['machine'])}. Memory: {plain(_memory(table))}.")
+        st.caption(f"{plain(found.setting)}. {plain(found.machine)}. Memory: {plain(_memory(table))}.")
         if max(table["parameters"]) < SMALL:
             st.caption(
                 "This model is small: the fixed cost of every step weighs more than its weights do, so that "
@@ -185,7 +186,7 @@ def _not_measured(run: Run) -> None:
 def _others(run: Run) -> None:
     """Runs of the same masks whose speed is known."""
     runs = [other for other in frame.situation().runs if other.name != run.name and measured(other)]
-    same = [other for other in runs if masks_alone(other.study) == masks_alone(run.study)]
+    same = [other for other in runs if _masks(other) == _masks(run)]
     if not same:
         return
     known = labels(same)
@@ -200,7 +201,7 @@ def _others(run: Run) -> None:
         )
 
 
-def masks_alone(study: Study) -> Study:
-    """A study without what changes no mask: names, and what is measured."""
-    plain_evaluation = type(study.evaluation)()
-    return replace(study, name="", group="", evaluation=plain_evaluation)
+def _masks(run: Run) -> set[str]:
+    """Keys of the masks of a run: equal for runs that differ in names and in what is measured alone."""
+    cutting = [METHODS[name].masks for name in run.study.methods if METHODS[name].decision != "none"]
+    return {stages.masks(run.graph, name).key for name in cutting}

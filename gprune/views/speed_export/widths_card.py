@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
+from gprune import stages
 from gprune.analysis import speed as analysis
 from gprune.errors import GpruneError
-from gprune.methods import METHODS
+from gprune.methods import METHODS, compensates, of_masks
 from gprune.models import identity
 from gprune.records import ModelShape, PruningMasks
+from gprune.stages import Graph
 from gprune.study import Study
 from gprune.views.frame import frame, work
 from gprune.views.frame.card import Card
@@ -36,7 +37,7 @@ def draw(drawn: Card, run: Run) -> None:
     """
     masks, shape = run.masks(), run.shape
     if not masks or shape is None:
-        raise MissingResultError("masks_gprune" if "gprune" in run.study.methods else "masks_flap")
+        raise MissingResultError("the masks of any method")
     method = st.selectbox("Method", list(masks), key="sx_widths_method", format_func=label, width=320)
     chosen = masks[method]
     kept = analysis.widths(chosen)
@@ -89,16 +90,14 @@ def _padding(run: Run, method: str, masks: PruningMasks, shape: ModelShape) -> s
         return (
             "The dense model is not here any more, so that its family and the cost of padding are not known."
         )
-    known = METHODS.get(method)
-    learned = known is None or known.decision == "learned"
-    compensated = run.study.sparsity.bias_compensation if learned or known is None else known.compensated
+    compensated = compensates(of_masks(method), run.study.sparsity.bias_compensation)
     made = analysis.padding(shape, run.size, masks, family, compensated)
     if made is None:
         return (
             f"No padded folder: an ordinary {plain(family)} model has no place for the biases of bias "
             "compensation. Use the pruned folder itself."
         )
-    precision = str(((run.record.get("provenance") or {}).get("inputs") or {}).get("precision", "float32"))
+    precision = run.graph.inputs.precision
     sizes = [_sized(count, precision) for count in (made.dense, made.pruned, made.padded)]
     return (
         f"**Padded to an ordinary folder**, every layer gets {made.neurons:,} neurons and {made.groups} "
@@ -143,17 +142,17 @@ def _alignment(run: Run, shape: ModelShape) -> None:
             st.rerun()
 
 
-def _same(study: Study) -> Study:
-    """A study without its alignment, its names, and what changes neither mask nor perplexity."""
-    evaluation = replace(study.evaluation, tasks=(), limit=None, task_folder="", speed="none")
-    return replace(
-        study, name="", group="", sparsity=replace(study.sparsity, alignment=1), evaluation=evaluation
-    )
+def _unaligned(run: Run) -> str:
+    """Key of the masks of the run's main method without alignment: what else decides them is in it."""
+    study = run.study.with_settings({"sparsity.alignment": 1})
+    main = next((METHODS[name].masks for name in study.methods if METHODS[name].decision != "none"), "")
+    return stages.masks(Graph(study, run.graph.inputs), main).key if main else ""
 
 
 def _beside(run: Run) -> None:
     """Perplexity beside speed, over the runs that differ from this one in alignment alone."""
-    runs = [other for other in frame.situation().runs if _same(other.study) == _same(run.study)]
+    wanted = _unaligned(run)
+    runs = [other for other in frame.situation().runs if wanted and _unaligned(other) == wanted]
     alignments = {other.study.sparsity.alignment for other in runs}
     if len(alignments) < 2:
         st.caption("No run in this cache differs from this one in alignment alone.")
@@ -170,16 +169,15 @@ def _beside(run: Run) -> None:
 
 
 def _line(run: Run, name: str, shown: bool) -> dict[str, Any]:
-    result = run.record.get("result") or {}
     line: dict[str, Any] = {"": "→" if shown else "", "alignment": run.study.sparsity.alignment, "run": name}
-    if run.has("masks_gprune"):
+    if run.has(stages.masks):
         kept = analysis.widths(run.masks()["gprune"]).neurons
         line["FFN widths"] = f"{kept.min():,}–{kept.max():,}"
-    for text, value in ((result.get("perplexity") or {}).get("gprune") or {}).items():
-        name = short(text)
-        line[f"{name} ↓" if f"{name} ↓" not in line else f"{text} ↓"] = (
-            "–" if value is None else f"{value:,.4g}"
-        )
-    rows = (result.get("speed") or {}).get("rows") or []
+    for text in run.study.evaluation.texts if "gprune" in run.study.methods else ():
+        if run.has(stages.perplexity, "gprune", text):
+            name, value = short(text), run.load(stages.perplexity, "gprune", text).perplexity
+            line[f"{name} ↓" if f"{name} ↓" not in line else f"{text} ↓"] = f"{value:,.4g}"
+    timed = run.study.evaluation.speed != "none" and run.has(stages.speed)
+    rows = list(run.load(stages.speed).rows) if timed else []
     ratio, spread = analysis.ratio_of(rows, "gprune")
     return line | {"decode ratio": "not measured" if ratio != ratio else f"{ratio:.2f} ± {spread:.2f}"}

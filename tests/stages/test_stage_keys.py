@@ -2,8 +2,9 @@
 
 import pytest
 
-from gprune.plan import Inputs, Plan, run_name
-from gprune.study import from_dict
+from gprune import stages
+from gprune.stages import Graph, Inputs
+from gprune.study import from_dict, run_name
 from gprune.study_demo import demo_study
 
 INPUTS = Inputs(
@@ -16,24 +17,25 @@ INPUTS = Inputs(
 
 
 def keys(study, inputs=INPUTS):
-    plan = Plan(study, inputs)
+    graph = Graph(study, inputs)
     text = study.evaluation.texts[0]
-    return {
-        "tokens": plan.tokens("primary"),
-        "statistics": plan.statistics("primary"),
-        "scores": plan.scores("primary"),
-        "drift": plan.drift(),
-        "partition": plan.partition(),
-        "modules": plan.modules(),
-        "adapted": plan.adapted(),
-        "masks": plan.masks("gprune"),
-        "history": plan.history(),
-        "flap": plan.masks("flap"),
-        "wanda_sp": plan.masks("wanda_sp"),
-        "checkpoint": plan.checkpoint(),
-        "dense": plan.perplexity("dense", False, text),
-        "pruned": plan.perplexity("gprune", study.sparsity.bias_compensation, text),
+    found = {
+        "tokens": stages.tokens(graph),
+        "statistics": stages.statistics(graph),
+        "scores": stages.scores(graph),
+        "drift": stages.drift(graph),
+        "partition": stages.partition(graph),
+        "modules": stages.modules(graph),
+        "adapted": stages.adapted(graph),
+        "learning": stages.learning(graph),
+        "masks": stages.masks(graph),
+        "flap": stages.masks(graph, "flap"),
+        "wanda_sp": stages.masks(graph, "wanda_sp"),
+        "checkpoint": stages.checkpoint(graph),
+        "dense": stages.perplexity(graph, "dense", text),
+        "pruned": stages.perplexity(graph, "gprune", text),
     }
+    return {name: stage.key for name, stage in found.items()}
 
 
 def changed(changes):
@@ -41,7 +43,7 @@ def changed(changes):
     return {name for name in before if before[name] != after[name]}
 
 
-DECISION = {"masks", "history", "checkpoint", "pruned"}
+DECISION = {"masks", "learning", "checkpoint", "pruned"}
 CALIBRATION = {
     "statistics",
     "scores",
@@ -67,7 +69,7 @@ CALIBRATION = {
         ({"calibration.samples": 64}, {"tokens"} | CALIBRATION),
         ({"calibration.shards": 4}, CALIBRATION - {"wanda_sp"}),
         ({"calibration.square_head_score": False}, {"scores", "flap"} | DECISION),
-        ({"calibration.flap_variant": "released"}, CALIBRATION - {"wanda_sp"}),
+        ({"calibration.flap_variant": "released"}, CALIBRATION - {"wanda_sp", "statistics"}),
         ({"evaluation.windows": 8}, {"dense", "pruned"}),
         ({"name": "another"}, set()),
         ({"calibration.batch": 4, "evaluation.batch": 2}, set()),
