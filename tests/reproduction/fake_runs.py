@@ -93,9 +93,18 @@ def throughput_of(study: Study, methods: Sequence[str]) -> Throughput:
     return Throughput("float32 on cpu, batch 1", "a processor, 2 threads", tuple(rows))
 
 
-def opened(store: Store, study: Study, changed: Mapping[str, Any] | None = None) -> Results:
+def opened(
+    store: Store,
+    study: Study,
+    changed: Mapping[str, Any] | None = None,
+    missing_tasks: dict[str, str] | None = None,
+) -> Results:
     """The results of a study as it is read on this machine, with some digests changed."""
-    return Results(store, Graph(study, replace(read(study, download=False), **(changed or {}))))
+    found = read(study, missing_tasks, download=False)
+    for name, value in (changed or {}).items():
+        whole = getattr(found, name) | value if isinstance(value, dict) else value
+        found = replace(found, **{name: whole})
+    return Results(store, Graph(study, found))
 
 
 def finish(
@@ -125,8 +134,9 @@ def finish(
         The run's name.
     """
     study = errand.study if isinstance(errand, Errand) else errand
-    results = opened(store, study, changed)
-    record = RunRecord(results, "all", {}, lambda *_: None)
+    missing_tasks: dict[str, str] = {}
+    results = opened(store, study, changed, missing_tasks)
+    record = RunRecord(results, "all", {}, missing_tasks, lambda *_: None)
     out = {METHODS[name].masks: reason for name, reason in (unavailable or {}).items()}
     able = [name for name in study.methods if METHODS[name].masks not in out]
 
