@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gprune.methods import METHODS
+from gprune.stages.adapting import adapted, modules
 from gprune.stages.agreement import agreements
-from gprune.stages.exploring import adapted, drift, modules, partition
+from gprune.stages.exploring import drift, partition
 from gprune.stages.graph import Graph, Has, Stage, order
 from gprune.stages.measuring import accuracy, perplexity, speed
 from gprune.stages.pruning import checkpoint, masks
