@@ -11,6 +11,8 @@ from gprune.records import ContextStatistics, Partition, PruningMasks
 from gprune.store import Store
 from gprune.study import from_dict
 
+pytestmark = pytest.mark.slow
+
 CONTEXTS = {"count": 3, "dimensions": 4, "tokens": 64}
 BASELINES = {"taylor_samples": 4, "taylor_length": 8}
 EVERY = list(METHODS)

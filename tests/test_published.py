@@ -133,6 +133,7 @@ def test_frame_has_the_columns_of_the_shared_arithmetic() -> None:
     assert dense["retention"] == 1.0 and dense["ppl:ptb"] == 48.35 and pd.isna(dense["seed"])
 
 
+@pytest.mark.process
 def test_data_is_found_from_any_folder_and_without_torch(tmp_path: Path) -> None:
     code = (
         "import sys; from gprune import published; "

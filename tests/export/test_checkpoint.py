@@ -169,6 +169,7 @@ print(json.dumps(out))
 """
 
 
+@pytest.mark.process
 def test_loads_where_this_project_is_not_installed(
     tmp_path: Path, masks: PruningMasks, tokenizer: Any, saved: Any, decoder_of: Any
 ) -> None:
