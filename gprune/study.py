@@ -29,6 +29,7 @@ from gprune.settings import (
     SparsitySettings,
     require,
     require_choice,
+    require_choices,
 )
 
 __all__ = [
@@ -100,10 +101,10 @@ class Study:
         for name in ("model", "primary", "auxiliary"):
             rule = "a name or a path, not empty"
             require(bool(getattr(self, name).strip()), name, getattr(self, name), rule)
+        require_choices(self)
         require_choice("metric", self.metric, METRIC_NAMES)
         rule = "more than 0 and less than 1: 0.5 keeps half of the decoder's weights"
         require(0 < self.retention < 1, "retention", self.retention, rule)
-        require_choice("dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))
         valid = self.device in ("auto", "cpu") or self.device.startswith("cuda")
         require(valid, "device", self.device, "auto, cpu or cuda")
         require(self.seed >= 0, "seed", self.seed, "0 or more")
@@ -155,21 +156,9 @@ class Study:
 def field_names() -> tuple[str, ...]:
     """Every field of a study as a dotted name."""
     names: list[str] = []
-    for top in fields(Study):
-        section = _SECTIONS.get(top.name)
-        names += [f"{top.name}.{f.name}" for f in fields(section)] if section else [top.name]
+    for name, kind in typing.get_type_hints(Study).items():
+        names += [f"{name}.{field.name}" for field in fields(kind)] if is_dataclass(kind) else [name]
     return tuple(names)
-
-
-_SECTIONS: dict[str, Any] = {
-    "calibration": CalibrationSettings,
-    "contexts": ContextSettings,
-    "baselines": BaselineSettings,
-    "modularization": ModularizationSettings,
-    "reliability": ReliabilitySettings,
-    "sparsity": SparsitySettings,
-    "evaluation": EvaluationSettings,
-}
 
 
 def _suggestion(name: str, known: tuple[str, ...]) -> str:
