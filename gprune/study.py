@@ -46,6 +46,7 @@ __all__ = [
     "field_names",
     "from_dict",
     "from_file",
+    "short",
 ]
 
 METRIC_NAMES = ("flap", "wanda_sp", "twflap")
@@ -151,6 +152,12 @@ class Study:
     def renamed(self, name: str) -> Study:
         """A copy under another display name."""
         return replace(self, name=name)
+
+
+def short(name: str) -> str:
+    """Name of a text, a model or a task without the folders before it; options stay."""
+    place, sign, options = name.partition("#")
+    return place.rstrip("/").rpartition("/")[2] + sign + options
 
 
 def field_names() -> tuple[str, ...]:
