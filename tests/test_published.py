@@ -335,9 +335,10 @@ def test_claims_carry_the_papers_numbers() -> None:
 
 
 def test_tables_of_the_pages() -> None:
-    table = claims.perplexities("LLaMA2-13B")
-    assert list(table.columns) == ["retained", "method", "WikiText2", "PTB"]
-    assert len(table) == 19 and table.iloc[0].tolist() == [1.0, "dense", 10.98, 54.42]
+    table = published.frame(published.table("main", "LLaMA2-13B"))
+    assert len(table) == 19
+    columns = ["retention", "method", "ppl:wikitext2", "ppl:ptb"]
+    assert table.loc[0, columns].tolist() == [1.0, "dense", 10.98, 54.42]
     agreement = claims.substitution()
     assert agreement["comparison"].tolist()[0] == "WT2–PTB against WT2–C4"
     assert agreement.iloc[2, 1:].tolist() == [0.583, 0.124, 0.714, 0.123]

@@ -103,19 +103,6 @@ def substitution() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def perplexities(model: str = MODEL) -> pd.DataFrame:
-    """Perplexity of every method and retention, windows of 128 tokens (tables of the main comparison).
-
-    Args:
-        model: one of `gprune.published.MODELS`.
-    """
-    rows = [
-        (row.retention, published.paper_name(row.method), row.values["wikitext2_ppl"], row.values["ptb_ppl"])
-        for row in published.table("main", model)
-    ]
-    return pd.DataFrame(rows, columns=["retained", "method", "WikiText2", "PTB"])
-
-
 def metric_gap(model: str = MODEL, rule: str = "max") -> pd.DataFrame:
     """Published accuracy gap of Wanda-sp and FLAP before and after GPrune; see `tables.metric_gap`.
 

@@ -7,7 +7,7 @@ a network.
 """
 
 from gprune.corpora.catalogue import TextEntry, known
-from gprune.corpora.identity import describe, fingerprint, prepare, same_content
+from gprune.corpora.identity import describe, fingerprint, prepare
 from gprune.corpora.tokens import draw, stream
 
 __all__ = [
@@ -17,6 +17,5 @@ __all__ = [
     "fingerprint",
     "known",
     "prepare",
-    "same_content",
     "stream",
 ]
