@@ -9,9 +9,8 @@ import pytest
 import tiny_study
 from waiting import limit
 
-from gprune import pipeline
+from gprune import pipeline, stages
 from gprune.errors import Cancelled, CorpusError, ModelError, NumericsError, SettingsError
-from gprune import stages
 from gprune.records import ActivationStatistics, PruningMasks
 from gprune.store import Store
 from gprune.study import from_dict, run_name

@@ -42,9 +42,7 @@ def study_of(workshop, **changes):
 @pytest.fixture(scope="module", params=METRICS)
 def finished(request, workshop):
     """A whole run of every method on one metric, with a third text, a task and speed; and its dry run before."""
-    study = study_of(
-        workshop, metric=request.param, methods=list(METHODS), substitute=workshop["texts"][2]
-    )
+    study = study_of(workshop, metric=request.param, methods=list(METHODS), substitute=workshop["texts"][2])
     study = study.with_settings({"evaluation.tasks": [workshop["questions"]], "evaluation.speed": "cpu"})
     store = Store(workshop["folder"] / request.param)
     results = pipeline.opened(study, store)
@@ -127,7 +125,9 @@ def test_records_of_the_old_layout_are_computed_anew_and_never_misread(workshop,
     study, store = study_of(workshop), Store(tmp_path)
     entry = {"stage": "drift", "key": "0" * 32, "seconds": 1.0, "reused": False}
     old = {"run": run_name(study), "study": study.to_dict(), "state": "done", "stages": {"drift": entry}}
-    store.save_run(run_name(study), old | {"result": {"perplexity": {"gprune": {}}}, "formulas": {"drift": 1}})
+    store.save_run(
+        run_name(study), old | {"result": {"perplexity": {"gprune": {}}}, "formulas": {"drift": 1}}
+    )
     result = pipeline.run(study, store, silent, until="drift")
     record = store.run(result["run"])
     assert record["stages"]["drift"]["key"] == result["keys"]["drift"] != "0" * 32

@@ -7,7 +7,7 @@ a network. `build_ahead` makes embedded texts while a run still starts.
 """
 
 from gprune.corpora.catalogue import TextEntry, known
-from gprune.corpora.identity import describe, fingerprint, prepare, same_content
+from gprune.corpora.identity import describe, fingerprint, prepare
 from gprune.corpora.source import build_ahead
 from gprune.corpora.tokens import draw, stream
 
@@ -19,6 +19,5 @@ __all__ = [
     "fingerprint",
     "known",
     "prepare",
-    "same_content",
     "stream",
 ]

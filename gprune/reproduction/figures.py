@@ -11,8 +11,9 @@ import pandas as pd
 from gprune.analysis import agreement, decisions, drift
 from gprune.errors import MethodError, StoreError
 from gprune.records import Agreement, Partition, PruningMasks, RankDrift
-from gprune.reproduction.series import Row, Series, short
+from gprune.reproduction.series import Row, Series
 from gprune.store import Store
+from gprune.study import short
 
 BINS = 5
 HISTOGRAM_BINS = 50

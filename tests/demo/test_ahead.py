@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
+from gprune.pipeline.session import Session
 
 from gprune import corpora
 from gprune.corpora.source import documents, resolve
 from gprune.demo import ahead, texts
-from gprune.pipeline.session import Session
 
 NAME = "python-reference"
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from gprune.plan import run_name
+
 from gprune.records import Agreement, Partition, Perplexity, PruningMasks, RankDrift, Throughput
 from gprune.reproduction.scale import Scale, choose
 from gprune.reproduction.series import Series, Task

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gprune.fingerprints import VERSIONS
 from reproduction.fake_runs import CORRELATIONS, a_series, finish, perplexity_of
 
-from gprune.fingerprints import VERSIONS
 from gprune.models import identity as models
 from gprune.records import Agreement
 from gprune.reproduction import tables, work

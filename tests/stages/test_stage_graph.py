@@ -9,8 +9,8 @@ import pytest
 
 from gprune import stages
 from gprune.methods import METHODS, METRICS
-from gprune.stages import graph as graph_module
 from gprune.stages import KINDS, Graph, Inputs, course, every, named, needed
+from gprune.stages import graph as graph_module
 from gprune.stages.graph import Stage
 from gprune.study_demo import demo_study
 
