@@ -1,4 +1,4 @@
-"""A run does what the graph says, no more and no less, and its record tells the truth about today's formulas."""
+"""A run does what the graph says, no more and no less; its record tells the truth about today's formulas."""
 
 import json
 import subprocess
@@ -41,7 +41,7 @@ def study_of(workshop, **changes):
 
 @pytest.fixture(scope="module", params=METRICS)
 def finished(request, workshop):
-    """A whole run of every method on one metric, with a third text, a task and speed; and its dry run before."""
+    """A whole run of every method on one metric, with a third text, a task and speed; its plan before."""
     study = study_of(workshop, metric=request.param, methods=list(METHODS), substitute=workshop["texts"][2])
     study = study.with_settings({"evaluation.tasks": [workshop["questions"]], "evaluation.speed": "cpu"})
     store = Store(workshop["folder"] / request.param)
@@ -83,6 +83,7 @@ def test_the_exported_arrays_are_all_that_is_documented(finished, project):
     assert {f"ffn_mask_{name}" for name in ("flap", "fang_pooled", "llm_pruner")} <= set(found)
 
 
+@pytest.mark.process
 def test_a_dry_run_prints_what_a_run_did(finished, project):
     study, store, planned, result = finished
     file = store.root / "study.json"

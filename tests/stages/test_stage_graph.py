@@ -126,6 +126,7 @@ def test_a_stage_asked_for_twice_is_the_same_handle():
     assert isinstance(stages.masks(graph, "flap"), Stage)
 
 
+@pytest.mark.process
 def test_all_keys_of_every_method_are_had_without_torch_and_each_is_computed_once(monkeypatch):
     code = (
         "import sys\n"
