@@ -23,6 +23,8 @@ from gprune.models.identity import configuration, locate, require_tokenizer, wei
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _MESSAGE_LENGTH = 300
+# what torch says without a class of its own, on a CPU and inside cuBLAS
+_OUT_OF_MEMORY = ("can't allocate memory", "ALLOC_FAILED")
 
 
 def load(name: str, device: str = "auto", dtype: str = "auto", trust_remote_code: bool = False) -> Decoder:
@@ -166,6 +168,12 @@ def move(model: nn.Module, place: torch.device) -> nn.Module:
         raise ModelError(
             f"the model needs {size:.1f} GiB, more than {place} has free: use dtype bfloat16 or device cpu"
         ) from error
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error of torch says that memory ran out."""
+    known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+    return known or any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 @contextmanager
