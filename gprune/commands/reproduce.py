@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gprune.reproduction.assembly import Assembled
     from gprune.reproduction.schedule import Status
-    from gprune.reproduction.series import Series, Task
+    from gprune.reproduction.series import Errand, Series
     from gprune.reproduction.tables import Table
     from gprune.reproduction.work import Work
 
@@ -73,7 +73,7 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-    from gprune.reproduction import tables
+    from gprune.reproduction import schedule, tables
     from gprune.reproduction.series import Series
 
     if options.list:
@@ -86,6 +86,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     # jobs run in a folder of their own, so paths are made whole here
     model = options.model if options.model == "demo" else _located(options.model)
     series = Series(model, _scale(options, model))
+    schedule.take_threads_of_jobs()
     return _dry_run(options, chosen, series) if options.dry_run else _run(options, chosen, series)
 
 
@@ -133,16 +134,14 @@ def _dry_run(options: argparse.Namespace, chosen: list[Table], series: Series) -
     from gprune.reproduction import work
 
     made = _work(options, chosen, series)
-    open_tasks = {task.key: task for task in work.missing(chosen, series, made.finished)}
+    missing = {errand.shared: errand for errand in work.missing(chosen, series, made.finished)}
     needed = work.needed(chosen, series)
-    for task in needed:
-        state = f"until {open_tasks[task.key].until}" if task.key in open_tasks else "there"
-        methods = open_tasks.get(task.key, task).study.methods
-        print(f"{state:<18} {task.study.name:<48} {' '.join(methods)}")
+    for errand in needed:
+        left = missing.get(errand.shared)
+        state = f"until {left.until}" if left else "there"
+        print(f"{state:<18} {errand.study.name:<48} {' '.join((left or errand).study.methods)}")
     rows = sum(len(table.rows(series)) for table in chosen)
-    print(
-        f"{rows} rows of {len(chosen)} tables from {len(needed)} studies, {len(open_tasks)} of them missing"
-    )
+    print(f"{rows} rows of {len(chosen)} tables from {len(needed)} studies, {len(missing)} of them missing")
     return 0
 
 
@@ -217,9 +216,9 @@ class _Shown:
         words = f"{status.label}: {status.stage}{left}" if status.stage else left.removeprefix(", ")
         self.bar.update(self.line, completed=status.done, total=status.total, description=words)
 
-    def ended(self, task: Task, reason: str) -> None:
+    def ended(self, errand: Errand, reason: str) -> None:
         words = f"failed: {reason}" if reason else "done"
-        self.console.print(f"{task.study.name}: {words}", markup=False, highlight=False, soft_wrap=True)
+        self.console.print(f"{errand.study.name}: {words}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _minutes(seconds: float) -> str:

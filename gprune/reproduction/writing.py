@@ -161,7 +161,7 @@ def _versions(table: Assembled) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for answer in table.answers:
         for name in ("gprune", "commit", "torch", "transformers"):
-            version = str(answer.provenance.get(name, ""))
+            version = str(answer.versions.get(name, ""))
             if version and version not in found.setdefault(name, []):
                 found[name].append(version)
     return found
