@@ -32,7 +32,9 @@ def parts(folder: Path):
 
 
 def test_every_part_either_may_load_torch_or_is_held_to_load_none(project, contracts):
-    held = {name.split(".")[1] for name in contracts["the app's process never imports torch"]["source_modules"]}
+    held = {
+        name.split(".")[1] for name in contracts["the app's process never imports torch"]["source_modules"]
+    }
     whole = {
         name.split(".")[1]
         for name in contracts["the app's process never imports torch"]["source_modules"]

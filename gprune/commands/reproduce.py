@@ -6,11 +6,12 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from gprune.commands import add_cache
-from gprune.commands.study import assignment
+from gprune.commands.study import add_field, assignment
 from gprune.errors import SettingsError
+from gprune.study_fields import OPTIONS, hint
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -36,7 +37,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="names of tables (see --list), or `all`")
     parser.add_argument("--list", action="store_true", help="list the tables")
-    parser.add_argument("--model", help="folder or hub name of the dense model, or `demo`")
+    add_field(parser, "model", OPTIONS["model"])
     parser.add_argument("--scale", help="paper or demo (default: demo for `demo`, else paper)")
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: in the cache)")
@@ -48,13 +49,10 @@ def add(commands: Any) -> None:
 
 def _add_scale(parser: argparse.ArgumentParser) -> None:
     scale = parser.add_argument_group("what differs from the scale")
-    scale.add_argument("--primary", metavar="TEXT", help="calibration text A")
-    scale.add_argument("--auxiliary", metavar="TEXT", help="calibration text B")
-    scale.add_argument("--substitute", metavar="TEXT", help="third text C")
-    scale.add_argument("--evaluate", nargs="+", metavar="TEXT", help="texts of the perplexities")
-    scale.add_argument("--samples", type=int, help="sequences of each calibration text")
-    scale.add_argument("--epochs", type=int, help="epochs of modular sparsity learning")
-    scale.add_argument("--windows", type=int, help="perplexity windows at most")
+    for option in ("primary", "auxiliary", "substitute", "evaluate", "samples", "epochs", "windows"):
+        add_field(scale, option, OPTIONS[option])
+    add_field(scale, "limit", "evaluation.limit", ", and so does 0")
+    add_field(scale, "task-folder", "evaluation.task_folder")
     scale.add_argument("--seeds", type=int, nargs="+", help="seeds; tables of one seed take the first")
     scale.add_argument("--retentions", type=float, nargs="+", help="retentions of the main table")
     scale.add_argument(
@@ -63,11 +61,8 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
         metavar="TASK",
         help="zero-shot tasks of every study: names, paper (the seven), demo (the bundled ones), or none",
     )
-    scale.add_argument(
-        "--limit", type=int, metavar="N", help="documents of each task at most; 0 measures all"
-    )
-    scale.add_argument("--task-folder", type=Path, metavar="FOLDER", help="local files of the seven tasks")
-    scale.add_argument("--speed", choices=("auto", "cpu", "gpu"), help="setting of the tables of speed")
+    settings = [word for word in get_args(hint("evaluation.speed")) if word != "none"]
+    add_field(scale, "speed", "evaluation.speed", choices=settings, metavar=None)
     scale.add_argument(
         "--set",
         action="append",
@@ -103,7 +98,8 @@ def _scale(options: argparse.Namespace, model: str) -> Any:
         values = getattr(options, option)
         changes[field] = tuple(map(_whole, values)) if values else None
     changes["tasks"] = tuple(map(_located, options.tasks)) if options.tasks else None
-    changes["task_folder"] = str(options.task_folder.expanduser().resolve()) if options.task_folder else None
+    folder = options.task_folder
+    changes["task_folder"] = str(Path(folder).expanduser().resolve()) if folder else None
     changes["settings"] = tuple(assignment(word) for word in options.set)
     return scale.choose(model, options.scale, changes)
 

@@ -75,9 +75,15 @@ def _show_course(options: argparse.Namespace) -> int:
 
 
 def _run_here(options: argparse.Namespace, reporter: Any) -> int:
+    from gprune import corpora
+
+    study, store = read(options.study), Store(options.cache)
+    named = (study.primary, study.auxiliary, study.substitute, *study.evaluation.texts)
+    # before the imports that they are built beside
+    corpora.build_ahead(filter(None, named), store.root / "texts")
+
     from gprune import pipeline, terminal
 
-    study = read(options.study)
     options.run_name = run_name(study)
     with terminal.Reporter() as shown, contextlib.redirect_stdout(sys.stderr):
 
@@ -86,7 +92,7 @@ def _run_here(options: argparse.Namespace, reporter: Any) -> int:
             if reporter is not None:
                 reporter(stage, done, total, message)
 
-        result = pipeline.run(study, Store(options.cache), listener, options.until)
+        result = pipeline.run(study, store, listener, options.until)
     kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks")
     options.summary = {name: result[name] for name in kept if name in result}
     if options.json:

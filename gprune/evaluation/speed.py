@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from gprune.errors import SettingsError
 from gprune.evaluation.decoding import Decoding, EagerDecoding, StaticDecoding
+from gprune.models.loading import out_of_memory
 from gprune.progress import Progress, silent
 from gprune.records import Array
 
@@ -28,8 +29,6 @@ PHASES = ("prefill", "decode", "whole")
 _WARM_UPS = 1
 _DTYPES = ("float32", "bfloat16", "float16")
 _SEED = 0
-# What torch says without a class of its own, on a CPU and inside cuBLAS.
-_OUT_OF_MEMORY = ("can't allocate memory", "ALLOC_FAILED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +199,6 @@ def measure(
 def parameters(model: nn.Module) -> int:
     """Parameters of a model; tied ones count once."""
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether an error of torch says that memory ran out."""
-    known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-    return known or any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def _repeat(

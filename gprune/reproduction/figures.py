@@ -13,9 +13,9 @@ from gprune.analysis import agreement, decisions, drift
 from gprune.comparisons import COMPARISONS, CONTROL, SUBSTITUTION, Comparison, compared
 from gprune.errors import MethodError
 from gprune.records import RankDrift
-from gprune.reproduction.series import Row, Series, short
+from gprune.reproduction.series import Row, Series
 from gprune.stages import Graph, Results, Stage
-from gprune.study import Study
+from gprune.study import Study, short
 
 BINS = 5
 HISTOGRAM_BINS = 50

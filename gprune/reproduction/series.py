@@ -16,7 +16,7 @@ from gprune.methods import METHODS
 from gprune.models import identity as models
 from gprune.reproduction.scale import Scale
 from gprune.stages import UNTIL
-from gprune.study import Study
+from gprune.study import Study, short
 
 GROUP = "reproduce"
 Reads = Literal["perplexity", "drift", "agreement", "bins", "masks", "speed", "alignment"]
@@ -86,12 +86,6 @@ class Errand:
 def label(row: Row) -> str:
     """A row's method as tables name it: `GPrune (FLAP)`, `Wanda-sp`."""
     return f"GPrune ({_METRICS[row.study.metric]})" if row.method == "gprune" else METHODS[row.method].label
-
-
-def short(text: str) -> str:
-    """A text's or a model's name without the folders before it; options stay."""
-    place, sign, options = text.partition("#")
-    return place.rstrip("/").rpartition("/")[2] + sign + options
 
 
 class Series:

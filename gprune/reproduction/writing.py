@@ -25,8 +25,9 @@ from gprune.errors import StoreError
 from gprune.files import write_json, write_text
 from gprune.reproduction.assembly import Assembled
 from gprune.reproduction.scale import Scale, choose
-from gprune.reproduction.series import Series, short
+from gprune.reproduction.series import Series
 from gprune.store import explain, is_full
+from gprune.study import short
 
 INDEX = "index.json"
 FORMAT = 1

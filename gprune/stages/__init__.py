@@ -10,10 +10,11 @@ and order), `course` (what a study wants) and `results` (what a store has of it)
 what computes is imported when it computes.
 """
 
+from gprune.stages.adapting import adapted, modules
 from gprune.stages.agreement import agreement, agreements, side
 from gprune.stages.baselines import taylor
 from gprune.stages.course import UNTIL, course, every, measured, named
-from gprune.stages.exploring import adapted, clusters, drift, modules, partition, scores
+from gprune.stages.exploring import clusters, drift, partition, scores
 from gprune.stages.graph import (
     KINDS,
     LETTERS,

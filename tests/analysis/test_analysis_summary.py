@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gprune import published as rows
 from gprune.analysis import published, summary
 from gprune.records import ModelShape, PruningMasks
 from gprune.study import CalibrationSettings, EvaluationSettings, Study
@@ -73,6 +74,6 @@ def test_published_numbers_belong_to_llama2_7b_on_wikitext_and_ptb() -> None:
 
 def test_published_tables_hold_the_papers_values() -> None:
     assert published.substitution()["mean ARI"].tolist() == [0.575, 0.582, 0.583]
-    table = published.perplexities()
-    flap = table[(table["method"] == "GPrune (FLAP)") & (table["retained"] == 0.5)]
-    assert flap[["WikiText2", "PTB"]].to_numpy().tolist() == [[37.02, 125.41]]
+    table = rows.frame(rows.table("main"))
+    flap = table[(table["method"] == "gprune:flap") & (table["retention"] == 0.5)]
+    assert flap[["ppl:wikitext2", "ppl:ptb"]].to_numpy().tolist() == [[37.02, 125.41]]

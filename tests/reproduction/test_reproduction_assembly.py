@@ -37,6 +37,7 @@ def made(store: Store, name: str, **changes: Any) -> Assembled:
     return assemble(tables.TABLES[name], a_series(**changes), Finished(store))
 
 
+@pytest.mark.slow
 def test_every_row_of_every_table_is_filled_by_its_own_run(store: Store) -> None:
     run_all(store, "all")
     assert work.missing(tables.choose(["all"]), a_series(), Finished(store)) == []

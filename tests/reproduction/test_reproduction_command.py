@@ -109,6 +109,7 @@ def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
     assert not (tmp_path / "jobs").exists()
 
 
+@pytest.mark.process
 def test_a_small_model_goes_through_the_ablation_for_real(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

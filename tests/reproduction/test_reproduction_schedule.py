@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from reproduction.fake_runs import a_series, command, finish
+from waiting import wait_for
 
 from gprune import jobs
 from gprune.jobs import folder as files
@@ -23,6 +23,8 @@ from gprune.reproduction import tables, work, writing
 from gprune.reproduction.schedule import CANCELLED, Schedule, Status, allow
 from gprune.reproduction.series import Errand
 from gprune.store import Store
+
+pytestmark = pytest.mark.process
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -54,14 +56,6 @@ def some_errands(name: str = "ablation") -> list[Errand]:
 
 def behave(cache: Path, **behaviours: str) -> None:
     (cache / "behaviour.json").write_text(json.dumps(behaviours))
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail("the condition did not become true in time")
-        time.sleep(0.02)
 
 
 def test_only_missing_studies_become_jobs_and_a_second_call_starts_none(cache: Path) -> None:

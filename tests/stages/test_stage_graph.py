@@ -9,8 +9,8 @@ import pytest
 
 from gprune import stages
 from gprune.methods import METHODS, METRICS
-from gprune.stages import graph as graph_module
 from gprune.stages import KINDS, Graph, Inputs, course, every, named, needed
+from gprune.stages import graph as graph_module
 from gprune.stages.graph import Stage
 from gprune.study_demo import demo_study
 
@@ -126,6 +126,7 @@ def test_a_stage_asked_for_twice_is_the_same_handle():
     assert isinstance(stages.masks(graph, "flap"), Stage)
 
 
+@pytest.mark.process
 def test_all_keys_of_every_method_are_had_without_torch_and_each_is_computed_once(monkeypatch):
     code = (
         "import sys\n"

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gprune.plan import run_name
 from views.synthetic_calibration import ROLES, calibration
 
 from gprune import budget
-from gprune.plan import run_name
-from gprune.ranking import module_means, normalized_rank_within, ranks, spearman
+from gprune.ranking import module_means, module_sizes, rank_within, ranks, spearman
 from gprune.records import (
     AdaptedScores,
     Agreement,
@@ -273,7 +273,8 @@ def _statistics(
 ) -> ModuleStatistics:
     pairs = zip(primary.ffn, auxiliary.ffn, partition.labels, strict=True)
     moved = [
-        np.abs(normalized_rank_within(a, labels) - normalized_rank_within(b, labels))
+        np.abs(rank_within(a, labels) - rank_within(b, labels))
+        / np.maximum(module_sizes(labels)[labels] - 1, 1)
         for a, b, labels in pairs
     ]
     labels = partition.global_labels.ravel()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gprune.plan import run_name
 from streamlit.testing.v1 import AppTest
 from views.app_driver import charts, on, opened, words
 from views.synthetic_run import DRIFT_ONLY, a_study, read, write_run
@@ -17,7 +18,6 @@ from views.synthetic_run import DRIFT_ONLY, a_study, read, write_run
 from gprune import records
 from gprune.analysis import calibration as analysis
 from gprune.errors import CorpusError, ModelError
-from gprune.plan import run_name
 from gprune.records import ModelShape
 from gprune.study import CalibrationSettings, Study
 from gprune.views.calibration_data import charts as figures

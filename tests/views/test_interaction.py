@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gprune.plan import run_name
 from views.app_driver import charts, on, opened, words
 from views.synthetic_run import DRIFT_ONLY, a_study, write_run
 
 from gprune.analysis import agreement
 from gprune.jobs import queue
-from gprune.plan import run_name
 from gprune.records import Agreement
 from gprune.study import EvaluationSettings, Study
 from gprune.study_demo import demo_study

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from waiting import limit
 
 from gprune.views.frame import live
 
@@ -21,7 +22,7 @@ def _no_stages(active: bool) -> None:
 
 @pytest.mark.parametrize(("active", "sentence"), [(True, "No stage has begun"), (False, "It ended before")])
 def test_a_job_without_stages_gets_a_sentence(active: bool, sentence: str) -> None:
-    app = AppTest.from_function(_no_stages, args=(active,)).run()
+    app = AppTest.from_function(_no_stages, args=(active,), default_timeout=limit(60)).run()
     assert app.info[0].value.startswith(sentence) and not app.dataframe
 
 
