@@ -337,3 +337,12 @@ def _median_and_spread(values: Array) -> tuple[float, float]:
     """Median and interquartile range."""
     low, middle, high = np.percentile(values, [25, 50, 75])
     return float(middle), float(high - low)
+
+
+def fitting(config: Any, preset: SpeedSettings) -> dict[str, int]:
+    """Prompt and new tokens that fit the positions of a model, in the preset's proportion."""
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is None or preset.prompt + preset.new_tokens <= positions:
+        return {}
+    prompt = positions * preset.prompt // (preset.prompt + preset.new_tokens)
+    return {"prompt": prompt, "new_tokens": positions - prompt}
