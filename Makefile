@@ -3,14 +3,27 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8501
+# One thread a process, because the tests share out the cores. Bytecode is kept even where the environment forbids
+# it: without it every process compiles all tests anew.
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+EVERY_CORE := -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: app test check demo gguf clean
+.PHONY: app quick test test-long check demo gguf clean
 
 app: $(VENV)/.app
 	$(BIN)/python -m streamlit run app.py --server.address 127.0.0.1 --server.port $(PORT) --browser.gatherUsageStats false
 
+# after every edit: no browser, no child process, no whole study
+quick: $(VENV)/.dev
+	$(PYTEST) $(EVERY_CORE) -m "not (slow or process or browser or long)"
+
+# before a change is handed in: everything but what is marked long
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	$(PYTEST) $(EVERY_CORE)
+
+# what takes longer, or an install of its own; .ci/run does it after the others
+test-long: $(VENV)/.gguf
+	$(PYTEST) $(EVERY_CORE) -m long
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -23,7 +36,7 @@ demo: $(VENV)/.app
 
 # llama.cpp builds from source (about five minutes on two cores); the tests of the GGUF export then run
 gguf: $(VENV)/.gguf
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/export
+	$(PYTEST) -m long tests/export
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

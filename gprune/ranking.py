@@ -92,20 +92,6 @@ def module_sizes(labels: Array, count: int | None = None) -> Array:
     return sizes
 
 
-def normalized_rank_within(scores: Array, labels: Array) -> Array:
-    """Within-module normalised rank pi = rank / (size - 1), in [0, 1]; 0 for a module of one unit.
-
-    Args:
-        scores: (units,) scores of one layer.
-        labels: (units,) module labels 0 ... K - 1.
-
-    Returns:
-        (units,) float64 in [0, 1] (section 3.2, the pi of the module statistics).
-    """
-    size = module_sizes(labels)[labels]
-    return rank_within(scores, labels) / np.maximum(size - 1, 1)
-
-
 def rank_quantile_within(scores: Array, labels: Array) -> Array:
     """Within-module rank quantile (rank + 1/2) / size, in (0, 1): the score scale that MSL thresholds.
 

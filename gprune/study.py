@@ -31,6 +31,7 @@ from gprune.settings import (
     SparsitySettings,
     require,
     require_choice,
+    require_choices,
 )
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "from_dict",
     "from_file",
     "run_name",
+    "short",
 ]
 
 METRIC_NAMES = ("flap", "wanda_sp", "twflap")
@@ -103,10 +105,10 @@ class Study:
         for name in ("model", "primary", "auxiliary"):
             rule = "a name or a path, not empty"
             require(bool(getattr(self, name).strip()), name, getattr(self, name), rule)
+        require_choices(self)
         require_choice("metric", self.metric, METRIC_NAMES)
         rule = "more than 0 and less than 1: 0.5 keeps half of the decoder's weights"
         require(0 < self.retention < 1, "retention", self.retention, rule)
-        require_choice("dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))
         valid = self.device in ("auto", "cpu") or self.device.startswith("cuda")
         require(valid, "device", self.device, "auto, cpu or cuda")
         require(self.seed >= 0, "seed", self.seed, "0 or more")
@@ -168,24 +170,18 @@ def run_name(study: Study) -> str:
     return f"{stem[:40] or 'study'}-{study.digest[:10]}"
 
 
+def short(name: str) -> str:
+    """Name of a text, a model or a task without the folders before it; options stay."""
+    place, sign, options = name.partition("#")
+    return place.rstrip("/").rpartition("/")[2] + sign + options
+
+
 def field_names() -> tuple[str, ...]:
     """Every field of a study as a dotted name."""
     names: list[str] = []
-    for top in fields(Study):
-        section = _SECTIONS.get(top.name)
-        names += [f"{top.name}.{f.name}" for f in fields(section)] if section else [top.name]
+    for name, kind in typing.get_type_hints(Study).items():
+        names += [f"{name}.{field.name}" for field in fields(kind)] if is_dataclass(kind) else [name]
     return tuple(names)
-
-
-_SECTIONS: dict[str, Any] = {
-    "calibration": CalibrationSettings,
-    "contexts": ContextSettings,
-    "baselines": BaselineSettings,
-    "modularization": ModularizationSettings,
-    "reliability": ReliabilitySettings,
-    "sparsity": SparsitySettings,
-    "evaluation": EvaluationSettings,
-}
 
 
 def _suggestion(name: str, known: tuple[str, ...]) -> str:

@@ -1,9 +1,13 @@
-"""Shared fixtures: where real texts and models may be found, and one tolerance table."""
+"""Shared fixtures: where real texts and models may be found; and what keeps the marker `process` true."""
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from waiting import LONGEST_TEST
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -25,3 +29,49 @@ def shared() -> Path:
     if not (folder / "models").is_dir():
         pytest.skip(f"no real models and texts at {folder}: set GPRUNE_SHARED to such a folder")
     return folder
+
+
+# what is built from these is a trained model, or texts out of every installed package
+SLOW_FIXTURES = {"shared", "text_cache"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests that use a slow fixture, first, so that `-m` sees it; and ends any test that hangs."""
+    for item in items:
+        if SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("slow")
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LONGEST_TEST))
+
+
+_at_work: list[pytest.Item] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Remembers which test is at work, with its fixtures, and gives the next one the same `__main__`.
+
+    Streamlit puts the script it runs in that place, and a process spawned later would run it again.
+    """
+    main = sys.modules["__main__"]
+    _at_work.append(item)
+    try:
+        return (yield)
+    finally:
+        _at_work.pop()
+        sys.modules["__main__"] = main
+
+
+def _refuse_unmarked(event: str, arguments: tuple[Any, ...]) -> None:
+    """Stops a test that starts a Python process and is not marked so: `make quick` would run it.
+
+    Other programs may be started: every run asks Git for the commit.
+    """
+    if event != "subprocess.Popen" or arguments[0] != sys.executable or not _at_work:
+        return
+    if not any(mark.name in ("process", "browser") for mark in _at_work[-1].iter_markers()):
+        raise RuntimeError(f"{_at_work[-1].nodeid} starts a process: mark it with pytest.mark.process")
+
+
+sys.addaudithook(_refuse_unmarked)

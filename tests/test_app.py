@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 from views.app_driver import CHARTS, PAGES, PROJECT, charts, on, opened, words
 from views.synthetic_run import a_study, folder_of, names, read, write_run
+from waiting import limit
 
 from gprune import stages
 from gprune.records import ModelShape
 from gprune.store import Store
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -198,11 +201,12 @@ def test_page_files_are_short_and_their_addresses_differ_from_their_names() -> N
         assert len((PROJECT / "pages" / f"{stem}.py").read_text(encoding="utf-8").splitlines()) <= 15
 
 
+@pytest.mark.process
 def test_the_app_never_imports_torch(cache: Path) -> None:
     write_run(cache)
     script = (
         "import sys\nfrom streamlit.testing.v1 import AppTest\n"
-        "app = AppTest.from_file('app.py', default_timeout=60).run()\n"
+        f"app = AppTest.from_file('app.py', default_timeout={limit(60)}).run()\n"
         f"for page in {PAGES!r}:\n    app.switch_page(f'pages/{{page}}.py').run()\n    assert not "
         "app.exception\n"
         "print('torch' in sys.modules, 'transformers' in sys.modules)"
@@ -213,6 +217,6 @@ def test_the_app_never_imports_torch(cache: Path) -> None:
         env=dict(os.environ),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=limit(120),
     )
     assert done.stdout.strip() == "False False", done.stderr[-2000:]

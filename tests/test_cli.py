@@ -71,6 +71,7 @@ def test_study_refuses_bad_values_in_one_sentence(capsys, words, message):
     assert message in captured.err
 
 
+@pytest.mark.process
 def test_run_json_is_one_line_with_everything_in_it(workshop):
     done = command("run", workshop["study"], "--json", cache=workshop["folder"] / "cache")
     assert done.returncode == 0, done.stderr
@@ -93,6 +94,7 @@ def test_run_json_is_one_line_with_everything_in_it(workshop):
     assert "reused" in again.stderr and "0 stages computed" in again.stdout
 
 
+@pytest.mark.process
 def test_arrays_have_the_documented_names_and_shapes(workshop, project):
     out = workshop["folder"] / "out.npz"
     done = command("arrays", workshop["study"], str(out), cache=workshop["folder"] / "cache")
@@ -181,6 +183,7 @@ def test_arrays_refuse_a_target_before_any_work(capsys, workshop, tmp_path):
     assert "does not exist" in capsys.readouterr().err
 
 
+@pytest.mark.process
 def test_help_needs_no_torch(workshop):
     code = "import sys, gprune.__main__ as m\ntry: m.main(['--help'])\nexcept SystemExit: pass\n"
     code += "sys.exit('torch' in sys.modules or 'streamlit' in sys.modules)"

@@ -7,13 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny_study
+from waiting import limit
 
-from gprune import pipeline
+from gprune import pipeline, stages
 from gprune.errors import Cancelled, CorpusError, ModelError, NumericsError, SettingsError
-from gprune import stages
 from gprune.records import ActivationStatistics, PruningMasks
 from gprune.store import Store
 from gprune.study import from_dict, run_name
+
+pytestmark = pytest.mark.slow
 
 METHODS = {"dense", "gprune", "flap", "flap_no_bias", "wanda_sp"}
 
@@ -215,6 +217,7 @@ def _run_in_process(values, cache, results):
     results.put((result["perplexity"]["gprune"], len(result["keys"]), len(result["reused"])))
 
 
+@pytest.mark.process
 def test_two_runs_of_one_study_at_the_same_time_share_the_work(workshop, finished, tmp_path):
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
@@ -222,9 +225,10 @@ def test_two_runs_of_one_study_at_the_same_time_share_the_work(workshop, finishe
     both = [context.Process(target=_run_in_process, args=(values, tmp_path, results)) for _ in range(2)]
     for process in both:
         process.start()
-    answers = [results.get(timeout=120) for _ in both]
     for process in both:
-        process.join()
+        process.join(limit(120))
+    assert [process.exitcode for process in both] == [0, 0]
+    answers = [results.get(timeout=limit(10)) for _ in both]
     assert answers[0][0] == answers[1][0] == finished[2]["perplexity"]["gprune"]
     # what one computed the other reused: together they computed each stage at most once
     stages = answers[0][1]

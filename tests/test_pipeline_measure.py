@@ -11,6 +11,8 @@ from gprune.records import Accuracy, Throughput
 from gprune.store import Store
 from gprune.study import from_dict
 
+pytestmark = pytest.mark.slow
+
 
 def silent(*_):
     pass

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import tiny_study
 
-from gprune import pipeline
+from gprune import pipeline, stages
 from gprune.methods import METHODS
-from gprune import stages
 from gprune.records import ContextStatistics, Partition, PruningMasks
 from gprune.store import Store
 from gprune.study import from_dict
+
+pytestmark = pytest.mark.slow
 
 CONTEXTS = {"count": 3, "dimensions": 4, "tokens": 64}
 BASELINES = {"taylor_samples": 4, "taylor_length": 8}

@@ -76,10 +76,10 @@ def test_ranks_of_nothing_are_nothing(shape):
     assert ranking.ranks(np.zeros(shape)).shape == shape
 
 
-def test_normalized_rank_spans_zero_to_one():
+def test_ranks_within_span_zero_to_size_minus_one():
     labels = np.array([0, 0, 0, 1, 2, 2])
     values = np.array([5.0, 1.0, 3.0, 9.0, 2.0, 2.0])
-    np.testing.assert_array_equal(ranking.normalized_rank_within(values, labels), [1, 0, 0.5, 0, 0.5, 0.5])
+    np.testing.assert_array_equal(ranking.rank_within(values, labels), [2, 0, 1, 0, 0.5, 0.5])
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 100])

@@ -64,12 +64,12 @@ def test_shape_counts_the_weights_of_the_projections(heads, kv_heads):
     assert shape.decoder_weights == 3 * (attention + 3 * 10 * 13)
     assert shape.kv_heads * shape.group_weights == attention
     assert shape.kv_heads * shape.group_channels == heads * 4
-    assert shape.group_price == pytest.approx((2 * heads // kv_heads + 2) * 4 / 3)
+    assert 3 * shape.group_weights == (2 * heads // kv_heads + 2) * 4 * shape.neuron_weights
 
 
-def test_group_price_is_flaps_for_llama_7b():
+def test_a_group_costs_as_many_neurons_as_in_flap_for_llama_7b():
     shape = ModelShape(layers=32, neurons=11008, heads=32, kv_heads=32, head_width=128, hidden=4096)
-    assert shape.group_price == pytest.approx(512 / 3)
+    assert 3 * shape.group_weights == 512 * shape.neuron_weights
     assert shape.decoder_weights == 6_476_005_376
 
 

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 BEFORE = "import gprune, sys; assert 'transformers' not in sys.modules and 'torch' not in sys.modules"
 AFTER = "from transformers import AutoModelForCausalLM; import gprune"
 CHECK = """

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import limit
 
 from gprune.errors import StoreError
 from gprune.records import PruningMasks, Tokens
@@ -129,12 +130,13 @@ def _hold(root, ready, seconds):
         time.sleep(seconds)
 
 
+@pytest.mark.process
 def test_a_lock_is_waited_for_and_freed_when_its_holder_is_killed(store):
     context = multiprocessing.get_context("spawn")
     ready = context.Event()
-    holder = context.Process(target=_hold, args=(store.root, ready, 60))
+    holder = context.Process(target=_hold, args=(store.root, ready, limit(60)))
     holder.start()
-    assert ready.wait(30)
+    assert ready.wait(limit(30))
     waited = []
 
     def on_wait():

@@ -76,12 +76,25 @@ def documents(name: str, split: str, cache: Path | None = None) -> list[str]:
     _check(split, "split", SPLITS)
     if cache is None:
         return _build(name)[split]
-    file = cache / f"{name}-{version(name)}.json"
+    file = path(name, cache)
     kept = _read_whole(file)
     if kept is None:
         kept = _build(name)
         _write_whole(file, kept)
     return kept[split]
+
+
+def path(name: str, cache: Path) -> Path:
+    """Return where a cache keeps a text, whether it is there or not.
+
+    Args:
+        name: one of ``NAMES``.
+        cache: the cache's folder.
+
+    Raises:
+        ValueError: if the name is not known.
+    """
+    return cache / f"{name}-{version(name)}.json"
 
 
 def version(name: str) -> str:

@@ -6,7 +6,7 @@ from the table of kinds. What the run has taken so far corrects them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,14 +61,23 @@ class Outlook:
         return cls(count, len(expected), done / whole, left * pace)
 
 
-def expected(wanted: tuple[Stage[Any], ...], results: Results) -> dict[str, float]:
+def expected(wanted: Iterable[Stage[Any]], results: Results) -> dict[str, float]:
     """Seconds that every stage of a run will take, by name, in its order; those that are there take none."""
     seen = _seen(results)
-    return {stage.name: 0.0 if results.holds(stage) else _seconds(stage, seen) for stage in wanted}
+    return {
+        stage.name: 0.0 if results.holds(stage) else seen.get(stage.name, KINDS[stage.kind].seconds)
+        for stage in wanted
+    }
 
 
-def _seconds(stage: Stage[Any], seen: dict[str, float]) -> float:
-    return seen.get(stage.name, KINDS[stage.kind].seconds)
+def last_time(wanted: Iterable[Stage[Any]], results: Results) -> dict[str, float | None]:
+    """Seconds that every stage took when this cache last saw it, by name; None for one that it never saw."""
+    seen = _seen(results)
+    taken: dict[str, float | None] = {}
+    for stage in wanted:
+        known = results.details(stage).get("seconds")
+        taken[stage.name] = seen.get(stage.name) if known is None else float(known)
+    return taken
 
 
 def _seen(results: Results) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import resource
@@ -13,15 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from gprune import __version__
+from gprune.machine import version
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "lm_eval")
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 @cache
@@ -30,7 +23,7 @@ def versions() -> dict[str, Any]:
     return {
         "gprune": __version__,
         "python": platform.python_version(),
-        **{package: _version(package) for package in _PACKAGES},
+        **{package: version(package) for package in _PACKAGES},
         **commit(),
     }
 

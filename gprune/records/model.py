@@ -49,11 +49,6 @@ class ModelShape:
         return (2 * self.group_size + 2) * self.head_width * self.hidden
 
     @property
-    def group_price(self) -> float:
-        """Price of a key/value group in neurons, (2g + 2) * head_width / 3."""
-        return self.group_weights / self.neuron_weights
-
-    @property
     def decoder_weights(self) -> int:
         """Linear weights of all decoder layers."""
         return self.layers * (self.neurons * self.neuron_weights + self.kv_heads * self.group_weights)

@@ -25,8 +25,9 @@ from gprune.errors import StoreError
 from gprune.files import write_json, write_text
 from gprune.reproduction.assembly import Assembled
 from gprune.reproduction.scale import Scale, choose
-from gprune.reproduction.series import Series, short
+from gprune.reproduction.series import Series
 from gprune.store import explain, is_full
+from gprune.study import short
 
 INDEX = "index.json"
 FORMAT = 1
@@ -160,7 +161,7 @@ def _versions(table: Assembled) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for answer in table.answers:
         for name in ("gprune", "commit", "torch", "transformers"):
-            version = str(answer.provenance.get(name, ""))
+            version = str(answer.versions.get(name, ""))
             if version and version not in found.setdefault(name, []):
                 found[name].append(version)
     return found

@@ -10,10 +10,11 @@ and order), `course` (what a study wants) and `results` (what a store has of it)
 what computes is imported when it computes.
 """
 
+from gprune.stages.adapting import adapted, modules
 from gprune.stages.agreement import agreement, agreements, side
 from gprune.stages.baselines import taylor
 from gprune.stages.course import UNTIL, course, every, measured, named
-from gprune.stages.exploring import adapted, clusters, drift, modules, partition, scores
+from gprune.stages.exploring import clusters, drift, partition, scores
 from gprune.stages.graph import (
     KINDS,
     LETTERS,
@@ -45,53 +46,3 @@ from gprune.stages.reading import (
 )
 from gprune.stages.results import Results
 from gprune.stages.work import Work
-
-__all__ = [
-    "KINDS",
-    "LETTERS",
-    "PAIR",
-    "ROLES",
-    "UNTIL",
-    "Graph",
-    "Has",
-    "Inputs",
-    "Kind",
-    "Results",
-    "Stage",
-    "StageId",
-    "Work",
-    "accuracy",
-    "adapted",
-    "agreement",
-    "agreements",
-    "checkpoint",
-    "clusters",
-    "content_key",
-    "context_statistics",
-    "contexts",
-    "course",
-    "drift",
-    "every",
-    "groups",
-    "learning",
-    "masks",
-    "measured",
-    "modules",
-    "named",
-    "needed",
-    "norms",
-    "order",
-    "partition",
-    "perplexity",
-    "pruned",
-    "resolve",
-    "scores",
-    "served",
-    "shape",
-    "side",
-    "size",
-    "speed",
-    "statistics",
-    "taylor",
-    "tokens",
-]

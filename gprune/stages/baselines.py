@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from gprune import budget
+from gprune.allocation.alignment import aligned, margin
 from gprune.methods import Method
 from gprune.modularization.functional_groups import functional_groups, group_profile
-from gprune.ranking import module_means, rank_quantile_within
 from gprune.records import (
     Array,
     ContextStatistics,
@@ -51,34 +50,12 @@ def decided(graph: Graph, method: Method, identity: StageId, title: str) -> Stag
         settings["alignment"] = study.sparsity.alignment
 
     def make(work: Work, shape: ModelShape, **parts: Any) -> PruningMasks:
-        kept, margin = decide(work, shape, **parts)
-        return replace(_aligned(kept, margin, shape, study.sparsity.alignment), method=method.masks)
+        kept, margins = decide(work, shape, **parts)
+        return replace(aligned(kept, margins, shape, study.sparsity.alignment), method=method.masks)
 
     reads = graph.model if method.decision == "sequential" else {}
     needs = {"shape": shape(graph), **needs}
     return graph.stage(identity, title, make, needs=needs, reads=reads, settings=settings)
-
-
-def _aligned(decided: PruningMasks, margin: Array, shape: ModelShape, alignment: int) -> PruningMasks:
-    """Rounds the widths to the alignment that is asked for, the neurons nearest the cut first."""
-    if alignment == 1:
-        return decided
-    ffn = budget.align(shape, decided.ffn, decided.heads, margin, decided.target, alignment)
-    return replace(decided, ffn=ffn, retention=budget.retention(shape, ffn, decided.heads))
-
-
-def _margin(scores: Array, kept: Array, labels: Array | None = None) -> Array:
-    """Rank quantile of a neuron in its layer, or in its group there, above the share that was removed.
-
-    Ranks make scores of different layers comparable, and each layer or group has its cut at zero.
-    """
-    layers, neurons = scores.shape
-    groups = np.zeros((layers, neurons), dtype=np.int64) if labels is None else labels
-    rows = []
-    for row, keep, label in zip(scores, kept, groups, strict=True):
-        share = module_means(keep.astype(np.float64), label)[label]
-        rows.append(rank_quantile_within(row, label) - (1 - share))
-    return np.stack(rows)
 
 
 def _texts(method: Method) -> tuple[str, ...]:
@@ -105,7 +82,7 @@ def _ranked(graph: Graph, method: Method) -> Declared:
         else:
             found = combine(method.scoring, parts[0], parts[1], shape)
         kept = allocate(found, shape, work.study.retention)
-        return kept, _margin(found.ffn, kept.ffn)
+        return kept, margin(found.ffn, kept.ffn)
 
     if pooled:
         return {"parts": [scoring(graph, text, method.metric).needs for text in PAIR]}, decide
@@ -135,7 +112,7 @@ def _sequential(graph: Graph, _: Method) -> Declared:
         retention, batch = work.study.retention, work.study.calibration.batch
         choose = uniform.decision(layer_score, shape, retention)
         kept = sequential.walk(work.decoder, tokens, batch, choose, work.progress)
-        return uniform.masks(shape, *kept, retention), _margin(seen, kept[0])
+        return uniform.masks(shape, *kept, retention), margin(seen, kept[0])
 
     return {"norms": norms(graph), "tokens": tokens(graph)}, decide
 
@@ -171,9 +148,9 @@ def _fang(graph: Graph, method: Method) -> Declared:
             each = [scorer(one, head) for one, head in zip(measured, heads, strict=True)]
             found = each[0] if len(each) == 1 else combine(method.scoring, each[0], each[1], shape)
         kept = fang.allocate(found, groups, together.layer_change, shape, work.study.retention)
-        margin = _margin(found.ffn, kept.ffn, groups.labels)
         # the shared group stays
-        return kept, np.where(groups.labels == groups.labels.max(), np.inf, margin)
+        stays = groups.labels == groups.labels.max()
+        return kept, np.where(stays, np.inf, margin(found.ffn, kept.ffn, groups.labels))
 
     def heads(text: str) -> Any:
         return scoring(graph, text, "flap").needs if pooled else scores(graph, text, "flap")
@@ -216,9 +193,9 @@ def _llm_pruner(graph: Graph, _: Method) -> Declared:
 
     def decide(work: Work, shape: ModelShape, scores: UnitScores) -> Decision:
         kept = llm_pruner.allocate(scores, shape, work.study.retention)
-        margin = _margin(scores.ffn, kept.ffn)
         # layers that are not pruned stay whole
-        return kept, np.where(kept.ffn.all(axis=1, keepdims=True), np.inf, margin)
+        stays = kept.ffn.all(axis=1, keepdims=True)
+        return kept, np.where(stays, np.inf, margin(scores.ffn, kept.ffn))
 
     return {"scores": taylor(graph)}, decide
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from gprune.methods import METHODS
+from gprune.stages.adapting import adapted, modules
 from gprune.stages.agreement import agreements
-from gprune.stages.exploring import adapted, drift, modules, partition
-from gprune.stages.graph import Graph, Has, Stage, order
+from gprune.stages.exploring import drift, partition
+from gprune.stages.graph import Graph, Has, Stage, once, order
 from gprune.stages.measuring import accuracy, perplexity, speed
 from gprune.stages.pruning import checkpoint, masks
 from gprune.stages.reading import size
@@ -66,6 +67,7 @@ def every(graph: Graph) -> tuple[Stage[Any], ...]:
     return order([*wanted(graph, "adapted"), *wanted(graph)], lambda _: False)
 
 
+@once
 def named(graph: Graph) -> dict[str, Stage[Any]]:
     """The stages of a whole run by name, with those that others can serve for."""
     found = {stage.name: stage for stage in every(graph)}

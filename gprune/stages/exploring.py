@@ -8,7 +8,7 @@ that count. The coupling is visible below, where `scores`, `drift` and `partitio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,14 +16,10 @@ from typing import Any
 from gprune.drift import rank_drift
 from gprune.methods import METRICS
 from gprune.records import (
-    AdaptedScores,
-    Array,
-    ModuleStatistics,
     Partition,
     RankDrift,
     UnitScores,
 )
-from gprune.reliability import adapt, balanced_splits, module_statistics
 from gprune.scoring import score, twflap
 from gprune.stages.graph import LETTERS, PAIR, Graph, Part, Stage, StageId, once, settings_of
 from gprune.stages.reading import (
@@ -45,8 +41,10 @@ Scorer = Callable[..., UnitScores]
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """How the units of a text are scored, without another pass of the model."""
+    """How the units of a text are scored, without another pass of the model; and the stage of the scores."""
 
+    identity: StageId
+    title: str
     needs: Mapping[str, Any]
     """what it takes"""
     scorer: Callable[[Study, Mapping[str, Any]], Scorer]
@@ -56,13 +54,38 @@ class Scoring:
     head_settings: Mapping[str, Any]
     """those that change the scores of heads only"""
 
+    def stage(self, graph: Graph) -> Stage[UnitScores]:
+        """The scores of the whole text."""
+
+        def make(work: Work, **parts: Any) -> UnitScores:
+            return self.scorer(work.study, parts)()
+
+        settings = {**self.settings, **self.head_settings}
+        return graph.stage(self.identity, self.title, make, needs=self.needs, settings=settings)
+
+    def neurons(self, graph: Graph) -> Part[UnitScores]:
+        """The scores of neurons alone: what changes only heads does not change what follows from them."""
+        return graph.part(self.stage(graph), self.settings, self.neuron_needs(graph))
+
+    def neuron_needs(self, graph: Graph) -> dict[str, Any]:
+        """What the scores of neurons take; the heads of token-weighted FLAP are FLAP's."""
+        needs = dict(self.needs)
+        if "heads" in needs:
+            needs["heads"] = scoring(graph, self.identity.texts[0], "flap").neurons(graph)
+        return needs
+
 
 @once
 def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Scoring:
     """How a text is scored under a metric (the study's by default); twFLAP under the modules of a pair."""
+    own = metric in ("", graph.study.metric)
     metric = metric or graph.study.metric
+    words = "importance scores" if own else f"importance scores of {METRICS[metric]}"
+    title = f"{words} on {LETTERS[text]}"
     if metric == "twflap":
-        return _weighted(graph, text, pair, partition(graph, *pair))
+        # under the modules of another pair of texts they are other scores
+        title += f" under the modules of {_letters(pair)}" if pair != PAIR else ""
+        return _weighted(graph, StageId("scores", _texts(text, pair)), title, pair, partition(graph, *pair))
     calibration = graph.study.calibration
     released = metric == "flap" and calibration.flap_variant == "released"
     needs = {
@@ -72,16 +95,24 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
     }
 
     def scorer(study: Study, parts: Mapping[str, Any]) -> Scorer:
-        return partial(score, metric, parts["statistics"], parts["norms"], parts["shape"], study.calibration)
+        known = parts["statistics"], parts["norms"], parts["shape"]
+        return partial(score, metric, *known, study.calibration)
 
     flap = metric == "flap"
     settings = {"metric": metric} | ({"variant": calibration.flap_variant} if flap else {})
-    return Scoring(needs, scorer, settings, {"square": calibration.square_head_score} if flap else {})
+    head_settings = {"square": calibration.square_head_score} if flap else {}
+    identity = StageId("scores", (text,), metric="" if own else metric)
+    return Scoring(identity, title, needs, scorer, settings, head_settings)
 
 
-@once
-def _weighted(graph: Graph, text: str, pair: Pair, modules: Stage[Partition]) -> Scoring:
+def _texts(text: str, pair: Pair) -> tuple[str, ...]:
+    """The texts of scores that follow from the modules of a pair."""
+    return (text,) if pair == PAIR else (text, *pair)
+
+
+def _weighted(graph: Graph, identity: StageId, title: str, pair: Pair, modules: Stage[Partition]) -> Scoring:
     """Token-weighted FLAP under some modules; contexts and affinity are the first text's."""
+    text, chosen = identity.texts[0], graph.study.contexts
     needs = {
         "measured": context_statistics(graph, text, pair[0], gradient=text == pair[0]),
         "own": context_statistics(graph, pair[0], pair[0], gradient=True),
@@ -97,54 +128,22 @@ def _weighted(graph: Graph, text: str, pair: Pair, modules: Stage[Partition]) ->
         known = parts["measured"], parts["contexts"], parts["norms"]
         return partial(twflap.score, *known, made.labels, profile, parts["heads"], study.contexts)
 
-    chosen = graph.study.contexts
     settings = {"metric": "twflap", "temperature": chosen.temperature, "profile": chosen.module_profile}
-    return Scoring(needs, scorer, settings, {})
+    return Scoring(identity, title, needs, scorer, settings, {})
 
 
-def _scored(graph: Graph, identity: StageId, title: str, how: Scoring) -> Stage[UnitScores]:
-    """The scores that a way of scoring gives."""
-
-    def make(work: Work, **parts: Any) -> UnitScores:
-        return how.scorer(work.study, parts)()
-
-    settings = {**how.settings, **how.head_settings}
-    return graph.stage(identity, title, make, needs=how.needs, settings=settings)
-
-
-def _neurons(graph: Graph, stage: Stage[UnitScores], how: Scoring) -> Part[UnitScores]:
-    """The scores of neurons alone: what changes only heads does not change what follows from them."""
-    return graph.part(stage, how.settings, _neuron_needs(graph, how))
-
-
-def _neuron_needs(graph: Graph, how: Scoring) -> dict[str, Any]:
-    """What the scores of neurons take; those of heads are FLAP's under twFLAP as well."""
-    needs = dict(how.needs)
-    if "heads" in needs:
-        text = needs["heads"].id.texts[0]
-        needs["heads"] = _neurons(graph, needs["heads"], scoring(graph, text, "flap"))
-    return needs
-
-
-@once
 def scores(graph: Graph, text: str = "primary", metric: str = "", pair: Pair = PAIR) -> Stage[UnitScores]:
     """Importance scores of a text under a metric (the study's by default), from its statistics."""
-    own = metric in ("", graph.study.metric)
-    metric = metric or graph.study.metric
-    # only scores that follow from modules depend on the pair
-    texts = (text,) if pair == PAIR or metric != "twflap" else (text, *pair)
-    words = "importance scores" if own else f"importance scores of {METRICS[metric]}"
-    title = f"{words} on {LETTERS[text]}{_under(texts[1:])}"
-    identity = StageId("scores", texts, metric="" if own else metric)
-    return _scored(graph, identity, title, scoring(graph, text, metric, pair))
+    return scoring(graph, text, metric, pair).stage(graph)
 
 
-def _under(pair: tuple[str, ...]) -> str:
-    return f" under the modules of {_pair(pair)}" if pair else ""
-
-
-def _pair(pair: tuple[str, ...]) -> str:
+def _letters(pair: Pair) -> str:
     return " and ".join(LETTERS[text] for text in pair)
+
+
+def _own(pair: Pair) -> tuple[str, ...]:
+    """The texts that tell a pair from the study's own."""
+    return () if pair == PAIR else pair
 
 
 @once
@@ -153,17 +152,14 @@ def drift(
 ) -> Stage[RankDrift]:
     """Rank drift between two texts (Eq. 1) with its re-sampling control."""
     pair = (first, second)
-    own = metric in ("", graph.study.metric)
+    metric = "" if metric == graph.study.metric else metric
+    words = f"rank drift of {METRICS[metric]}" if metric else "rank drift"
     hows = [scoring(graph, text, metric, pair) for text in pair]
-    both = [scores(graph, text, metric, pair) for text in pair]
-    words = "rank drift" if own else f"rank drift of {METRICS[metric]}"
-    identity = StageId("drift", () if pair == PAIR else pair, metric="" if own else metric)
-    return _drifted(graph, identity, f"{words} between {_pair(pair)}", both, hows)
+    identity = StageId("drift", _own(pair), metric=metric)
+    return _drifted(graph, identity, f"{words} between {_letters(pair)}", hows)
 
 
-def _drifted(
-    graph: Graph, identity: StageId, title: str, both: list[Stage[UnitScores]], hows: list[Scoring]
-) -> Stage[RankDrift]:
+def _drifted(graph: Graph, identity: StageId, title: str, hows: list[Scoring]) -> Stage[RankDrift]:
     """The drift between two texts' scores, and between halves of each: the even and the odd shards."""
 
     def make(work: Work, both: list[UnitScores], parts: list[Mapping[str, Any]]) -> RankDrift:
@@ -173,8 +169,8 @@ def _drifted(
         return rank_drift(both[0], both[1], *halves)
 
     needs = {
-        "both": [_neurons(graph, one, how) for one, how in zip(both, hows, strict=True)],
-        "parts": [_neuron_needs(graph, how) for how in hows],
+        "both": [how.neurons(graph) for how in hows],
+        "parts": [how.neuron_needs(graph) for how in hows],
     }
     return graph.stage(identity, title, make, needs=needs)
 
@@ -219,65 +215,51 @@ def partition(
         other_seed: whether the seed is the next one.
     """
     pair = (first, second)
-    changes: dict[str, Any] = {"kind": kind} if kind else {}
-    chosen = replace(graph.study.modularization, **changes)
     variant = seeded(other_seed) + ((kind,) if kind else ())
-    identity = StageId("partition", () if pair == PAIR else pair, variant=variant)
+    identity = StageId("partition", _own(pair), variant=variant)
     needs: dict[str, Any] = {}
-    if chosen.direction == "auto" and identity != StageId("partition") and not kind:
+    if graph.study.modularization.direction == "auto" and not kind and identity != StageId("partition"):
         # whether the direction takes part is decided once per metric (appendix), on the study's own pair
         needs["profile"] = partition(graph)
     if graph.study.metric == "twflap":
-        start = _first_partition(graph, pair, chosen.kind, variant, other_seed)
-        hows = [_weighted(graph, text, pair, start) for text in pair]
-        under = [_first_scores(graph, text, pair, variant, how) for text, how in zip(pair, hows, strict=True)]
-        moved = StageId("drift", pair if pair != PAIR else (), variant=("first", *variant))
-        needs |= {"start": start, **_behaviour(graph, under, hows)}
-        needs["moved"] = _drifted(graph, moved, f"rank drift under {_first(pair, variant)}", under, hows)
+        start = _first_partition(graph, pair, kind, other_seed)
+        words = f"importance scores under {start.title}, on "
+        hows = [
+            _weighted(graph, _first(start, "scores", text), words + LETTERS[text], pair, start)
+            for text in pair
+        ]
+        moved = _drifted(graph, _first(start, "drift"), f"rank drift under {start.title}", hows)
+        needs |= {"start": start, "moved": moved}
     else:
         hows = [scoring(graph, text) for text in pair]
-        needs |= _behaviour(graph, [scores(graph, text) for text in pair], hows)
         needs |= {"clusters": clusters(graph, other_seed=other_seed), "moved": drift(graph, *pair)}
-    words = {"initialization": "clusters of the modules", "random": "random modules"}.get(kind, "modules")
-    title = words if identity == StageId("partition") else f"{words} of {_pair(pair)}{another(other_seed)}"
-    return _modularized(graph, identity, title, changes, other_seed, needs)
+    needs = {"both": [how.neurons(graph) for how in hows], **needs}
+    words = {"initialization": "start of the modules", "random": "random modules"}.get(kind, "modules")
+    title = words if identity == StageId("partition") else f"{words} of {_letters(pair)}{another(other_seed)}"
+    return _modularized(graph, identity, title, {"kind": kind} if kind else {}, other_seed, needs)
 
 
-def _behaviour(graph: Graph, both: list[Stage[UnitScores]], hows: list[Scoring]) -> dict[str, Any]:
-    return {"both": [_neurons(graph, one, how) for one, how in zip(both, hows, strict=True)]}
+def _first(start: Stage[Partition], kind: str, text: str = "") -> StageId:
+    """What is made under the modules that twFLAP starts from."""
+    texts = start.id.texts
+    return replace(start.id, kind=kind, texts=(text, *texts) if text else texts)
 
 
-def _first(pair: Pair, variant: tuple[str, ...]) -> str:
-    words = ", ".join(word.replace("_", " ") for word in variant)
-    return f"the first modules of {_pair(pair)}" + (f", {words}" if words else "")
-
-
-@once
-def _first_partition(
-    graph: Graph, pair: Pair, kind: str, variant: tuple[str, ...], other_seed: bool
-) -> Stage[Partition]:
+def _first_partition(graph: Graph, pair: Pair, kind: str, other_seed: bool) -> Stage[Partition]:
     """The modules that twFLAP starts from: FLAP's ranks, not refined."""
-    hows = [scoring(graph, text, "flap") for text in pair]
     needs = {
+        "both": [scoring(graph, text, "flap").neurons(graph) for text in pair],
         "clusters": clusters(graph, other_seed=other_seed),
         "moved": drift(graph, *pair, "flap"),
-        **_behaviour(graph, [scores(graph, text, "flap") for text in pair], hows),
     }
     # random stays random, all else starts from the clusters
-    start = "random" if kind == "random" else "initialization"
-    identity = StageId("partition", pair if pair != PAIR else (), variant=("first", *variant))
-    changes = {"kind": start, "direction": "magnitude"}
-    return _modularized(graph, identity, _first(pair, variant), changes, other_seed, needs)
-
-
-def _first_scores(
-    graph: Graph, text: str, pair: Pair, variant: tuple[str, ...], how: Scoring
-) -> Stage[UnitScores]:
-    texts = (text,) if pair == PAIR else (text, *pair)
-    identity = StageId("scores", texts, variant=("first", *variant))
-    return _scored(
-        graph, identity, f"importance scores on {LETTERS[text]} under {_first(pair, variant)}", how
-    )
+    chosen = kind or graph.study.modularization.kind
+    changes = {"kind": "random" if chosen == "random" else "initialization", "direction": "magnitude"}
+    variant = ("first", *seeded(other_seed), *((kind,) if kind else ()))
+    identity = StageId("partition", _own(pair), variant=variant)
+    words = f", {kind}" if kind else ""
+    title = f"the first modules of {_letters(pair)}{another(other_seed)}{words}"
+    return _modularized(graph, identity, title, changes, other_seed, needs)
 
 
 def _modularized(
@@ -312,62 +294,3 @@ def _modularized(
 
     plain = settings_of(settings) | {"seed": seed}
     return graph.stage(identity, title, make, needs=needs, reads=graph.model, settings=plain)
-
-
-@once
-def modules(graph: Graph) -> Stage[ModuleStatistics]:
-    """Drift, mean score and repeatability of every module (RASA before its thresholds)."""
-    hows = [scoring(graph, text) for text in PAIR]
-
-    def make(
-        work: Work, both: list[UnitScores], partition: Partition, parts: list[Mapping[str, Any]]
-    ) -> ModuleStatistics:
-        settings = work.study.reliability
-        makes = [how.scorer(work.study, part) for how, part in zip(hows, parts, strict=True)]
-        splits = [_split_scores(work, text, one) for text, one in zip(PAIR, makes, strict=True)]
-        return module_statistics(both[0], both[1], partition, splits[0], splits[1], settings)
-
-    both = [scores(graph, text) for text in PAIR]
-    return graph.stage(
-        StageId("modules"),
-        "module statistics",
-        make,
-        needs={
-            **_behaviour(graph, both, hows),
-            "partition": partition(graph),
-            "parts": [_neuron_needs(graph, how) for how in hows],
-        },
-        settings={"score_scale": graph.study.reliability.score_scale},
-    )
-
-
-def _split_scores(work: Work, text: str, scorer: Scorer) -> Iterator[tuple[Array, Array]]:
-    """Scores of every balanced split, one pair at a time: at 7B all pairs of a text would be gigabytes."""
-    splits = balanced_splits(work.study.calibration.shards)
-    for done, (first, second) in enumerate(splits):
-        work.progress(done, len(splits), f"repeatability on the {text} text")
-        yield scorer(shards=first).ffn, scorer(shards=second).ffn
-
-
-@once
-def adapted(graph: Graph) -> Stage[AdaptedScores]:
-    """RASA (section 3.2): scores in which unreliable modules are re-scored."""
-
-    def make(
-        work: Work, both: list[UnitScores], partition: Partition, modules: ModuleStatistics
-    ) -> AdaptedScores:
-        study = work.study
-        return adapt(both[0], both[1], partition, modules, study.reliability, study.seed)
-
-    hows = [scoring(graph, text) for text in PAIR]
-    return graph.stage(
-        StageId("adapted"),
-        "score adaptation",
-        make,
-        needs={
-            **_behaviour(graph, [scores(graph, text) for text in PAIR], hows),
-            "partition": partition(graph),
-            "modules": modules(graph),
-        },
-        settings=settings_of(graph.study.reliability) | {"seed": graph.study.seed},
-    )

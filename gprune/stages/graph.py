@@ -86,9 +86,8 @@ def content_key(kind: str, settings: Mapping[str, Any], needs: Mapping[str, str]
 
 
 def settings_of(section: object, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A section of the settings as plain values, without its batch size and some others."""
-    left_out = ("batch", *without)
-    return {f.name: getattr(section, f.name) for f in fields(section) if f.name not in left_out}  # type: ignore[arg-type]
+    """A section of the settings as plain values, without some."""
+    return {f.name: getattr(section, f.name) for f in fields(section) if f.name not in without}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)

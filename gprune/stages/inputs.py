@@ -6,15 +6,10 @@ All that a content key needs to know of the world. None of it loads a model.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import importlib.metadata
-import os
-import platform
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from gprune import corpora
+from gprune import corpora, machine
 from gprune.errors import CorpusError, SettingsError
 from gprune.models import identity
 from gprune.study import Study
@@ -87,7 +82,7 @@ def read(study: Study, missing_tasks: dict[str, str] | None = None, *, download:
         evaluation={text: corpora.fingerprint(text, "evaluation") for text in study.evaluation.texts},
         tasks=_tasks(study, {} if missing_tasks is None else missing_tasks, download),
         scoring=_scoring(study),
-        machine=_machine(study) if study.evaluation.speed != "none" else "",
+        machine=machine.describe(study.device) if study.evaluation.speed != "none" else "",
     )
 
 
@@ -134,63 +129,10 @@ def _precision(study: Study) -> str:
     """The number type that `auto` means on this machine."""
     if study.dtype != "auto":
         return study.dtype
-    if study.device == "cpu" or not _has_gpu():
+    if study.device == "cpu" or not machine.has_gpu():
         return "float32"
     stored = identity.configuration(identity.locate(study.model))
     return str(stored.get("dtype") or stored.get("torch_dtype") or "float32")
-
-
-def _has_gpu() -> bool:
-    """Whether torch will find a CUDA device: asked of the driver, since importing torch takes seconds."""
-    if "+cpu" in _version("torch"):
-        return False
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    count = ctypes.c_int(0)
-    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _machine(study: Study) -> str:
-    """What a speed depends on besides the models: devices, threads, libraries."""
-    libraries = f"torch {_version('torch')}, transformers {_version('transformers')}"
-    if study.device != "cpu" and _has_gpu():
-        return f"{study.device}, {', '.join(_graphics()) or 'GPU'}, {libraries}"
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    threads = os.environ.get("OMP_NUM_THREADS", "") or cores
-    return f"{processor()}, {threads} threads, {libraries}"
-
-
-def _graphics() -> list[str]:
-    """Names of the NVIDIA devices that the driver reports."""
-    found = []
-    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
-        found += _values(path, "Model")
-    return found
-
-
-def processor() -> str:
-    """Name of the processor."""
-    return next(
-        iter(_values(Path("/proc/cpuinfo"), "model name")), platform.processor() or platform.machine()
-    )
-
-
-def _values(path: Path, name: str) -> list[str]:
-    """What a file of `name: value` lines says under a name."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-    return [line.partition(":")[2].strip() for line in lines if line.startswith(name)]
 
 
 def from_plain(values: Any) -> Inputs | None:

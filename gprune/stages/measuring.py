@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from gprune.machine import processor
 from gprune.methods import METHODS
 from gprune.records import Accuracy, Perplexity, Throughput
 from gprune.stages.graph import Graph, Stage, StageId, once
-from gprune.stages.inputs import processor
 from gprune.stages.pruning import pruned
 from gprune.stages.work import Work
 
@@ -70,7 +70,7 @@ def speed(graph: Graph) -> Stage[Throughput]:
         from gprune.evaluation import speed as measurement
 
         decoder, chosen = work.decoder, measurement.preset(study.evaluation.speed)
-        fitting = _lengths(decoder.model.config, chosen)
+        fitting = measurement.fitting(decoder.model.config, chosen)
         known = {"device": str(decoder.device), "dtype": work.inputs.precision}
         chosen = measurement.with_changes(chosen, **known, **fitting)
         # a method without masks could not run, unless it is the dense model
@@ -92,15 +92,6 @@ def speed(graph: Graph) -> Stage[Throughput]:
         },
         optional=True,
     )
-
-
-def _lengths(config: Any, preset: Any) -> dict[str, int]:
-    """Prompt and new tokens that fit the positions of a model, in the preset's proportion."""
-    positions = getattr(config, "max_position_embeddings", None)
-    if positions is None or preset.prompt + preset.new_tokens <= positions:
-        return {}
-    prompt = positions * preset.prompt // (preset.prompt + preset.new_tokens)
-    return {"prompt": prompt, "new_tokens": positions - prompt}
 
 
 def _machine(device: Any) -> str:

@@ -16,7 +16,8 @@ from gprune.records import (
     UnitScores,
 )
 from gprune.stages import baselines
-from gprune.stages.exploring import adapted, partition, scores
+from gprune.stages.adapting import adapted
+from gprune.stages.exploring import partition, scores
 from gprune.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.stages.reading import statistics, tokens
 from gprune.stages.work import Work

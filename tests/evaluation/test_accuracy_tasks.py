@@ -245,6 +245,7 @@ def test_failed_download_names_the_task_and_the_way_without_a_network(
         resolve("piqa", EvaluationSettings(), download=True)
 
 
+@pytest.mark.process
 def test_finding_tasks_needs_neither_torch_nor_lm_eval() -> None:
     code = (
         "import sys; from gprune.evaluation.tasks import available; "

@@ -12,6 +12,8 @@ import torch
 from pruned_folder import masks_of, save, small_decoder
 from safetensors.torch import save_file
 
+pytestmark = pytest.mark.process
+
 PROGRAM = """
 import json, sys
 from importlib.util import find_spec

@@ -28,7 +28,7 @@ EXPORTS: dict[str, Export] = {"pad": padded.save, "gguf": gguf.save, "apply": ap
 needs_gguf = pytest.mark.skipif(
     importlib.util.find_spec("gguf") is None, reason="the package gguf is not installed: run make gguf"
 )
-READING = [pytest.param("pad"), pytest.param("gguf", marks=needs_gguf)]
+READING = [pytest.param("pad"), pytest.param("gguf", marks=[pytest.mark.long, needs_gguf])]
 ALL = [*READING, pytest.param("apply")]
 
 
@@ -166,6 +166,7 @@ def test_padding_that_does_not_read_back_is_not_kept(
     assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
 
 
+@pytest.mark.long
 @needs_gguf
 def test_a_file_that_does_not_read_back_is_not_kept(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -184,6 +185,7 @@ def test_a_file_that_does_not_read_back_is_not_kept(
     assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
 
 
+@pytest.mark.long
 @needs_gguf
 def test_a_checkpoint_without_tokenizer_makes_no_file(tmp_path: Path) -> None:
     save(small_decoder(), tmp_path / "in")

@@ -77,6 +77,7 @@ def test_rotated_channels_become_neighbours() -> None:
     assert gguf._interleaved(rows, 6)[:, 0].tolist() == expected
 
 
+@pytest.mark.long
 @needs_gguf
 def test_every_layer_tells_its_own_widths(tmp_path: Path) -> None:
     save(small_decoder(kv_heads=3), tmp_path / "in", tokenizer=byte_tokenizer(), compensated=True)
@@ -102,6 +103,7 @@ def test_every_layer_tells_its_own_widths(tmp_path: Path) -> None:
     assert len(written) == len(weights) == 3 + 3 * (9 + 2)
 
 
+@pytest.mark.long
 @needs_gguf
 def test_float16_is_for_matrices_only(tmp_path: Path) -> None:
     save(small_decoder(), tmp_path / "in", tokenizer=byte_tokenizer())
@@ -112,6 +114,7 @@ def test_float16_is_for_matrices_only(tmp_path: Path) -> None:
         gguf.save(tmp_path / "in", tmp_path / "other.gguf", "int8")
 
 
+@pytest.mark.long
 @needs_gguf
 def test_a_weight_beyond_float16_is_told(tmp_path: Path) -> None:
     decoder = small_decoder()
@@ -122,6 +125,7 @@ def test_a_weight_beyond_float16_is_told(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["in"]
 
 
+@pytest.mark.long
 @needs_gguf
 def test_tied_embeddings_are_written_once(tmp_path: Path) -> None:
     decoder = small_decoder()
@@ -132,6 +136,7 @@ def test_tied_embeddings_are_written_once(tmp_path: Path) -> None:
     assert "output.weight" not in tensors(tmp_path / "out.gguf")
 
 
+@pytest.mark.long
 @needs_gguf
 @pytest.mark.parametrize(
     ("family", "changes", "words"),
@@ -162,6 +167,7 @@ def test_what_the_architecture_has_not_is_refused(
     assert [file.name for file in tmp_path.iterdir()] == ["in"]
 
 
+@pytest.mark.long
 @needs_gguf
 def test_a_target_that_exists_stays_as_it_is(tmp_path: Path) -> None:
     save(small_decoder(), tmp_path / "in", tokenizer=byte_tokenizer())
@@ -184,6 +190,7 @@ SCALED = {
 }
 
 
+@pytest.mark.long
 @needs_gguf
 @needs_llama
 @pytest.mark.parametrize("scaling", [None, *SCALED])
@@ -210,6 +217,7 @@ def test_llama_cpp_gives_the_same_logits(
     torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-4 * float(ours.abs().max()))
 
 
+@pytest.mark.long
 @needs_gguf
 @needs_llama
 def test_llama_cpp_splits_text_likewise(tmp_path: Path) -> None:
@@ -221,6 +229,7 @@ def test_llama_cpp_splits_text_likewise(tmp_path: Path) -> None:
         assert model.tokenize(text.encode(), special=True) == tokenizer(text).input_ids, text
 
 
+@pytest.mark.long
 @needs_gguf
 @needs_llama
 @pytest.mark.parametrize(

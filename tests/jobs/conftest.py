@@ -6,8 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -49,7 +48,7 @@ with JobReporter(folder) as report:
     elif behaviour in ("quiet", "stubborn"):
         if behaviour == "stubborn":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1200)"])
             (folder / "child").write_text(str(child.pid))
         report("calibrate", 1, 3, behaviour)
         while not (folder / "go").exists():
@@ -63,15 +62,6 @@ def fake_command(folder: Path, arguments: Sequence[str]) -> list[str]:
 
 def make_study(number: int = 0, name: str = "") -> Study:
     return Study(model="demo", primary="first.txt", auxiliary="second.txt", seed=number, name=name)
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Looks every 10 ms until the condition holds, and fails when it never does."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail("the condition did not become true in time")
-        time.sleep(0.01)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pruned_folder import save, small_decoder
+from waiting import wait_for
 
 from gprune.__main__ import EXIT_ERROR, EXIT_STOPPED, main
 from gprune.errors import CheckpointError
@@ -19,7 +20,7 @@ from gprune.jobs import get, progress, resume, submit
 from gprune.jobs.local import EXPORTS, worker_command
 from gprune.jobs.state import read_state
 
-from .conftest import make_study, wait_for
+from .conftest import make_study
 
 
 @pytest.mark.parametrize("command", EXPORTS)
@@ -98,6 +99,7 @@ def test_a_cancelled_export_stops_at_its_next_step(tmp_path: Path, monkeypatch: 
     assert read_state(tmp_path).state == "cancelled" and not reached
 
 
+@pytest.mark.process
 def test_a_whole_export_runs_under_its_supervisor(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     save(small_decoder(), cache / "in")

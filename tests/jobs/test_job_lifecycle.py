@@ -8,12 +8,16 @@ import subprocess
 import sys
 
 import psutil
+import pytest
+from waiting import limit, wait_for
 
 from gprune.jobs import cancel, get, jobs, local, log_tail, progress, reconcile, submit
 from gprune.jobs import folder as files
 from gprune.jobs.state import read_state
 
-from .conftest import fake_command, make_study, wait_for
+from .conftest import fake_command, make_study
+
+pytestmark = pytest.mark.process
 
 
 def start(cache, seed, *behaviour):
@@ -170,7 +174,7 @@ def test_submitters_in_several_processes_never_share_the_machine(cache, tmp_path
         subprocess.Popen([sys.executable, "-c", code, str(seed)], cwd=local.PROJECT, stdout=subprocess.PIPE)
         for seed in (1, 2)
     ]
-    printed = [process.communicate(timeout=30)[0].decode().split() for process in submitters]
+    printed = [process.communicate(timeout=limit(30))[0].decode().split() for process in submitters]
     wait_for(lambda: not any(job.active for job in jobs(cache)))
     ids = {job.id for job in jobs(cache)}
     assert {name for names in printed for name in names} == ids

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import SLEEPER, limit
 
 from gprune.jobs import folder as files
 from gprune.jobs import local
@@ -16,12 +17,13 @@ from gprune.jobs.state import JobState
 
 @pytest.fixture
 def sleeper():
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    process = subprocess.Popen([sys.executable, "-c", SLEEPER], start_new_session=True)
     yield process
     process.kill()
     process.wait()
 
 
+@pytest.mark.process
 def test_process_is_known_by_number_and_start(sleeper):
     started = local.process_start(sleeper.pid)
     assert local.is_alive(sleeper.pid, started)
@@ -30,11 +32,13 @@ def test_process_is_known_by_number_and_start(sleeper):
     assert not local.is_alive(None, started)
 
 
+@pytest.mark.process
 def test_start_is_counted_from_the_start_of_the_machine(sleeper):
     uptime = time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
     assert abs(uptime - local.process_start(sleeper.pid)) < 60.0
 
 
+@pytest.mark.process
 def test_zombie_is_not_alive(sleeper):
     started = local.process_start(sleeper.pid)
     sleeper.kill()
@@ -43,19 +47,21 @@ def test_zombie_is_not_alive(sleeper):
     assert not local.is_alive(sleeper.pid, started)
 
 
+@pytest.mark.process
 def test_signal_to_a_reused_number_reaches_nobody(sleeper):
     local.send(sleeper.pid, local.process_start(sleeper.pid) - 10.0, signal.SIGKILL)
     assert sleeper.poll() is None
     local.send(sleeper.pid, local.process_start(sleeper.pid), signal.SIGKILL)
-    assert sleeper.wait(10) == -signal.SIGKILL
+    assert sleeper.wait(limit(10)) == -signal.SIGKILL
 
 
+@pytest.mark.process
 def test_signal_reaches_the_group_only_of_its_leader():
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    process = subprocess.Popen([sys.executable, "-c", SLEEPER])
     try:
         local.send(process.pid, local.process_start(process.pid), signal.SIGTERM)
         # this process shares the group and is still here
-        assert process.wait(10) == -signal.SIGTERM
+        assert process.wait(limit(10)) == -signal.SIGTERM
     finally:
         process.kill()
 
@@ -105,9 +111,10 @@ def test_environment_leaves_a_core_to_the_app_where_there_are_more_than_two(monk
     assert local.environment()["OMP_NUM_THREADS"] == "5"
 
 
+@pytest.mark.process
 def test_started_process_leads_a_session_and_writes_to_the_log(tmp_path):
     script = "import os, sys; print(os.getsid(0) == os.getpid(), sys.stdin.read() == '', os.getcwd(), 'é')"
-    assert local.start([sys.executable, "-c", script], tmp_path).wait(20) == 0
+    assert local.start([sys.executable, "-c", script], tmp_path).wait(limit(20)) == 0
     root = Path(local.__file__).parents[2]
     assert (tmp_path / files.LOG).read_text(encoding="utf-8").split() == ["True", "True", str(root), "é"]
 
@@ -129,6 +136,7 @@ def test_last_lines_of_a_long_log_are_whole(tmp_path):
     assert files.last_lines(log, 3) == ["line 009997", "line 009998", "line 009999"]
 
 
+@pytest.mark.process
 def test_jobs_load_neither_torch_nor_streamlit():
     script = "import sys, gprune.jobs.supervisor; print({'torch', 'streamlit', 'numpy'} & set(sys.modules))"
     output = subprocess.run(

@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from waiting import limit
 
 from gprune.errors import JobError
 from gprune.jobs import (
@@ -274,11 +275,11 @@ def test_queue_held_by_another_is_an_error_and_not_a_wait_without_end(cache, sup
     def hold():
         with files.locked(files.root(cache)):
             entered.set()
-            leave.wait(20)
+            leave.wait(limit(20))
 
     thread = threading.Thread(target=hold)
     thread.start()
-    entered.wait(20)
+    assert entered.wait(limit(20))
     try:
         with pytest.raises(JobError, match=r"another process has held .*\.lock for 0.05 seconds"):
             with files.locked(files.root(cache), seconds=0.05):

@@ -162,6 +162,7 @@ def test_a_missing_tokenizer_is_named(folder: Path) -> None:
         identity.tokenizer_fingerprint(str(folder))
 
 
+@pytest.mark.process
 def test_identity_needs_no_torch(folder: Path, project: Path) -> None:
     code = (
         "import sys; from gprune.models import identity, families; "

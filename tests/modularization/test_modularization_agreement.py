@@ -95,6 +95,7 @@ def test_partitions_of_different_models_are_refused():
         compare(partition([[0, 0, 1]]), partition([[0, 1]]))
 
 
+@pytest.mark.process
 def test_agreement_needs_no_torch():
     code = "import sys, gprune.modularization.agreement; print('torch' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

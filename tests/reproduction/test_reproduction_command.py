@@ -28,8 +28,8 @@ def call(*words: object) -> int:
 
 
 def finish_all(cache: Path, *names: str, **how: Any) -> None:
-    for task in work.needed(tables.choose(names), Series("demo", choose("demo"))):
-        finish(Store(cache), task, **how)
+    for errand in work.needed(tables.choose(names), Series("demo", choose("demo"))):
+        finish(Store(cache), errand, **how)
 
 
 def test_list_names_every_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,8 +79,8 @@ def test_tasks_and_their_folder_are_options(tmp_path: Path, capsys: pytest.Captu
     own.write_text('{"question": "a", "choices": ["b", "c"], "answer": 0}\n')
     words = ["ablation", "--model", "demo", "--cache", tmp_path, "--dry-run", "--tasks"]
     series = Series("demo", choose("demo", changes={"tasks": ("demo", str(own)), "limit": 3}))
-    for task in work.needed(tables.choose(["ablation"]), series):
-        finish(Store(tmp_path), task)
+    for errand in work.needed(tables.choose(["ablation"]), series):
+        finish(Store(tmp_path), errand)
     assert call(*words, "demo", own, "--limit", 3) == 0
     assert "3 studies, 0 of them missing" in capsys.readouterr().out
     assert call(*words, "demo", own, "--limit", 4) == 0
@@ -109,6 +109,7 @@ def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
     assert not (tmp_path / "jobs").exists()
 
 
+@pytest.mark.process
 def test_a_small_model_goes_through_the_ablation_for_real(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

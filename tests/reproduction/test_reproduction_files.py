@@ -26,8 +26,8 @@ def store(tmp_path: Path) -> Store:
 
 
 def run_all(store: Store, *names: str) -> None:
-    for task in work.needed(tables.choose(names), a_series()):
-        finish(store, task)
+    for errand in work.needed(tables.choose(names), a_series()):
+        finish(store, errand)
 
 
 def a_work(store: Store, *names: str, series: Series | None = None) -> work.Work:
@@ -85,8 +85,8 @@ def test_published_inconsistencies_stand_in_the_table_of_their_model(store: Stor
 
 
 def test_markdown_cells_stay_in_their_cell(store: Store) -> None:
-    tasks = work.needed([tables.TABLES["ablation"]], a_series())
-    table = assemble(tables.TABLES["ablation"], a_series(), Finished(store), {tasks[0].key: "a | b\nc"})
+    errands = work.needed([tables.TABLES["ablation"]], a_series())
+    table = assemble(tables.TABLES["ablation"], a_series(), Finished(store), {errands[0].shared: "a | b\nc"})
     lines = [line for line in writing.markdown(table, a_series()).splitlines() if r"a \| b c" in line]
     assert len(lines) == 2
 

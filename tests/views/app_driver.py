@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from streamlit.testing.v1 import AppTest
+from waiting import limit
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGES = (
@@ -34,7 +35,7 @@ CHARTS = {
 
 
 def opened(**query: str) -> AppTest:
-    app = AppTest.from_file(str(PROJECT / "app.py"), default_timeout=60)
+    app = AppTest.from_file(str(PROJECT / "app.py"), default_timeout=limit(60))
     for name, value in query.items():
         app.query_params[name] = value
     return app.run()

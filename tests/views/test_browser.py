@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +14,11 @@ from typing import Any
 
 import pytest
 from views.synthetic_run import a_study, write_run
+from waiting import limit, wait_for
 
 pytestmark = pytest.mark.browser
 PROJECT = Path(__file__).resolve().parents[2]
-PATIENCE = 60_000
+PATIENCE = 1000 * limit(60)
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
 
@@ -29,7 +29,9 @@ def chromium() -> Iterator[Any]:
     if path is None:
         pytest.skip("no Chromium on this machine")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, headless=True, args=ARGUMENTS)
+        browser = driver.chromium.launch(
+            executable_path=path, headless=True, args=ARGUMENTS, timeout=PATIENCE
+        )
         yield browser
         browser.close()
 
@@ -47,22 +49,19 @@ def served(tmp_path: Path) -> Iterator[tuple[str, str, str]]:
         server = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=log, stderr=log)
     address = f"http://127.0.0.1:{port}"
     try:
-        _wait_until_healthy(address)
+        wait_for(lambda: _healthy(address), 60)
         yield address, first, second
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(timeout=limit(30))
 
 
-def _wait_until_healthy(address: str) -> None:
-    for _ in range(300):
-        try:
-            with urllib.request.urlopen(f"{address}/_stcore/health", timeout=5) as answer:
-                if answer.read() == b"ok":
-                    return
-        except OSError:
-            time.sleep(0.2)
-    raise AssertionError("the server did not start")
+def _healthy(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}/_stcore/health", timeout=limit(5)) as answer:
+            return bool(answer.read() == b"ok")
+    except OSError:
+        return False
 
 
 def test_an_address_opens_its_page_on_a_fresh_server_and_a_slider_writes_it(
@@ -72,6 +71,7 @@ def test_an_address_opens_its_page_on_a_fresh_server_and_a_slider_writes_it(
 
     address, first, second = served
     page = chromium.new_context(viewport={"width": 1280, "height": 1200}).new_page()
+    page.set_default_timeout(PATIENCE)
     outside: list[str] = []
     local = ("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:")
     page.on("request", lambda request: None if request.url.startswith(local) else outside.append(request.url))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 from views.synthetic_run import a_study, names, write_run
+from waiting import limit
 
 from gprune.jobs import JobProgress
 from gprune.views.frame import work
@@ -25,7 +26,7 @@ def _no_stages(active: bool) -> None:
 
 @pytest.mark.parametrize(("active", "sentence"), [(True, "No stage has begun"), (False, "It ended before")])
 def test_a_job_without_stages_gets_a_sentence(active: bool, sentence: str) -> None:
-    app = AppTest.from_function(_no_stages, args=(active,)).run()
+    app = AppTest.from_function(_no_stages, args=(active,), default_timeout=limit(60)).run()
     assert app.info[0].value.startswith(sentence) and not app.dataframe
 
 

@@ -18,6 +18,14 @@ def test_mark_up_of_figures_is_escaped() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "words"),
+    [("/a/c4.jsonl#documents=0:9", "c4.jsonl"), ("x" * 23, "x" * 21 + "…"), ("x" * 22, "x" * 22), ("/", "/")],
+)
+def test_names_are_cut_for_narrow_labels(name: str, words: str) -> None:
+    assert text.short(name) == words
+
+
+@pytest.mark.parametrize(
     ("seconds", "words"),
     [
         (None, "–"),

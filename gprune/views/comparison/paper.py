@@ -64,12 +64,12 @@ def _choose() -> tuple[str, str, str]:
         if name in (MAIN, GAP, GAIN):
             protocol = st.radio(
                 "Accuracy protocol",
-                published.PROTOCOLS,
+                published.RULES,
                 key="cp_paper_protocol",
                 horizontal=True,
                 help=_PROTOCOL_HELP,
             )
-    return model, str(name), protocol if protocol in published.PROTOCOLS else "max"
+    return model, str(name), protocol if protocol in published.RULES else "max"
 
 
 def shown(model: str, name: str, protocol: str) -> pd.DataFrame:
@@ -119,7 +119,7 @@ def _line(figure: Figure) -> dict[str, str]:
     line["method"] = published.paper_name(figure.method) if figure.method else ""
     line |= {"variant": figure.variant, "seed": str(figure.seed) if figure.table == "seeds" else ""}
     kept = {name: value for name, value in line.items() if value}
-    doubtful = {found.column for found in _about(figure.model, figure.protocol) if _is_of(found, figure)}
+    doubtful = {found.column for found in _about(figure.model, figure.rule) if _is_of(found, figure)}
     for column, value in figure.values.items():
         sign = f" {DOUBT}" if column in doubtful else ""
         kept[_title(column)] = _number(column, value) + sign
@@ -146,9 +146,7 @@ def _number(column: str, value: float) -> str:
 
 
 def _about(model: str, protocol: str) -> list[Inconsistency]:
-    return [
-        found for found in published.inconsistencies() if (found.model, found.protocol) == (model, protocol)
-    ]
+    return [found for found in published.inconsistencies() if (found.model, found.rule) == (model, protocol)]
 
 
 def _doubts(model: str, protocol: str) -> None:
@@ -160,7 +158,7 @@ def _doubts(model: str, protocol: str) -> None:
         st.warning(f"{DOUBT} marks published numbers that cannot be right:\n{sentences}")
     with st.expander(f"Contradictions in other published tables: {len(others)}"):
         for found in others:
-            st.caption(f"{plain(found.sentence)} ({plain(found.protocol)}).")
+            st.caption(f"{plain(found.sentence)} ({plain(found.rule)}).")
         st.caption(
             "Tried on every cell: max is not below fixed, what no protocol touches is the same under both, a "
             "mean is that of its tasks, an accuracy is a whole number of examples, and what several tables "

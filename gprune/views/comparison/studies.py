@@ -18,8 +18,9 @@ from gprune.errors import StoreError
 from gprune.records import Accuracy
 from gprune.reproduction import assembly, catalogue, figures, tables
 from gprune.reproduction.scale import SCALES, choose
-from gprune.reproduction.series import GROUP, Series, short
-from gprune.reproduction.series import tasks as studies_of
+from gprune.reproduction.series import GROUP, Series
+from gprune.reproduction.series import errands as studies_of
+from gprune.study import short
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import duration
 

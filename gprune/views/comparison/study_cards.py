@@ -13,7 +13,7 @@ import streamlit as st
 from gprune.analysis import studies as analysis
 from gprune.analysis.comparison import BEST, SECOND
 from gprune.analysis.studies import Setting
-from gprune.published import PROTOCOLS
+from gprune.published import RULES
 from gprune.reproduction import catalogue
 from gprune.reproduction.assembly import heading
 from gprune.reproduction.tables import TABLES
@@ -78,7 +78,7 @@ def _protocol(made: catalogue.Reproduction) -> str:
     """The accuracy protocol, where the series has measured any task."""
     if not made.scale.get("tasks"):
         return "max"
-    return st.radio("Accuracy protocol", PROTOCOLS, key="cp_study_protocol", horizontal=True)
+    return st.radio("Accuracy protocol", RULES, key="cp_study_protocol", horizontal=True)
 
 
 def _nothing(choice: _Choice, run: Run | None) -> None:

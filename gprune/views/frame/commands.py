@@ -8,25 +8,10 @@ from typing import Any
 
 from gprune.study import Study, field_names
 from gprune.study_demo import demo_study
+from gprune.study_fields import OPTIONS
 
-_OPTIONS = {
-    "model": "--model",
-    "primary": "--primary",
-    "auxiliary": "--auxiliary",
-    "substitute": "--substitute",
-    "metric": "--metric",
-    "retention": "--retention",
-    "calibration.samples": "--samples",
-    "calibration.length": "--length",
-    "sparsity.epochs": "--epochs",
-    "seed": "--seed",
-    "evaluation.preset": "--preset",
-    "evaluation.windows": "--windows",
-    "device": "--device",
-    "dtype": "--dtype",
-    "name": "--name",
-}
-_LISTS = {"evaluation.texts": "--evaluate", "evaluation.tasks": "--tasks", "methods": "--methods"}
+_OPTIONS = {name: f"--{option}" for option, name in OPTIONS.items()}
+_LISTS = ("evaluation.texts", "evaluation.tasks", "methods")
 _ALWAYS = ("model", "primary", "auxiliary", "metric", "retention")
 
 
@@ -47,7 +32,7 @@ def words(study: Study) -> list[str]:
         if value == field(plain, name) and name not in _ALWAYS:
             continue
         if name in _LISTS:
-            arguments += [_LISTS[name], *value] if value else ["--set", f"{name}=[]"]
+            arguments += [_OPTIONS[name], *value] if value else ["--set", f"{name}=[]"]
         elif name in _OPTIONS and value is not None:
             arguments += [_OPTIONS[name], str(value)]
         else:

@@ -228,11 +228,27 @@ def require_run() -> Run | None:
     if run is None:
         st.caption("This page fills itself as soon as a run has come far enough.")
         return None
-    if not run.complete and not work.is_live(run):
+    if run.outdated and not work.is_live(run):
+        _outdated(run)
+    elif not run.complete and not work.is_live(run):
         _incomplete(run)
     elif run.state == "done" and run.stopped_early:
         _short(run)
     return run
+
+
+def _outdated(run: Run) -> None:
+    """Says that results of a run are those of an earlier version, and offers to make them anew."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.warning(
+            f"{run.outdated} of {len(run.stages)} results of this run were made by an earlier version of "
+            "this program and are not shown. Run it again: what still holds is kept.",
+            icon=":material/history:",
+            width="stretch",
+        )
+        if st.button("Run it again", key="frame_again", icon=":material/play_arrow:"):
+            work.start(run.root, run.study)
+            st.rerun()
 
 
 def _short(run: Run) -> None:

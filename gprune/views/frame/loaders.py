@@ -115,6 +115,13 @@ class Run:
         return early and not self.record.get("result")
 
     @property
+    def outdated(self) -> int:
+        """How many of its results are of another formula or layout than today's, and are not used."""
+        known = stages.named(self.graph)
+        now = {name: known[name].key if name in known else "" for name in self.stages}
+        return sum(entry["key"] != now[name] for name, entry in self.stages.items())
+
+    @property
     def is_demo(self) -> bool:
         """Whether the bundled model was run."""
         return self.study.model == "demo"

@@ -7,6 +7,8 @@ import re
 
 import pandas as pd
 
+from gprune import study
+
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-.!|$:<>~&])")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -22,8 +24,8 @@ def in_figure(text: object) -> str:
 
 
 def short(text: str, most: int = 22) -> str:
-    """The last part of a path or name, for narrow labels."""
-    last = text.split("#")[0].rstrip("/").split("/")[-1] or text
+    """A name without its folders and options, cut for narrow labels."""
+    last = study.short(text.partition("#")[0]) or text
     return last if len(last) <= most else last[: most - 1] + "…"
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import types
 import typing
-from functools import cache
 from typing import Any, Literal
 
 import streamlit as st
 
-from gprune import settings as settings_module
-from gprune import study as study_module
 from gprune.study import Study
+from gprune.study_fields import documentation as documentation
 
 SECTIONS = {
     "calibration": "Calibration",
@@ -24,33 +20,6 @@ SECTIONS = {
     "sparsity": "Sparsity learning (MSL)",
     "evaluation": "Evaluation",
 }
-
-
-@cache
-def documentation() -> dict[str, str]:
-    """What each field means, by dotted name: the text that follows it in the source."""
-    nodes = [
-        node
-        for module in (settings_module, study_module)
-        for node in ast.parse(inspect.getsource(module)).body
-    ]
-    classes = {node.name: _field_texts(node) for node in nodes if isinstance(node, ast.ClassDef)}
-    hints = typing.get_type_hints(Study)
-    found = dict(classes["Study"])
-    for section in SECTIONS:
-        for name, words in classes[hints[section].__name__].items():
-            found[f"{section}.{name}"] = words
-    return found
-
-
-def _field_texts(node: ast.ClassDef) -> dict[str, str]:
-    texts: dict[str, str] = {}
-    for field, after in zip(node.body, node.body[1:], strict=False):
-        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
-            continue
-        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            texts[field.target.id] = str(after.value.value)
-    return texts
 
 
 def fields(section: str) -> dict[str, tuple[Any, Any]]:
