@@ -128,7 +128,7 @@ def test_a_run_that_is_gone_is_told(cache: Path) -> None:
 
 def test_a_chosen_run_stands_in_the_address_by_its_folder(cache: Path) -> None:
     done = write_run(cache)
-    failed = write_run(cache, study=a_study(seed=3), stages="drift", state="failed", seed=3)
+    failed = write_run(cache, study=a_study(seed=3), stages="drift", state="failed")
     app = opened()
     # there from the start, so that a copied address goes on showing this run
     assert app.selectbox(key="run").value == done and app.query_params["run"] in (done, [done])
@@ -139,7 +139,7 @@ def test_a_chosen_run_stands_in_the_address_by_its_folder(cache: Path) -> None:
 
 def test_an_address_restores_run_and_threshold(cache: Path) -> None:
     write_run(cache)
-    other = write_run(cache, study=a_study(seed=3, name="Other"), seed=3)
+    other = write_run(cache, study=a_study(seed=3, name="Other"))
     app = opened(run=other, rasa_qd="0.5")
     assert app.selectbox(key="run").value == other
     assert on(app, "reliability").slider(key="rasa_qd").value == 0.5

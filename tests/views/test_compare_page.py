@@ -27,7 +27,7 @@ def cells(app: AppTest, index: int = 0) -> pd.DataFrame:
 def grouped_runs(cache: Path, count: int = 3) -> tuple[str, list[str]]:
     own = write_run(cache)
     made = [
-        write_run(cache, study=a_study(group="reproduce", seed=seed, name="part"), seed=seed)
+        write_run(cache, study=a_study(group="reproduce", seed=seed, name="part"))
         for seed in range(1, count + 1)
     ]
     return own, made
@@ -128,7 +128,7 @@ def test_a_chosen_run_of_a_study_is_offered_without_asking(cache: Path) -> None:
 
 def test_where_all_runs_are_of_studies_all_are_offered(cache: Path) -> None:
     for seed in (1, 2):
-        write_run(cache, study=a_study(group="reproduce", seed=seed), seed=seed)
+        write_run(cache, study=a_study(group="reproduce", seed=seed))
     app = opened()
     assert len(app.selectbox(key="run").options) == 2
     assert "frame_studies" not in [toggle.key for toggle in app.toggle]

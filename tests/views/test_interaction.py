@@ -174,7 +174,7 @@ def test_a_missing_third_text_is_asked_for_with_the_command(cache: Path) -> None
 
 def test_no_winner_is_called_between_different_budgets(cache: Path) -> None:
     first = write_run(cache)
-    second = write_run(cache, study=a_study(retention=0.7), seed=1)
+    second = write_run(cache, study=a_study(retention=0.7))
     app = on(opened(), "comparison")
     assert "GPrune has the lowest perplexity" in words(app)
     app.multiselect(key="cp_runs").set_value([first, second]).run()
@@ -203,7 +203,7 @@ def test_a_run_without_perplexities_is_named_in_compare(cache: Path) -> None:
 
 def test_names_in_compare_hold_only_what_the_runs_differ_in(cache: Path) -> None:
     first = write_run(cache)
-    second = write_run(cache, study=a_study(retention=0.7), seed=1)
+    second = write_run(cache, study=a_study(retention=0.7))
     app = on(opened(run=first), "comparison")
     app.multiselect(key="cp_runs").set_value([first, second]).run()
     names = app.dataframe[0].value["method"].tolist()

@@ -28,7 +28,7 @@ def test_records_are_read_only_memory_maps(small_run: Run) -> None:
 
 
 def test_the_latest_started_run_comes_first(tmp_path: Path) -> None:
-    older, newer = write_run(tmp_path), write_run(tmp_path, study=a_study(seed=1), seed=1)
+    older, newer = write_run(tmp_path), write_run(tmp_path, study=a_study(seed=1))
     values = read(tmp_path, newer) | {"started": "2026-12-01T00:00:00+00:00"}
     Store(tmp_path).save_run(newer, values)
     assert [run.name for run in all_runs(str(tmp_path))[0]] == [newer, older]
@@ -149,7 +149,7 @@ def test_labels_say_what_a_run_is_and_how_it_ended(tmp_path: Path) -> None:
     rule = ReliabilitySettings(drift_quantile=0.8, score_quantile=0.855)
     done = write_run(tmp_path)
     failed = write_run(
-        tmp_path, study=a_study(name="", seed=3, retention=0.7, reliability=rule), state="failed", seed=3
+        tmp_path, study=a_study(name="", seed=3, retention=0.7, reliability=rule), state="failed"
     )
     labels = loaders.labels(all_runs(str(tmp_path))[0])
     assert labels[done] == f"Synthetic · FLAP · keep 50 % · {done[-10:][:6]}"

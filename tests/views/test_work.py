@@ -91,8 +91,8 @@ def test_a_failed_or_dead_run_is_not_shown_by_itself(tmp_path: Path) -> None:
     from datetime import UTC, datetime
 
     done = write_run(tmp_path)
-    failed = write_run(tmp_path, study=a_study(seed=1), stages="drift", state="failed", seed=1)
-    dead = write_run(tmp_path, study=a_study(seed=2), stages="drift", state="running", seed=2)
+    failed = write_run(tmp_path, study=a_study(seed=1), stages="drift", state="failed")
+    dead = write_run(tmp_path, study=a_study(seed=2), stages="drift", state="running")
     for name in (failed, dead):
         Store(tmp_path).save_run(name, read(tmp_path, name) | {"started": "2026-12-01T00:00:00+00:00"})
     runs = all_runs(str(tmp_path))[0]
