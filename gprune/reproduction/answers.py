@@ -1,31 +1,26 @@
 """Answers: what do the results in the cache say of a row, and which rows has no run answered yet?
 
 Results are looked up by the keys of the row's study, so any run's count, the app's as well. What changes a
-number (a text, the model, a setting, a formula) changes its key, and the row is open again. The records of
-runs say only who made a result, and why there is none.
+number (a text, the model, a setting, a formula) changes its key, and the row is open again.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gprune.errors import GpruneError, MethodError, StoreError
+from gprune.errors import MethodError, StoreError
 from gprune.methods import METHODS
 from gprune.pipeline.summary import retained
 from gprune.records import Accuracy, RankDrift, Throughput
 from gprune.reproduction import figures, throughput
-from gprune.reproduction.series import TASKS, TIMED, Row, shared, together
-from gprune.stages import Graph, Inputs, Results, Stage, accuracy, drift, masks, order, perplexity, speed
-from gprune.stages.inputs import read
+from gprune.reproduction.runs import Runs
+from gprune.reproduction.series import FIGURES, TASKS, TIMED, Row, together
+from gprune.stages import Graph, Results, Stage, accuracy, drift, masks, perplexity, speed
 from gprune.store import Store
-from gprune.study import Study, from_dict
+from gprune.study import Study
 
 NAN = float("nan")
-_PERPLEXITY = ("perplexity", "alignment")
-"""rows that read perplexities"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +86,6 @@ class Answer:
         return throughput.describe(self.clock) if self.clock is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    name: str
-    study: Study
-    record: dict[str, Any]
-
-
 class Finished:
     """What a cache has of the rows, whichever runs made it."""
 
@@ -112,19 +100,8 @@ class Finished:
 
     def refresh(self) -> None:
         """Reads the records again, and once more what the studies read from outside."""
-        self._inputs: dict[Study, tuple[Inputs, dict[str, str]] | None] = {}
-        self._opened: dict[Study, list[Results]] = {}
+        self._runs = Runs(self.store)
         self._clocks: dict[str, Throughput] = {}
-        self._runs = list(_runs(self.store))
-        self._makers: dict[str, list[_Run]] = {}
-        self._reasons: dict[str, tuple[str, str]] = {}
-        self._latest: dict[Study, _Run] = {}
-        for run in self._runs:
-            self._latest.setdefault(shared(run.study), run)
-            for entry in run.record["stages"].values():
-                self._makers.setdefault(entry.get("key", ""), []).append(run)
-            for entry in run.record.get("unavailable", {}).values():
-                self._reasons.setdefault(entry["key"], (run.name, entry["reason"]))
 
     def answer(self, row: Row) -> Answer | None:
         """What the results of a row's study say of it.
@@ -133,7 +110,7 @@ class Finished:
             Its numbers, or the reason why it can have none; None where a run is still needed.
         """
         refused = None
-        for results in self._of(row.study):
+        for results in self._runs.results(row.study):
             try:
                 found = self._read(row, results)
             except StoreError:
@@ -147,51 +124,21 @@ class Finished:
 
     def failure(self, row: Row) -> str:
         """The error of the latest run of a row's study, if that run failed; else empty."""
-        run = self._latest.get(shared(row.study))
-        failed = run is not None and run.record.get("state") == "failed"
-        return str(run.record.get("error") or "the run failed without a reason") if run and failed else ""
-
-    # ---- results by their keys -----------------------------------------------------------------------------
-
-    def _of(self, study: Study) -> list[Results]:
-        """What there is of a study, for every device that runs name; nothing where it cannot be read here."""
-        if study not in self._opened:
-            known: list[Inputs] = []
-            for device in dict.fromkeys((study.device, *(run.study.device for run in self._runs))):
-                found = self._read_by(replace(study, device=device))
-                if found is not None and found[0] not in known:
-                    known.append(found[0])
-            self._opened[study] = [Results(self.store, Graph(study, inputs)) for inputs in known]
-        return self._opened[study]
-
-    def _read_by(self, study: Study) -> tuple[Inputs, dict[str, str]] | None:
-        """Digests of what a study reads, and why tasks have none; None where it cannot be read here."""
-        texts = study.primary, study.auxiliary
-        # the digests are the same whatever the other settings
-        reads = {name: getattr(study, name) for name in ("substitute", "device", "dtype", "evaluation")}
-        known = Study(study.model, *texts, **reads)
-        if known not in self._inputs:
-            missing: dict[str, str] = {}
-            try:
-                self._inputs[known] = read(known, missing, download=False), missing
-            except GpruneError:
-                self._inputs[known] = None
-        return self._inputs[known]
+        return self._runs.failure(row.study)
 
     def _read(self, row: Row, results: Results) -> Answer | None:
         stages = self._stages(row, results)
         values = self._values(row, results, stages) if all(map(results.there, stages)) else []
         if not values:
             return self._refusal(row, results, stages)
-        measured, first = row.reads in (*_PERPLEXITY, *TIMED), stages[0]
-        kept, parameters = _size(row, results) if measured else (NAN, 0)
-        _, missing_tasks = self._read_by(row.study) or (None, {})
+        first = stages[0]
+        kept, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
         return Answer(
             row=row,
-            run=next((run.name for run in self._makers.get(first.key, ())), ""),
+            run=next((run.name for run in self._runs.makers(first)), ""),
             values=tuple(values),
             accuracies=tuple(self._accuracies(row, results, first)),
-            missing_tasks=tuple(missing_tasks.items()),
+            missing_tasks=tuple(self._runs.missing_tasks(row.study).items()),
             drift=results.get(drift) if row.reads == "drift" else None,
             clock=self._clock(first, results) if row.reads in TIMED else None,
             retained=kept,
@@ -202,26 +149,20 @@ class Finished:
 
     def _stages(self, row: Row, results: Results) -> list[Stage[Any]]:
         """The results that a row is read from; the first is what it is all about."""
-        graph, found = results.graph, list[Stage[Any]]()
-        if row.reads not in (*_PERPLEXITY, *TIMED):
-            return list(figures.sources(row, graph))
-        if row.reads in TIMED:
-            found.append(self._speed(row, results))
-        if row.reads in _PERPLEXITY:
-            found += [perplexity(graph, row.method, text) for text in row.study.evaluation.texts]
-        if row.reads == "perplexity":
-            found += [accuracy(graph, row.method, task) for task in graph.inputs.tasks]
-        return found
+        if row.reads in FIGURES:
+            return list(figures.sources(row, results.graph))
+        found: list[Stage[Any]] = [self._speed(row, results)] if row.reads in TIMED else []
+        if row.reads != "speed":
+            texts = row.study.evaluation.texts
+            found += [perplexity(results.graph, row.method, text) for text in texts]
+        return found + (_tasks(row, results) if row.reads == "perplexity" else [])
 
     def _speed(self, row: Row, results: Results) -> Stage[Throughput]:
         """The measurement of all methods of a row's study side by side, alone or with more of them."""
-        own = together(row.study.methods)
-        larger = (run.study.methods for run in self._runs if set(own) <= set(run.study.methods))
-        inputs = results.graph.inputs
-        stages = [
-            speed(Graph(replace(row.study, methods=methods), inputs))
-            for methods in dict.fromkeys((*larger, own))
-        ]
+        own, inputs = together(row.study.methods), results.graph.inputs
+        larger = (run.study.methods for run in self._runs.every if set(own) <= set(run.study.methods))
+        studies = [replace(row.study, methods=methods) for methods in dict.fromkeys((*larger, own))]
+        stages = [speed(Graph(study, inputs)) for study in studies]
         return next(filter(results.holds, stages), stages[-1])
 
     def _clock(self, stage: Stage[Throughput], results: Results) -> Throughput:
@@ -231,9 +172,9 @@ class Finished:
 
     def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
         """Every number of a row but accuracies; none where its method was not measured."""
-        if row.reads not in (*_PERPLEXITY, *TIMED):
+        if row.reads in FIGURES:
             return _measured(figures.measures(row, results))
-        texts = row.study.evaluation.texts if row.reads in _PERPLEXITY else ()
+        texts = row.study.evaluation.texts if row.reads != "speed" else ()
         values = [_perplexity(results, row.method, text) for text in texts]
         if row.reads not in TIMED:
             return values
@@ -241,34 +182,37 @@ class Finished:
         return [*values, *_measured(timed)] if timed else []
 
     def _accuracies(self, row: Row, results: Results, first: Stage[Any]) -> list[Accuracy]:
+        """Of the tasks of the study; where it has none, of those of a run with the same perplexity."""
         if row.reads != "perplexity":
             return []
-        chosen = results if row.study.evaluation.tasks else self._with_tasks(row, results, first)
-        stages = [accuracy(chosen.graph, row.method, task) for task in chosen.graph.inputs.tasks]
-        return [chosen.record(stage) for stage in stages if chosen.there(stage)]
-
-    def _with_tasks(self, row: Row, results: Results, first: Stage[Any]) -> Results:
-        """A row's results with the tasks of a run that has measured some beside the same perplexity."""
-        for run in self._makers.get(first.key, ()):
-            tasks = {f"evaluation.{name}": getattr(run.study.evaluation, name) for name in TASKS}
-            if run.study.evaluation.tasks:
-                for other in self._of(row.study.with_settings(tasks)):
-                    if other.graph.inputs.precision == results.graph.inputs.precision:
-                        return other
-        return results
+        if row.study.evaluation.tasks:
+            return [results.record(stage) for stage in _tasks(row, results)]
+        studies = (_with_tasks(row.study, run.study) for run in self._runs.makers(first))
+        for study in studies:
+            for other in self._runs.results(study) if study.evaluation.tasks else ():
+                if other.graph.inputs.precision == results.graph.inputs.precision:
+                    return [other.record(stage) for stage in _tasks(row, other) if other.there(stage)]
+        return []
 
     def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
-        """Why a row can have no numbers, where a run has noted it of what the row is read from; else None."""
+        """Why a row can have no numbers, where a run says so; else None."""
         # a measurement side by side does without the methods that cannot run
         asked = [stage for stage in stages if not stage.optional]
         method = METHODS[row.method]
         if row.reads in TIMED and method.decision != "none":
             asked.append(masks(results.graph, method.masks))
-        for stage in order(asked, results.holds) if self._reasons else ():
-            if stage.key in self._reasons and not results.there(stage):
-                run, reason = self._reasons[stage.key]
-                return Answer(row, run, reason=reason)
-        return None
+        reason = self._runs.reason(asked, results)
+        return None if reason is None else Answer(row, reason.run, reason=reason.words)
+
+
+def _tasks(row: Row, results: Results) -> list[Stage[Any]]:
+    """The accuracies of a row's method on the tasks that have data."""
+    return [accuracy(results.graph, row.method, task) for task in results.graph.inputs.tasks]
+
+
+def _with_tasks(study: Study, other: Study) -> Study:
+    """A study with the tasks of another."""
+    return study.with_settings({f"evaluation.{name}": getattr(other.evaluation, name) for name in TASKS})
 
 
 def _measured(found: list[figures.Measure]) -> list[Value]:
@@ -288,11 +232,3 @@ def _size(row: Row, results: Results) -> tuple[float, int]:
     except StoreError:
         return NAN, 0
     return float(found["retention"][row.method]), int(found["parameters"][row.method])
-
-
-def _runs(store: Store) -> Iterator[_Run]:
-    """The runs of a cache, the latest first, that this version can read."""
-    for name in store.runs():
-        record = store.run(name) or {}
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            yield _Run(name, from_dict(record["study"]), record)

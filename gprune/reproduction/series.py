@@ -23,6 +23,8 @@ Reads = Literal["perplexity", "drift", "agreement", "bins", "masks", "speed", "a
 """alignment is perplexity and speed of a row; masks stand in no table, but are learned before a clock runs"""
 TIMED: tuple[Reads, ...] = ("speed", "alignment")
 """rows whose study measures speed, and must have the machine to itself"""
+FIGURES: tuple[Reads, ...] = ("drift", "agreement", "bins", "masks")
+"""rows that are read from no model that runs, but from what is decided before"""
 _UNTIL = {"drift": "drift", "agreement": "agreement", "bins": "masks", "masks": "masks"}
 _METRICS = {"flap": "FLAP", "wanda_sp": "Wanda-sp", "twflap": "twFLAP"}
 TASKS = ("tasks", "limit", "task_folder")
