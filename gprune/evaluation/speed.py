@@ -1,6 +1,6 @@
 """Answers: how much faster is a pruned model, in tokens a second, and how sure is that?
 
-The measurement of the appendix, "Practical Inference Speedup": FP16, greedy decoding with a key/value cache,
+The measurement of the appendix (practical inference speedup): FP16, greedy decoding with a key/value cache,
 one warm-up run, then timed repetitions. Prefill and decode are timed apart. All models are measured in one
 run and take turns in every repetition, so that a machine that slows down slows all of them; ratios to the
 first model are formed within each repetition, and medians are taken last.

@@ -1,7 +1,7 @@
 """Which neurons serve which kind of context: FANG's functional groups, a baseline of section 4.
 
 One group for each context and a shared group for the neurons that many contexts need. Made from the
-affinities of one text; compared with behavior-consistent modules in Figure 1b.
+affinities of one text; compared with behavior-consistent modules in Fig. 1b.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Answers: which rows do the paper's figures have, and what do a run's records say in each?
 
-Figures 1 and 3 and the table of module agreement (appendix): numbers of records, not perplexities.
+Figs. 1 and 3 and the table of module agreement (appendix): numbers of records, not perplexities.
 """
 
 from __future__ import annotations
@@ -180,6 +180,6 @@ SHOWN = {
 
 
 def histogram(store: Store, key: str) -> pd.DataFrame:
-    """The curves of Figure 1a: share of neurons in bins of rank drift."""
+    """The curves of Fig. 1a: share of neurons in bins of rank drift."""
     record = store.get("drift", key, RankDrift)
     return drift.distribution_table(drift.distributions(record, HISTOGRAM_BINS))

@@ -1,4 +1,4 @@
-"""What MSL minimises: cross-entropy, distillation and the retention constraint (section 3.3, appendix).
+"""What MSL minimises: cross-entropy, distillation and the retention constraint (section 3.3, Eqs. 11 and 18).
 
 The language-model head is run once, in chunks of tokens, and its gradients are taken there and then: neither
 the logits of a whole batch nor a graph through the head ever exist. What remains for the decoder is a
@@ -129,7 +129,7 @@ def _distillation(student: Tensor, teacher: Tensor, temperature: float) -> tuple
 
 @dataclass(slots=True)
 class RetentionConstraint:
-    """Augmented Lagrangian of g = R-hat - R* (Eq. "l_constr"): multiplier * g + penalty / 2 * g^2."""
+    """Augmented Lagrangian of g = R-hat - R* (Eq. 11): multiplier * g + penalty / 2 * g^2."""
 
     target: float
     """R*, the retention asked for"""
