@@ -73,7 +73,7 @@ def normalized_rank_within(scores: Array, labels: Array) -> Array:
         labels: (units,) module labels 0 ... K - 1.
 
     Returns:
-        (units,) float64 in [0, 1] (the pi of Eqs. 6 and 7).
+        (units,) float64 in [0, 1] (section 3.2, the pi of the module statistics).
     """
     size = module_sizes(labels)[labels]
     return rank_within(scores, labels) / np.maximum(size - 1, 1)

@@ -311,6 +311,7 @@ def _weight_bytes(model: nn.Module) -> int:
 
 def _summary(runners: list[_Runner], settings: SpeedSettings) -> list[Speed]:
     first_mode = settings.modes[0]
+    # written from the last to the first: what stays of each mode is the first model
     references = {runner.mode: runner for runner in reversed(runners)}
     return [
         _speed(runner, references[runner.mode], phase, settings)

@@ -75,6 +75,7 @@ def _group_layer(affinity: Array, released: bool) -> Array:
     shared = _shared(affinity, size, np.zeros(neurons) if released else joint)
     labels = np.full(neurons, contexts, dtype=np.int32)
     if released:
+        # of equal contexts the first wins below, and the last in the released code: hence backwards
         labels[~shared] = contexts - 1 - _assign(affinity[::-1, ~shared], size)
     else:
         labels[~shared] = _assign(affinity[:, ~shared], size)

@@ -180,6 +180,6 @@ SHOWN = {
 
 
 def histogram(store: Store, key: str) -> pd.DataFrame:
-    """The curves of Fig. 1a: share of neurons in bins of rank drift."""
+    """The curves of Figure 1a: share of neurons in bins of rank drift."""
     record = store.get("drift", key, RankDrift)
     return drift.distribution_table(drift.distributions(record, HISTOGRAM_BINS))

@@ -124,6 +124,7 @@ def _distillation(student: Tensor, teacher: Tensor, temperature: float) -> tuple
     target = teacher.exp()
     loss = torch.linalg.vecdot(target, teacher - student)
     slope = student.exp().sub_(target)
+    # the logits are divided by the temperature, which leaves one of its two powers to the gradient
     return loss * temperature**2, slope.mul_(temperature) if temperature != 1 else slope
 
 
