@@ -8,6 +8,8 @@ import os
 import platform
 from pathlib import Path
 
+THREADS_VARIABLE = "OMP_NUM_THREADS"
+
 
 def has_gpu() -> bool:
     """Whether torch will find a CUDA device: asked of the driver, since importing torch takes seconds."""
@@ -37,10 +39,28 @@ def describe(device: str) -> str:
     """
     libraries = f"torch {version('torch')}, transformers {version('transformers')}"
     if device != "cpu" and has_gpu():
-        return f"{device}, {', '.join(_graphics()) or 'GPU'}, {libraries}"
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    threads = os.environ.get("OMP_NUM_THREADS", "") or cores
-    return f"{processor()}, {threads} threads, {libraries}"
+        # the card decides, by whatever name it was asked for
+        found, number = _graphics(), device.partition(":")[2]
+        index = int(number) if number.isdecimal() else 0
+        return f"{found[index] if index < len(found) else 'GPU'}, {libraries}"
+    return f"{processor()}, {threads()} threads, {libraries}"
+
+
+def threads() -> str:
+    """Threads of whatever computes here, as `OMP_NUM_THREADS` says or would have to.
+
+    One core is left to the app where there are more than two: the app idles most of the time, and on a small
+    machine half of the cores is too high a price. A variable that is set is respected.
+    """
+    count = cores()
+    return os.environ.get(THREADS_VARIABLE) or str(count - 1 if count > 2 else count)
+
+
+def cores() -> int:
+    """Cores that this process may use, which in a container can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _graphics() -> list[str]:

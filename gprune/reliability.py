@@ -51,7 +51,7 @@ def module_statistics(
     halves_auxiliary: Iterable[tuple[Array, Array]],
     settings: ReliabilitySettings,
 ) -> ModuleStatistics:
-    """Drift, mean primary score and repeatability of every module (Eqs. for d^m, s^(A) and u).
+    """Drift, mean primary score and repeatability of every module (Eqs. 6 and 7).
 
     Args:
         primary: scores on A.
@@ -119,7 +119,7 @@ def adapt(
     settings: ReliabilitySettings,
     seed: int,
 ) -> AdaptedScores:
-    """Chooses the modules to adapt and scores them from the text that ranks them more repeatably.
+    """Chooses the modules to adapt and scores them from the text that ranks them more repeatably (Eqs. 8, 9).
 
     The thresholds are linearly interpolated quantiles over all modules of all layers. ``random`` selection
     adapts as many modules as the paper's rule would; a tie of the repeatabilities goes to the primary text.

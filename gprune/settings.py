@@ -1,4 +1,4 @@
-"""The settings of every stage, with the paper's values as defaults (appendix, principal hyperparameters).
+"""The settings of every stage, with the paper's values as defaults (appendix, detailed settings).
 
 What the paper leaves open carries our default; every field says what it means.
 """

@@ -1,7 +1,7 @@
 """A study: everything a result depends on, with the paper's values as defaults.
 
 Settings hold no data; records hold no settings. A study is read from and written to JSON; every field of
-the paper's hyperparameter table (appendix, Table "Principal hyperparameters") is here under the paper's
+the paper's hyperparameter table (appendix, detailed settings) is here under the paper's
 value, and what the paper leaves open carries our default. The command line and the app are built from
 these fields.
 """

@@ -1,6 +1,6 @@
 """Answers: do the modules survive a change of calibration texts, and better than FANG's groups?
 
-Figure 1b and the appendix on module agreement: mean and standard deviation over layers of every comparison,
+Fig. 1b and the appendix (module agreement): mean and standard deviation over layers of every comparison,
 the controls that belong to them, and how the modules of two partitions share their neurons.
 """
 

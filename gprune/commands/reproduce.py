@@ -73,7 +73,7 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-    from gprune.reproduction import schedule, tables
+    from gprune.reproduction import tables
     from gprune.reproduction.series import Series
 
     if options.list:
@@ -86,7 +86,6 @@ def _reproduce(options: argparse.Namespace) -> int:
     # jobs run in a folder of their own, so paths are made whole here
     model = options.model if options.model == "demo" else _located(options.model)
     series = Series(model, _scale(options, model))
-    schedule.take_threads_of_jobs()
     return _dry_run(options, chosen, series) if options.dry_run else _run(options, chosen, series)
 
 

@@ -1,4 +1,4 @@
-"""`speed`: how fast dense and pruned models are, side by side in one run (appendix, inference speedup).
+"""`speed`: how fast dense and pruned models are, side by side (appendix, practical inference speedup).
 
 Beside model folders it measures true shapes with random weights, `random:llama2-7b`, also cut to a narrower
 width in every layer, `random:llama2-7b@0.5`: speed depends on shapes, not on what the weights are.

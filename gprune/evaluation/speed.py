@@ -1,6 +1,6 @@
 """Answers: how much faster is a pruned model, in tokens a second, and how sure is that?
 
-The measurement of the appendix, "Practical Inference Speedup": FP16, greedy decoding with a key/value cache,
+The measurement of the appendix (practical inference speedup): FP16, greedy decoding with a key/value cache,
 one warm-up run, then timed repetitions. Prefill and decode are timed apart. All models are measured in one
 run and take turns in every repetition, so that a machine that slows down slows all of them; ratios to the
 first model are formed within each repetition, and medians are taken last.
@@ -304,6 +304,7 @@ def _weight_bytes(model: nn.Module) -> int:
 
 def _summary(runners: list[_Runner], settings: SpeedSettings) -> list[Speed]:
     first_mode = settings.modes[0]
+    # written from the last to the first: what stays of each mode is the first model
     references = {runner.mode: runner for runner in reversed(runners)}
     return [
         _speed(runner, references[runner.mode], phase, settings)

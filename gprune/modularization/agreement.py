@@ -1,4 +1,4 @@
-"""How far two partitions of the same neurons agree (appendix, "Module Agreement").
+"""How far two partitions of the same neurons agree (appendix, module agreement).
 
 Adjusted Rand Index, corrected for chance, and matched overlap, the share of neurons that keep their module
 after the best one-to-one matching of modules. Pure numpy and scipy.
@@ -65,7 +65,7 @@ def _pairs(counts: Array) -> int:
 
 
 def matched_overlap(first: Array, second: Array) -> float:
-    """Share of units in common under the best one-to-one matching of modules (Hungarian method).
+    """Share of units in common under the best one-to-one matching of modules (Eq. 12; Hungarian method).
 
     Args:
         first: (units,) module labels.

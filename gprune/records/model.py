@@ -11,8 +11,8 @@ from gprune.records.base import Array, freeze, require_finite
 class ModelShape:
     """The sizes of a decoder that decide what can be pruned and what it costs.
 
-    Weights are counted in the linear maps of the decoder layers only (METHOD: retention excludes
-    embeddings, norms, biases and the LM head).
+    Weights are counted in the linear maps of the decoder layers only: retention excludes embeddings, norms,
+    biases and the LM head.
     """
 
     layers: int

@@ -14,6 +14,7 @@ import pandas as pd
 
 from gprune.analysis import accuracy
 from gprune.analysis import tables as derived
+from gprune.analysis.studies import StudyRow
 from gprune.records import Accuracy
 from gprune.reproduction import beside, figures, means, throughput
 from gprune.reproduction.answers import NAN, Answer, Finished, Value
@@ -66,6 +67,8 @@ class Assembled:
     """what they belong to"""
     notes: tuple[str, ...]
     """what a reader must know"""
+    rows: dict[str, tuple[StudyRow, ...]] = field(default_factory=dict)
+    """the rows with their numbers, by accuracy rule"""
     attachments: dict[str, pd.DataFrame] = field(default_factory=dict)
     """further tables, by the end of their file's name"""
     fixed: Assembled | None = None
@@ -113,6 +116,7 @@ def assemble(
         published=shown,
         published_title=title,
         notes=_notes(known, series),
+        rows={rule: tuple(_row(known, answer, rule) for answer in answers) for rule in accuracy.RULES},
         attachments=_attachments(known),
     )
     if table.name != beside.MAIN or not known.names:
@@ -153,6 +157,30 @@ def wide(answers: tuple[Answer, ...], rule: str, names: tuple[str, ...]) -> pd.D
         line: dict[str, Any] = {"method": answer.row.method_id, "retention": target, "seed": study.seed}
         lines.append(line | _numbers(answer) | means.columns(answer, names, rule))
     return pd.DataFrame(lines)
+
+
+def _row(known: _Known, answer: Answer, rule: str) -> StudyRow:
+    """A row as the pages compare it, with what its table is about."""
+    row, own = answer.row, figures.SHOWN.get(known.table.name)
+    values = _numbers(answer) | means.columns(answer, known.names, rule)
+    errors = {_column(value): value.error for value in answer.values}
+    errors |= means.errors(answer, known.names, rule)
+    return StudyRow(
+        labels={name: cell(value, name) for name, value in row.labels.items()},
+        method=row.method_id,
+        retention=1.0 if row.method == "dense" else row.study.retention,
+        seed=row.study.seed,
+        run=answer.run,
+        values={name: value for name, value in _known_numbers(values) if not own or name in own},
+        errors=dict(_known_numbers(errors)),
+        kept=answer.retained,
+        reason=answer.reason,
+        control=row.extra,
+    )
+
+
+def _known_numbers(found: dict[str, float]) -> list[tuple[str, float]]:
+    return [(name, float(value)) for name, value in found.items() if not np.isnan(value)]
 
 
 def _numbers(answer: Answer) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Answers: which rows do the paper's figures have, and what do a run's records say in each?
 
-Figures 1 and 3 and the table of module agreement (appendix): numbers of records, not perplexities.
+Figs. 1 and 3 and the table of module agreement (appendix): numbers of records, not perplexities.
 """
 
 from __future__ import annotations

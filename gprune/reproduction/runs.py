@@ -88,7 +88,7 @@ class Runs:
         return None
 
     def failure(self, study: Study) -> str:
-        """The error of a study's latest run, whatever its methods and device, if that run failed; else empty."""
+        """The error of a study's latest run, whatever its methods, if that run failed; else empty."""
         run = self._latest.get(shared(study))
         if run is None or run.record.get("state") != "failed":
             return ""

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from gprune import jobs
 from gprune.errors import GpruneError, JobError
-from gprune.jobs.local import environment
 from gprune.jobs.queue import SLOTS_VARIABLE, slots
 from gprune.pipeline import opened
 from gprune.reproduction.series import Errand
@@ -27,7 +26,6 @@ from gprune.stages.course import wanted
 from gprune.store import Store
 from gprune.study import Study
 
-THREADS_VARIABLE = "OMP_NUM_THREADS"
 POLL_SECONDS = 0.5
 RECONCILE_SECONDS = 2.0
 CANCELLED = "its job was cancelled: run the command again to go on"
@@ -216,11 +214,6 @@ class Schedule:
 
 def _arguments(errand: Errand) -> tuple[str, ...]:
     return "--until", errand.until
-
-
-def take_threads_of_jobs() -> None:
-    """Has this process reckon with the threads that its jobs get: the keys of their speeds hold them."""
-    os.environ.setdefault(THREADS_VARIABLE, environment()[THREADS_VARIABLE])
 
 
 def allow(devices: Sequence[str]) -> None:

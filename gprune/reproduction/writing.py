@@ -13,6 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import filelock
 import pandas as pd
 
 from gprune.analysis.latex import source
+from gprune.analysis.studies import StudyRow
 from gprune.errors import StoreError
 from gprune.files import write_json, write_text
 from gprune.reproduction.assembly import Assembled
@@ -30,7 +32,7 @@ from gprune.store import explain, is_full
 from gprune.study import short
 
 INDEX = "index.json"
-FORMAT = 1
+FORMAT = 2
 
 
 def folder_name(model: str, scale: Scale) -> str:
@@ -124,7 +126,7 @@ def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, An
         "notes": list(table.notes),
         "files": sorted(texts),
         "filled": table.filled,
-        "rows": [_entry(answer) for answer in table.answers],
+        "rows": {rule: [_plain(row) for row in rows] for rule, rows in table.rows.items()},
         "display": _cells(table.display),
         "published": _cells(table.published) | {"title": table.published_title},
         "versions": _versions(table),
@@ -139,16 +141,11 @@ def _short(name: str, table: Assembled, series: Series) -> dict[str, str]:
     return texts
 
 
-def _entry(answer: Any) -> dict[str, Any]:
-    row = answer.row
+def _plain(row: StudyRow) -> dict[str, Any]:
+    """A row as JSON, which has no numbers that are none."""
+    values = asdict(row)
     return {
-        "labels": row.labels,
-        "method": row.method_id,
-        "reads": row.reads,
-        "in_paper": not row.extra,
-        "run": answer.run,
-        "run_method": row.method,
-        "reason": answer.reason,
+        name: None if isinstance(value, float) and value != value else value for name, value in values.items()
     }
 
 

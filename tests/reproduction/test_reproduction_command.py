@@ -69,7 +69,7 @@ def test_a_row_that_cannot_be_filled_is_another_exit_code(
     assert call("seeds", "--model", "demo", "--cache", tmp_path) == reproduce.EXIT_UNFILLED
     assert "\n3 of 6 rows: this model is too narrow: leave FANG out\n" in capsys.readouterr().out
     seeds = catalogue.load(tmp_path, "demo-demo")["seeds"]
-    assert [entry.reason for entry in seeds.entries] == ["this model is too narrow: leave FANG out"] * 3 + [
+    assert [row.reason for row in seeds.rows["max"]] == ["this model is too narrow: leave FANG out"] * 3 + [
         ""
     ] * 3
 
@@ -127,13 +127,14 @@ def test_a_small_model_goes_through_the_ablation_for_real(
     assert len(jobs.jobs(cache)) == 3
     (found,) = catalogue.reproductions(cache)
     ablation = catalogue.load(cache, found.name)["ablation"]
-    long = pd.read_csv(ablation.csv)
+    long = pd.read_csv(found.folder / "ablation.csv")
     assert list(long["windows"]) == [6] * 4
     assert long["value"].between(1, 1e6).all()
     assert long["retained"].between(0.4, 0.6).all()
     # the numbers are those of the runs themselves
-    for entry, value in zip(ablation.entries, long["value"], strict=True):
-        record = Store(cache).run(entry.run) or {}
-        assert record["result"]["perplexity"][entry.run_method][c] == value
+    for row, value in zip(ablation.rows["max"], long["value"], strict=True):
+        record = Store(cache).run(row.run) or {}
+        assert record["result"]["perplexity"][row.method.partition(":")[0]][c] == value
+        assert row.values == {f"ppl:{c}": value} and row.errors[f"ppl:{c}"] > 0
     assert call(*common, "--samples", 16, "--epochs", 1) == 0
     assert len(jobs.jobs(cache)) == 3

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from reproduction.fake_runs import a_series, finish, perplexity_of, throughput_of
 
+from gprune import machine
 from gprune.jobs import local
 from gprune.records import Throughput
-from gprune.reproduction import schedule, tables, throughput, work, writing
+from gprune.reproduction import tables, throughput, work, writing
 from gprune.reproduction.answers import Finished
 from gprune.reproduction.assembly import REASON, Assembled, assemble
 from gprune.store import Store
@@ -141,14 +142,14 @@ def test_a_speed_is_looked_up_with_the_threads_of_the_jobs(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS")
-    monkeypatch.setattr(local, "_cores", lambda: 8)
+    monkeypatch.setattr(machine, "cores", lambda: 8)
     with monkeypatch.context() as job:
         job.setenv("OMP_NUM_THREADS", local.environment()["OMP_NUM_THREADS"])
+        assert os.environ["OMP_NUM_THREADS"] == "7"
         run_all(store, "speed")
-    assert made(store, "speed").filled == 0
-    schedule.take_threads_of_jobs()
-    assert os.environ["OMP_NUM_THREADS"] == "7"
     assert made(store, "speed").filled == 8
+    monkeypatch.setattr(machine, "cores", lambda: 4)
+    assert made(store, "speed").filled == 0
 
 
 def test_the_tables_of_speed_are_written(store: Store) -> None:

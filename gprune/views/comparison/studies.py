@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from math import nan
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from gprune.analysis import accuracy
 from gprune.analysis.studies import StudyRow
 from gprune.errors import StoreError
-from gprune.records import Accuracy
-from gprune.reproduction import assembly, catalogue, figures, tables
+from gprune.reproduction import catalogue, tables
 from gprune.reproduction.scale import SCALES, choose
 from gprune.reproduction.series import GROUP, Series
 from gprune.reproduction.series import errands as studies_of
@@ -25,8 +21,6 @@ from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import duration
 
 HISTOGRAM = "figure-1a"
-MOST_BYTES = 32_000_000
-"""a larger file is no table of ours"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +53,14 @@ def title(made: catalogue.Reproduction) -> str:
     return f"{short(made.model)}, scale {made.scale.get('name', '?')}"
 
 
-def read(root: str, made: catalogue.Reproduction, name: str, protocol: str = "max") -> StudyTable | None:
+def read(root: str, made: catalogue.Reproduction, name: str, rule: str = "max") -> StudyTable | None:
     """One table of a reproduction; None where it has not been made.
 
     Args:
         root: the cache folder.
         made: which reproduction.
         name: name of the table.
-        protocol: accuracy protocol, max or fixed.
+        rule: accuracy rule, max or fixed.
 
     Raises:
         StoreError: its index or the table is damaged.
@@ -78,120 +72,11 @@ def read(root: str, made: catalogue.Reproduction, name: str, protocol: str = "ma
         name=name,
         title=table.title,
         notes=table.notes,
-        rows=tuple(_rows(table, protocol)),
+        rows=table.rows[rule],
         published=table.published,
         published_title=table.published_title,
         command=_command(name, made),
     )
-
-
-def _rows(table: catalogue.Reproduced, protocol: str) -> list[StudyRow]:
-    long = _comparable(_numbers(table.csv))
-    shown, rows = figures.SHOWN.get(table.name), []
-    for index, entry in enumerate(table.entries):
-        lines = long[long["row"] == index + 1]
-        values, errors = _values(lines, protocol)
-        if shown:
-            values = {name: value for name, value in values.items() if name in shown}
-        first = lines.iloc[0] if len(lines) else None
-        labels = {str(name): assembly.cell(value, str(name)) for name, value in entry.labels.items()}
-        rows.append(
-            StudyRow(
-                labels=labels,
-                method=str(entry.method),
-                retention=_number(first, "target"),
-                seed=int(seed) if (seed := _number(first, "seed")) == seed else 0,
-                run=str(entry.run),
-                values=values,
-                errors=errors,
-                kept=_number(first, "retained"),
-                reason=str(entry.reason),
-                control=not entry.in_paper,
-            )
-        )
-    return rows
-
-
-def _comparable(long: pd.DataFrame) -> pd.DataFrame:
-    """Leaves out tasks that a row with accuracies lacks, so that no row's mean is spared a hard task."""
-    accuracies = long["measure"].isin(["acc", "acc_norm"])
-    measured = long[accuracies & pd.to_numeric(long["value"], errors="coerce").notna()]
-    tasks = [set(part["subject"]) for _, part in measured.groupby("row")]
-    return long[~accuracies | long["subject"].isin(set.intersection(*tasks) if tasks else set())]
-
-
-def _number(line: pd.Series | None, name: str) -> float:
-    value = None if line is None else pd.to_numeric(line.get(name), errors="coerce")
-    return float("nan") if value is None or pd.isna(value) else float(value)
-
-
-def _values(lines: pd.DataFrame, protocol: str) -> tuple[dict[str, float], dict[str, float]]:
-    """Numbers and errors of a row by column; accuracies in points under a protocol."""
-    values: dict[str, float] = {}
-    errors: dict[str, float] = {}
-    known = lines[pd.to_numeric(lines["value"], errors="coerce").notna()]
-    for line in known.itertuples():
-        name = f"ppl:{line.subject}" if line.measure == "perplexity" else str(line.measure)
-        if name not in ("acc", "acc_norm"):
-            values[name] = float(line.value)
-            if pd.notna(line.error):
-                errors[name] = float(line.error)
-    scored, spread = _accuracies(known, protocol)
-    return values | scored, errors | spread
-
-
-def _accuracies(lines: pd.DataFrame, protocol: str) -> tuple[dict[str, float], dict[str, float]]:
-    """Accuracies of a row in points, their mean first, and their standard errors."""
-    measured = [
-        _accuracy(str(task), dict(zip(part["measure"], part[["value", "error"]].to_numpy(), strict=True)))
-        for task, part in lines[lines["measure"].isin(["acc", "acc_norm"])].groupby("subject", sort=False)
-    ]
-    if not measured:
-        return {}, {}
-    mean = accuracy.mean_accuracy(measured, protocol)
-    values, errors = {"accuracy": mean.value}, {"accuracy": mean.error}
-    for task in measured:
-        values[f"accuracy:{task.task}"] = accuracy.reported(task, protocol)
-        errors[f"accuracy:{task.task}"] = accuracy.reported_error(task, protocol)
-    return _points(values), _points(errors)
-
-
-def _points(shares: dict[str, float]) -> dict[str, float]:
-    return {name: 100.0 * value for name, value in shares.items()}
-
-
-def _accuracy(task: str, found: dict[str, Any]) -> Accuracy:
-    (raw, raw_error), (normalised, normalised_error) = (found.get(n, (nan, nan)) for n in ("acc", "acc_norm"))
-    figures_ = {
-        "acc": raw,
-        "acc_norm": normalised,
-        "acc_error": raw_error,
-        "acc_norm_error": normalised_error,
-    }
-    return Accuracy(task, **figures_, samples=0, limit=0, chance=nan, version="", data="")
-
-
-def _numbers(path: Path) -> pd.DataFrame:
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read ({error}): run `reproduce` again") from error
-    return _csv(str(path), status.st_mtime_ns, status.st_size).rename(columns={"standard error": "error"})
-
-
-@st.cache_data(max_entries=64, show_spinner=False)
-def _csv(path: str, changed: int, size: int) -> pd.DataFrame:
-    """A table's long form; read again only when the file has changed."""
-    if size > MOST_BYTES:
-        raise StoreError(f"{path} has {size:,} bytes: this is no table of `reproduce`")
-    try:
-        read_table = pd.read_csv(path, keep_default_na=False, na_values=[""])
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path} is damaged ({error}): run `reproduce` again") from error
-    missing = {"row", "measure", "subject", "value", "standard error"} - set(read_table.columns)
-    if missing:
-        raise StoreError(f"{path} lacks the column {min(missing)!r}: run `reproduce` again")
-    return read_table
 
 
 def curves(made: catalogue.Reproduction) -> pd.DataFrame | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import re
+import time
+from datetime import datetime
 
 import pandas as pd
 
@@ -53,3 +55,11 @@ def csv(frame: pd.DataFrame) -> bytes:
 
 def _guard(value: object) -> object:
     return "'" + value if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def seconds_since(moment: object) -> float:
+    """Seconds since a time in ISO form; infinite where it is none."""
+    try:
+        return time.time() - datetime.fromisoformat(str(moment)).timestamp()
+    except ValueError:
+        return float("inf")

@@ -9,6 +9,7 @@ from gprune.pipeline.outlook import Outlook
 from gprune.stages import Graph, named
 from gprune.study import Study
 from gprune.views.frame.loaders import Run
+from gprune.views.frame.text import seconds_since
 
 _BESIDE = {
     "model": "loading the model",
@@ -38,5 +39,7 @@ def outlook(run: Run, progress: JobProgress | None = None) -> Outlook:
     """
     if progress is None:
         return Outlook.of(run.outlook, run.stages, 0.0)
-    at = progress.stage, progress.fraction
-    return Outlook.of(run.outlook, run.stages, progress.elapsed or 0.0, *at)
+    # from when the stages began: a process that starts has yet to load its libraries
+    begun = seconds_since(run.record.get("started"))
+    elapsed = min(begun, progress.elapsed or 0.0)
+    return Outlook.of(run.outlook, run.stages, elapsed, progress.stage, progress.fraction)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import streamlit as st
@@ -17,7 +15,7 @@ from gprune.study import Study, run_name
 from gprune.study_demo import demo_study
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run, Unreadable, all_runs
-from gprune.views.frame.text import plain, short
+from gprune.views.frame.text import plain, seconds_since, short
 
 AUTOSTART_VARIABLE = "GPRUNE_AUTOSTART"
 QUIET_SECONDS = 900.0
@@ -141,12 +139,4 @@ def is_live(run: Run) -> bool:
             return True
     except GpruneError:
         return False
-    return run.state == "running" and _seconds_since(run.record.get("updated")) < QUIET_SECONDS
-
-
-def _seconds_since(moment: object) -> float:
-    """Seconds since a time in ISO form; infinite where it is none."""
-    try:
-        return time.time() - datetime.fromisoformat(str(moment)).timestamp()
-    except ValueError:
-        return float("inf")
+    return run.state == "running" and seconds_since(run.record.get("updated")) < QUIET_SECONDS
