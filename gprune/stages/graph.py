@@ -210,9 +210,10 @@ class Graph:
             keys = {name: need.key for name, need in _named(needs)} | dict(reads or {})
             key = content_key(identity.kind, settings or {}, keys) if self.known else ""
             made: Stage[Any] = Stage(identity, title, key, needs, make, optional, served_by)
-            if self._names.setdefault(made.name, made) is not made:
+            if self._names.setdefault(made.name, made).id != identity:
                 raise RuntimeError(f"two stages are called {made.name!r}: {identity}")
-            self._stages[identity] = made
+            # the app's sessions share a graph: what another thread has declared meanwhile stays
+            self._stages.setdefault(identity, made)
         return self._stages[identity]
 
     def part(self, stage: Stage[R], settings: Mapping[str, Any], needs: Mapping[str, Any]) -> Part[R]:
@@ -237,7 +238,7 @@ def once(declare: Callable[Concatenate[Graph, P], R]) -> Callable[Concatenate[Gr
     def asked(graph: Graph, /, *args: P.args, **kwargs: P.kwargs) -> R:
         question = (declare, args, tuple(sorted(kwargs.items())))
         if question not in graph.asked:
-            graph.asked[question] = declare(graph, *args, **kwargs)
+            graph.asked.setdefault(question, declare(graph, *args, **kwargs))
         found: R = graph.asked[question]
         return found
 
