@@ -104,17 +104,12 @@ class Store:
         folder = self.folder(stage, key)
         if manifest is None:
             raise StoreError(f"no whole result at {folder}: run the study again, finished stages are kept")
-        hints = typing.get_type_hints(kind)
-        values: dict[str, Any] = {}
-        for field in fields(kind):  # type: ignore[arg-type]
-            path = folder / f"{field.name}.npy"
-            if path.name in manifest["files"]:
-                values[field.name] = _read_array(path)
-            else:
-                value = manifest["values"][field.name]
-                is_tuple = typing.get_origin(hints[field.name]) is tuple
-                values[field.name] = tuple(value) if is_tuple else value
-        return kind(**values)
+        try:
+            return kind(**_values(kind, folder, manifest))
+        except (KeyError, ValueError, TypeError) as error:
+            raise StoreError(
+                f"the result in {folder} is damaged ({error}): delete this folder and run the study again"
+            ) from error
 
     def put(self, stage: str, key: str, record: object, details: dict[str, Any] | None = None) -> None:
         """Writes a record; if another process has written it meanwhile, that one stays.
@@ -250,6 +245,21 @@ class Store:
         found = [path for path in (self.root / "runs").glob("*/run.json")]
         found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
         return [path.parent.name for path in found if self.run(path.parent.name) is not None]
+
+
+def _values(kind: type, folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Every field of a record of some kind, arrays as memory maps."""
+    hints = typing.get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for field in fields(kind):
+        path = folder / f"{field.name}.npy"
+        if path.name in manifest["files"]:
+            values[field.name] = _read_array(path)
+        else:
+            value = manifest["values"][field.name]
+            is_tuple = typing.get_origin(hints[field.name]) is tuple
+            values[field.name] = tuple(value) if is_tuple else value
+    return values
 
 
 def _read_array(path: Path) -> np.ndarray:

@@ -68,6 +68,15 @@ def test_a_damaged_result_counts_as_absent_and_is_replaced(store, damage):
     assert store.get("tokens", KEY, Tokens).ids.shape == (5, 4)
 
 
+@pytest.mark.parametrize("changes", [{"values": {}}, {"values": None}, {"files": {}}])
+def test_a_manifest_that_does_not_say_all_is_a_damaged_result(store, changes):
+    store.put("tokens", KEY, tokens())
+    path = store.folder("tokens", KEY) / "manifest.json"
+    path.write_text(json.dumps(store.manifest("tokens", KEY) | changes))
+    with pytest.raises(StoreError, match=f"{KEY} is damaged .*delete this folder and run the study again"):
+        store.get("tokens", KEY, Tokens)
+
+
 def test_a_whole_result_is_never_overwritten(store):
     store.put("tokens", KEY, tokens(3))
     store.put("tokens", KEY, tokens(5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,13 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 from views.app_driver import charts, on, opened, words
-from views.synthetic_run import a_study, folder_of, names, write_run
+from views.synthetic_run import a_study, exchange, folder_of, names, write_run
 
-from gprune import stages
+from gprune import records, stages
 from gprune.analysis import calibration as analysis
 from gprune.errors import CorpusError, ModelError
 from gprune.records import ModelShape
+from gprune.store import Store
 from gprune.study import CalibrationSettings, Study, run_name
 from gprune.views.calibration_data import charts as figures
 from gprune.views.calibration_data import own_text
@@ -66,6 +68,14 @@ def test_a_finished_run_fills_the_page(cache: Path) -> None:
     assert table["sequences"].tolist() == ["32 of 64", "32 of 96", "32 of 128"]
     assert "3 texts, 32 sequences of 16 tokens each" in words(app)
     assert "What is known of python-reference" in words(app).replace("\\", "")
+
+
+def test_a_text_has_the_name_that_this_run_gives_it(cache: Path) -> None:
+    name = write_run(cache)
+    folder = folder_of(cache, name, stages.tokens, "auxiliary")
+    drawn = Store(cache).get("tokens", folder.name, records.Tokens)
+    exchange(cache, name, replace(drawn, text="/elsewhere/the same.txt"), stages.tokens, "auxiliary")
+    assert page().dataframe[0].value["name"][1] == "science-docs"
 
 
 def test_the_matrix_shows_records_and_their_controls(cache: Path) -> None:

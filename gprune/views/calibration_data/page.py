@@ -81,6 +81,8 @@ def _texts(run: Run, drawn: Card) -> None:
         (letter, run.key(stages.tokens, role)) for role, letter in analysis.ROLES.items() if letter in texts
     )
     table = _text_table(run.root, keys, _vocabulary(run.study.model))
+    # the result may be another run's, which calls the same text by another name
+    table["name"] = [_names(run)[letter] for letter in table["text"]]
     counts = {f"{tokens.ids.shape[0]:,} sequences of {tokens.ids.shape[1]:,}" for tokens in texts.values()}
     drawn.title(f"{len(texts)} texts, {' / '.join(sorted(counts))} tokens each")
     st.dataframe(

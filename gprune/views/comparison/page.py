@@ -75,7 +75,7 @@ def _choose(run: Run) -> list[Run]:
     chosen = st.multiselect("Runs side by side", names, default, key=_RUNS, bind="query-params")
     found = [other for name in chosen if (other := situation.run_named(name)) is not None]
     for other in found:
-        if not derived.measurements(other):
+        if not derived.measured(other):
             st.caption(f"{plain(other.name)} has no perplexities yet.")
     return found or [run]
 

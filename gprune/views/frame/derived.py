@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -87,13 +88,21 @@ def preview(
     return statistics, reliability.adapt(primary, auxiliary, partition, statistics, settings, run.study.seed)
 
 
+def measured(run: Run) -> list[tuple[str, str]]:
+    """Methods and texts of a run whose perplexity is there."""
+    every = itertools.product(run.study.methods, run.study.evaluation.texts)
+    return [(method, text) for method, text in every if run.has(stages.perplexity, method, text)]
+
+
 def measurements(run: Run) -> list[comparison.Measurement]:
-    """Every perplexity of a run; results that are not there yet are left out."""
+    """Every perplexity of a run that is there.
+
+    Raises:
+        StoreError: one is damaged, or the masks of its method are.
+    """
     masks, inputs, study = run.masks(), run.graph.inputs, run.study
     found = []
-    for method, text in ((method, text) for method in study.methods for text in study.evaluation.texts):
-        if not run.has(stages.perplexity, method, text):
-            continue
+    for method, text in measured(run):
         value = run.load(stages.perplexity, method, text)
         retention, parameters = _size(run, method, masks)
         found.append(

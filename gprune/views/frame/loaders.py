@@ -15,7 +15,7 @@ import streamlit as st
 
 from gprune import records, stages
 from gprune.analysis import thresholds
-from gprune.errors import GpruneError, SettingsError, StoreError
+from gprune.errors import SettingsError, StoreError
 from gprune.methods import METHODS
 from gprune.records import ModelShape, ModelSize
 from gprune.stages import Graph, Inputs, Results, Stage
@@ -182,11 +182,20 @@ class Run:
             raise MissingResultError(stage.title)
         return found
 
-    def masks(self) -> dict[str, records.PruningMasks]:
-        """Masks that are there, by the name under which methods use them, GPrune's first."""
+    @property
+    def masked(self) -> list[str]:
+        """Masks that are there, by the names under which the methods of the run use them, GPrune's first."""
         methods = {METHODS[name].masks for name in self.study.methods if METHODS[name].decision != "none"}
         order = sorted(methods, key=lambda name: (name != "gprune", name))
-        return {name: self.load(stages.masks, name) for name in order if self.has(stages.masks, name)}
+        return [name for name in order if self.has(stages.masks, name)]
+
+    def masks(self) -> dict[str, records.PruningMasks]:
+        """The masks that are there.
+
+        Raises:
+            StoreError: one is damaged.
+        """
+        return {name: self.load(stages.masks, name) for name in self.masked}
 
     def agreement(self) -> records.Agreement:
         """The comparisons of modules that are there.
@@ -241,15 +250,7 @@ def record(root: str, stage: str, key: str, kind: str) -> Any:
     Raises:
         StoreError: the result is absent or damaged.
     """
-    try:
-        return Store(Path(root)).get(stage, key, _RECORDS[kind])
-    except GpruneError:
-        raise
-    except (KeyError, ValueError, TypeError, IndexError, OSError) as error:
-        folder = Path(root) / stage / key
-        raise StoreError(
-            f"the result in {folder} is damaged ({error}): delete this folder and run the study again"
-        ) from error
+    return Store(Path(root)).get(stage, key, _RECORDS[kind])
 
 
 def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:

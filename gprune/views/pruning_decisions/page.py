@@ -39,7 +39,7 @@ def show() -> None:
 
 
 def _controls(run: Run) -> tuple[str, int]:
-    found = [name for name in run.masks() if name != "gprune"]
+    found = [name for name in run.masked if name != "gprune"]
     # before the masks are there the usual baselines can be chosen already
     choices = found or ["flap", "wanda_sp"]
     preferred = {"twflap": "fang"}.get(run.study.metric, run.study.metric)

@@ -179,9 +179,8 @@ def _beside(run: Run) -> None:
 
 def _line(run: Run, name: str, shown: bool) -> dict[str, Any]:
     line: dict[str, Any] = {"": "→" if shown else "", "alignment": run.study.sparsity.alignment, "run": name}
-    masks = run.masks().get("gprune")
-    if masks is not None:
-        kept = analysis.widths(masks).neurons
+    if "gprune" in run.masked:
+        kept = analysis.widths(run.load(stages.masks)).neurons
         line["FFN widths"] = f"{kept.min():,}–{kept.max():,}"
     for text in run.study.evaluation.texts if "gprune" in run.study.methods else ():
         there, name = run.has(stages.perplexity, "gprune", text), short(text)

@@ -1,0 +1,44 @@
+"""A result that is damaged costs the cards that draw it, and never a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from views.app_driver import PAGES, on, opened
+from views.synthetic_run import a_study, write_run
+
+from gprune.methods import DEFAULT
+from gprune.study import EvaluationSettings
+
+pytestmark = pytest.mark.slow
+SHOWN = {
+    "shape": ("overview", "calibration_data", "comparison", "speed_export"),
+    "tokens": ("calibration_data",),
+    "statistics": ("calibration_data",),
+    "groups": ("module_agreement",),
+    "scores": ("rank_drift", "reliability"),
+    "drift": ("overview", "rank_drift", "pruning_decisions", "calibration_data"),
+    "partition": ("module_agreement", "reliability", "pruning_decisions"),
+    "modules": ("overview", "reliability"),
+    "masks": ("overview", "pruning_decisions", "comparison", "speed_export"),
+    "perplexity": ("overview", "comparison"),
+    "accuracy": ("speed_export",),
+    "speed": ("speed_export",),
+    "agreement": ("overview", "module_agreement"),
+    "adapted": ("overview",),
+}
+"""the pages that draw a kind of result"""
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_a_damaged_result_costs_its_cards_only(cache: Path, kind: str) -> None:
+    evaluation = EvaluationSettings(texts=("c4",), tasks=("piqa",), speed="cpu")
+    write_run(cache, study=a_study(methods=(*DEFAULT, "fang"), evaluation=evaluation))
+    for folder in (cache / kind).iterdir():
+        arrays = [path for path in folder.iterdir() if path.suffix == ".npy"]
+        (arrays or [folder / "manifest.json"])[0].unlink()
+    app = opened()
+    told = {page: [error.value for error in on(app, page).error] for page in PAGES}
+    assert {page for page, errors in told.items() if errors} == set(SHOWN[kind])
+    assert all("no whole result" in error for errors in told.values() for error in errors)
