@@ -36,7 +36,7 @@ def commands(app: AppTest) -> list[str]:
 def grouped_runs(cache: Path, count: int = 3) -> tuple[str, list[str]]:
     own = write_run(cache)
     made = [
-        write_run(cache, study=a_study(group="reproduce", seed=seed, name="part"), seed=seed)
+        write_run(cache, study=a_study(group="reproduce", seed=seed, name="part"))
         for seed in range(1, count + 1)
     ]
     return own, made

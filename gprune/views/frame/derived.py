@@ -117,12 +117,12 @@ def measurements(run: Run) -> list[comparison.Measurement]:
 
 def unavailable(run: Run) -> dict[str, str]:
     """Why methods of a run could not be pruned, by method; what another run has made since is there."""
-    reasons = {str(entry["key"]): str(entry["reason"]) for entry in run.unavailable.values()}
+    reasons = {str(entry.get("key")): str(entry["reason"]) for entry in run.unavailable.values()}
     found = {}
     for name in run.study.methods:
         if METHODS[name].decision != "none":
             stage = stages.masks(run.graph, METHODS[name].masks)
-            if stage.key in reasons and not run.results.there(stage):
+            if stage.key in reasons and not run.there(stage):
                 found[name] = reasons[stage.key]
     return found
 
@@ -138,9 +138,9 @@ def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tupl
     shape, size = run.shape, run.size
     if method == comparison.DENSE:
         return 1.0, size.parameters if size else 0
-    known = METHODS.get(method)
-    kept = masks.get(known.masks) if known else None
-    if known is None or kept is None:
+    known = METHODS[method]
+    kept = masks.get(known.masks)
+    if kept is None:
         return float("nan"), 0
     if shape is None or size is None:
         return kept.retention, 0

@@ -18,8 +18,8 @@ from gprune.analysis import thresholds
 from gprune.errors import GpruneError, SettingsError, StoreError
 from gprune.methods import METHODS
 from gprune.records import ModelShape, ModelSize
-from gprune.stages import Graph, Results, Stage
-from gprune.stages.inputs import from_plain
+from gprune.stages import Graph, Inputs, Results, Stage
+from gprune.stages.inputs import from_plain, roles
 from gprune.stages.results import Declaration
 from gprune.store import Store, default_cache
 from gprune.study import ReliabilitySettings, Study, from_dict
@@ -88,7 +88,8 @@ class Run:
     def unavailable(self) -> dict[str, dict[str, Any]]:
         """Stages that a method could not be brought through, by name: key and reason."""
         found = self.record.get("unavailable")
-        return found if isinstance(found, dict) else {}
+        entries = found.items() if isinstance(found, dict) else ()
+        return {name: entry for name, entry in entries if isinstance(entry, dict) and "reason" in entry}
 
     @property
     def missing_tasks(self) -> dict[str, str]:
@@ -132,7 +133,20 @@ class Run:
 
     def has(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> bool:
         """Whether a result is there: `run.has(stages.scores, "primary")`."""
-        return self.results.has(declare, *args, **kwargs)
+        return self.there(declare(self.graph, *args, **kwargs))
+
+    def there(self, stage: Stage[Any]) -> bool:
+        """Whether a stage's result is there, or one that serves for it.
+
+        What the run itself has made counts as there, although it may be damaged or lost since: reading it
+        says so then, where a gap on the page would not.
+        """
+        return self._made(stages.served(stage, self._made))
+
+    def _made(self, stage: Stage[Any]) -> bool:
+        entry = self.stages.get(stage.name)
+        own = entry is not None and entry["key"] == stage.key
+        return bool(stage.key) and (own or self.results.holds(stage))
 
     def key(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> str:
         """Content key of a result that is there.
@@ -163,9 +177,8 @@ class Run:
         return cast(R, record(self.root, found.kind, found.key, kind.__name__ if kind else ""))
 
     def _there(self, stage: Stage[R]) -> Stage[R]:
-        results = self.results
-        found = stages.served(stage, results.holds)
-        if not results.holds(found):
+        found = stages.served(stage, self._made)
+        if not self._made(found):
             raise MissingResultError(stage.title)
         return found
 
@@ -181,8 +194,8 @@ class Run:
         Raises:
             MissingResultError: none is.
         """
-        wanted, results = stages.agreements(self.graph), self.results
-        rows = {name: self.read(stage) for name, stage in wanted.items() if results.there(stage)}
+        wanted = stages.agreements(self.graph)
+        rows = {name: self.read(stage) for name, stage in wanted.items() if self.there(stage)}
         if not rows:
             raise MissingResultError(AGREEMENT_TITLE)
         return records.Agreement.of(rows)
@@ -190,7 +203,7 @@ class Run:
     @property
     def has_agreement(self) -> bool:
         """Whether any comparison of modules is there."""
-        return any(self.results.there(stage) for stage in stages.agreements(self.graph).values())
+        return any(self.there(stage) for stage in stages.agreements(self.graph).values())
 
 
 def labels(runs: list[Run]) -> dict[str, str]:
@@ -267,13 +280,23 @@ def _read(path: str, changed: int, size: int) -> tuple[dict[str, Any] | None, Gr
     reason = _fault(values)
     if reason:
         return None, None, f"{path} {reason}"
-    inputs = from_plain((values.get("provenance") or {}).get("inputs"))
     try:
-        return values, Graph(from_dict(values["study"]), inputs), ""
+        study = from_dict(values["study"])
     except SettingsError as error:
         return None, None, f"{path} holds a study of another version: {error}"
-    except KeyError as error:
-        return None, None, f"{path} does not say what it has read: {error} is missing"
+    inputs = from_plain((values.get("provenance") or {}).get("inputs"))
+    unknown = _unknown(study, inputs)
+    if unknown:
+        return None, None, f"{path} does not say what it has read as {unknown!r}"
+    return values, Graph(study, inputs), ""
+
+
+def _unknown(study: Study, inputs: Inputs | None) -> str:
+    """A text of a study of which a run's record lacks the content; empty if there is none."""
+    if inputs is None:
+        return ""
+    lacking = set(roles(study)) - set(inputs.calibration)
+    return min(lacking | (set(study.evaluation.texts) - set(inputs.evaluation)), default="")
 
 
 def _fault(values: Any) -> str:

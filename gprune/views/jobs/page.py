@@ -182,7 +182,7 @@ def _row(situation: work.Situation, job: Job) -> dict[str, Any]:
     share, left = 1.0 if job.state == "done" else 0.0, None
     if job.state != "done" and work.exports(job):
         share, left = progress.fraction, progress.eta
-    elif run is not None and job.state != "done":
+    elif run is not None and run.outlook and job.state != "done":
         found = titles.outlook(run, progress)
         share, left = found.share, found.left
     return {

@@ -148,7 +148,7 @@ def _sides(run: Run, name: str) -> tuple[records.Partition, records.Partition] |
     """The two partitions of a comparison; None where one is not there."""
     comparison = COMPARISONS[name]
     found = [stages.side(run.graph, one) for one in (comparison.first, comparison.second)]
-    if not all(run.results.there(stage) for stage in found):
+    if not all(run.there(stage) for stage in found):
         return None
     return run.read(found[0]), run.read(found[1])
 

@@ -18,7 +18,6 @@ from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain
 
-NAN = float("nan")
 _RULE_HELP = (
     "max: the higher of raw and length-normalised accuracy of each task, as in the paper's tables. fixed: "
     "the normalised one where the task has it (appendix, robustness to the evaluation protocol). Both come "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -142,11 +143,19 @@ def _alignment(run: Run, shape: ModelShape) -> None:
             st.rerun()
 
 
-def _unaligned(run: Run) -> str:
-    """Key of the masks of the run's main method without alignment: what else decides them is in it."""
-    study = run.study.with_settings({"sparsity.alignment": 1})
-    main = next((METHODS[name].masks for name in study.methods if METHODS[name].decision != "none"), "")
-    return stages.masks(Graph(study, run.graph.inputs), main).key if main else ""
+def _unaligned(run: Run) -> set[str]:
+    """Keys of the masks of the run's main method without alignment, and of all that is measured on texts.
+
+    What else decides them is in these keys, so that they are equal for runs that differ in alignment alone.
+    """
+    graph, study = run.graph, run.study
+    if study.sparsity.alignment > 1:
+        graph = Graph(study.with_settings({"sparsity.alignment": 1}), graph.inputs)
+    main = next((name for name in study.methods if METHODS[name].decision != "none"), "")
+    if not main or not graph.known:
+        return set()
+    measured = {stages.perplexity(graph, main, text).key for text in study.evaluation.texts}
+    return {stages.masks(graph, METHODS[main].masks).key} | measured
 
 
 def _beside(run: Run) -> None:
@@ -170,13 +179,15 @@ def _beside(run: Run) -> None:
 
 def _line(run: Run, name: str, shown: bool) -> dict[str, Any]:
     line: dict[str, Any] = {"": "→" if shown else "", "alignment": run.study.sparsity.alignment, "run": name}
-    if run.has(stages.masks):
-        kept = analysis.widths(run.masks()["gprune"]).neurons
+    masks = run.masks().get("gprune")
+    if masks is not None:
+        kept = analysis.widths(masks).neurons
         line["FFN widths"] = f"{kept.min():,}–{kept.max():,}"
     for text in run.study.evaluation.texts if "gprune" in run.study.methods else ():
-        if run.has(stages.perplexity, "gprune", text):
-            name, value = short(text), run.load(stages.perplexity, "gprune", text).perplexity
-            line[f"{name} ↓" if f"{name} ↓" not in line else f"{text} ↓"] = f"{value:,.4g}"
+        there, name = run.has(stages.perplexity, "gprune", text), short(text)
+        value = run.load(stages.perplexity, "gprune", text).perplexity if there else float("nan")
+        number = f"{value:,.4g}" if math.isfinite(value) else "–"
+        line[f"{name} ↓" if f"{name} ↓" not in line else f"{text} ↓"] = number
     timed = run.study.evaluation.speed != "none" and run.has(stages.speed)
     rows = list(run.load(stages.speed).rows) if timed else []
     ratio, spread = analysis.ratio_of(rows, "gprune")
