@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -180,6 +181,8 @@ class Graph:
         self._names: dict[str, Stage[Any]] = {}
         self.asked: dict[Any, Any] = {}
         """what the declarations of this graph have given, see `once`"""
+        self.lock = threading.RLock()
+        """held while something is declared: the pages of several people share the graph of a run"""
 
     def stage(
         self,
@@ -236,9 +239,10 @@ def once(declare: Callable[Concatenate[Graph, P], R]) -> Callable[Concatenate[Gr
     @wraps(declare)
     def asked(graph: Graph, /, *args: P.args, **kwargs: P.kwargs) -> R:
         question = (declare, args, tuple(sorted(kwargs.items())))
-        if question not in graph.asked:
-            graph.asked[question] = declare(graph, *args, **kwargs)
-        found: R = graph.asked[question]
+        with graph.lock:
+            if question not in graph.asked:
+                graph.asked[question] = declare(graph, *args, **kwargs)
+            found: R = graph.asked[question]
         return found
 
     return asked

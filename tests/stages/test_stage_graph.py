@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,6 +125,13 @@ def test_a_stage_asked_for_twice_is_the_same_handle():
     assert stages.drift(graph) is stages.drift(graph)
     assert stages.partition(graph, other_seed=True) is stages.partition(graph, other_seed=True)
     assert isinstance(stages.masks(graph, "flap"), Stage)
+
+
+def test_a_graph_that_several_threads_ask_gives_all_of_them_the_same_handles():
+    graph = graph_of("twflap")
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: [id(stage) for stage in every(graph)], range(16)))
+    assert all(handles == found[0] for handles in found)
 
 
 @pytest.mark.process
