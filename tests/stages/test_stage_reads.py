@@ -1,7 +1,8 @@
-"""No stage reads a setting behind its key's back: every field that a computation looks at changes its key.
+"""No stage reads anything behind its key's back: what a computation looks at changes its key.
 
-The settings are watched while a real run of every method computes: a field that a stage has read, and that
-neither its key nor the key of anything it needs depends on, would let a stale result pass as current.
+The settings, the model and the tokenizer are watched while a real run of every method computes: what a stage
+has read, and what neither its key nor the key of anything it needs depends on, would let a stale result pass
+as current.
 """
 
 from dataclasses import replace
@@ -12,7 +13,7 @@ from stages.test_stage_settings import CHANGES
 
 from gprune import pipeline, settings
 from gprune.methods import METHODS
-from gprune.stages import Graph, named
+from gprune.stages import Graph, Work, named
 from gprune.store import Store
 from gprune.study import Study, from_dict
 
@@ -60,6 +61,8 @@ class Watch:
         for section, kind in SECTIONS.items():
             self._watch(monkeypatch, kind, section)
         self._watch(monkeypatch, Study, "")
+        for name, digest in (("decoder", "model"), ("tokenizer", "tokenizer")):
+            self._watch_loaded(monkeypatch, name, digest)
         monkeypatch.setattr(pipeline._Runner, "_compute", self._computing(pipeline._Runner._compute))
 
     def _watch(self, monkeypatch, kind, section):
@@ -72,6 +75,18 @@ class Watch:
             return plain(settings_, name)
 
         monkeypatch.setattr(kind, "__getattribute__", read, raising=False)
+
+    def _watch_loaded(self, monkeypatch, name, digest):
+        load = getattr(Work, name).func
+
+        def loaded(work):
+            if self.stage is not None:
+                self.read.setdefault(self.stage, set()).add(f"inputs.{digest}")
+            if name not in work.__dict__:
+                work.__dict__[name] = load(work)
+            return work.__dict__[name]
+
+        monkeypatch.setattr(Work, name, property(loaded))
 
     def _computing(self, compute):
         def watched(runner, stage, started):
@@ -107,6 +122,7 @@ def test_the_watch_sees_what_is_read(watched):
     _, _, read = watched
     assert {"sparsity.epochs", "sparsity.batch", "sparsity.surrogate", "retention"} <= read["learning"]
     assert "modularization.steps" in read["partition"] and "evaluation.preset" in read["perplexity.dense.0"]
+    assert "inputs.model" in read["partition"] and "inputs.tokenizer" in read["tokens_primary"]
     assert len({field for fields in read.values() for field in fields}) > 40
 
 
@@ -118,8 +134,11 @@ def test_every_field_that_a_stage_reads_changes_its_key(watched):
     stages = {name: fields - SPEED - READ_BY_CONTENT for name, fields in read.items() if name != "checkpoint"}
     blind = {}
     for field in sorted({field for fields in stages.values() for field in fields}):
-        value = CHANGES[field][0]
-        after = named(Graph(made.with_settings({field: value}), inputs))
+        if field.startswith("inputs."):
+            graph = Graph(made, replace(inputs, **{field.removeprefix("inputs."): "another"}))
+        else:
+            graph = Graph(made.with_settings({field: CHANGES[field][0]}), inputs)
+        after = named(graph)
         for name in (name for name, fields in stages.items() if field in fields):
             if name.startswith(READ_IN_VAIN.get(field, ("-",))):
                 continue
