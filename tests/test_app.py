@@ -17,8 +17,6 @@ from waiting import limit
 from gprune.records import ModelShape
 from gprune.store import Store
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
