@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from gprune.views import frame
+from gprune.views.frame import frame
 
 st.set_page_config(page_title="GPrune Studio", page_icon="✂️", layout="wide")
 

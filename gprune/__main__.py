@@ -20,7 +20,7 @@ import signal
 import sys
 import traceback
 
-from gprune import __version__
+from gprune import __version__, machine
 from gprune.commands import arrays, export, listing, reproduce, run, speed, study
 from gprune.errors import Cancelled, GpruneError
 
@@ -40,6 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     # threads that wait spin only briefly: by default they slow each other down many times over as soon as
     # anything else runs, and without any spinning an idle machine is slower; said before torch loads
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    os.environ.setdefault(machine.THREADS_VARIABLE, machine.threads())
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         result: int = options.command(options)

@@ -7,23 +7,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
+from gprune import stages
 from gprune.errors import SettingsError, StoreError
-from gprune.records import (
-    AdaptedScores,
-    Array,
-    LearningHistory,
-    ModuleStatistics,
-    Partition,
-    PruningMasks,
-    RankDrift,
-    Tokens,
-    UnitScores,
-)
-from gprune.store import Store, is_full
+from gprune.files import replaced
+from gprune.methods import METHODS
+from gprune.records import Array
+from gprune.stages import Results
+from gprune.store import is_full
 
 
 def check_target(path: Path) -> None:
@@ -40,45 +33,45 @@ def check_target(path: Path) -> None:
         raise SettingsError(f"the folder {str(path.resolve().parent)!r} does not exist: create it first")
 
 
-def collect(store: Store, keys: dict[str, str]) -> dict[str, Array]:
-    """Reads the arrays of a run.
+def collect(results: Results) -> dict[str, Array]:
+    """Reads the arrays of a study.
 
     Args:
-        store: the cache.
-        keys: key of each stage by its name in the run.
+        results: what is there of it.
 
     Returns:
-        Arrays by documented name; those of modules and learning only where GPrune was among the methods.
+        Arrays by documented name; those of modules and learning only where GPrune was among the methods, and
+        masks only of methods that could run.
     """
     arrays: dict[str, Array] = {}
-    for role in ("primary", "auxiliary"):
-        arrays[f"tokens_{role}"] = store.get("tokens", keys[f"tokens_{role}"], Tokens).ids
-        scores = store.get("scores", keys[f"scores_{role}"], UnitScores)
+    for role in stages.PAIR:
+        arrays[f"tokens_{role}"] = results.get(stages.tokens, role).ids
+        scores = results.get(stages.scores, role)
         arrays[f"scores_{role}_ffn"], arrays[f"scores_{role}_heads"] = scores.ffn, scores.heads
-    drift = store.get("drift", keys["drift"], RankDrift)
+    drift = results.get(stages.drift)
     arrays |= {"drift": drift.magnitude, "signed_drift": drift.signed}
     arrays["resample_drift_primary"] = drift.resample_primary
     arrays["resample_drift_auxiliary"] = drift.resample_auxiliary
     arrays["half_drift"] = drift.half
-    if "adapted" in keys:
-        arrays |= _module_arrays(store, keys)
-    for name, key in keys.items():
-        if name.startswith("masks_"):
-            masks = store.get("masks", key, PruningMasks)
-            suffix = "" if masks.method == "gprune" else f"_{masks.method}"
+    learned = "gprune" in results.graph.study.methods
+    if learned:
+        arrays |= _module_arrays(results)
+    cutting = (METHODS[name] for name in results.graph.study.methods)
+    for name in dict.fromkeys(method.masks for method in cutting if method.decision != "none"):
+        if results.has(stages.masks, name):
+            masks = results.get(stages.masks, name)
+            suffix = "" if name == "gprune" else f"_{name}"
             arrays[f"ffn_mask{suffix}"], arrays[f"head_mask{suffix}"] = masks.ffn, masks.heads
-    if "history" not in keys:
-        return arrays
-    history = store.get("history", keys["history"], LearningHistory)
-    arrays |= {"history": history.steps, "module_threshold": history.thresholds}
-    arrays["head_threshold"] = history.head_thresholds
+    if learned:
+        history = results.get(stages.learning)
+        arrays |= {"history": history.steps, "module_threshold": history.thresholds}
+        arrays["head_threshold"] = history.head_thresholds
     return arrays
 
 
-def _module_arrays(store: Store, keys: dict[str, str]) -> dict[str, Array]:
-    partition = store.get("partition", keys["partition"], Partition)
-    modules = store.get("modules", keys["modules"], ModuleStatistics)
-    adapted = store.get("adapted", keys["adapted"], AdaptedScores)
+def _module_arrays(results: Results) -> dict[str, Array]:
+    partition = results.get(stages.partition)
+    modules, adapted = results.get(stages.modules), results.get(stages.adapted)
     return {
         "labels": partition.labels,
         "module_layer": partition.module_layer,
@@ -95,12 +88,11 @@ def _module_arrays(store: Store, keys: dict[str, str]) -> dict[str, Array]:
     }
 
 
-def write(store: Store, keys: dict[str, str], path: Path) -> tuple[str, ...]:
-    """Writes the arrays of a run to an .npz file, whole or not at all.
+def write(results: Results, path: Path) -> tuple[str, ...]:
+    """Writes the arrays of a study to an .npz file, whole or not at all.
 
     Args:
-        store: the cache.
-        keys: key of each stage by its name in the run.
+        results: what is there of it, masks included.
         path: file to write; an existing one is replaced.
 
     Returns:
@@ -109,14 +101,11 @@ def write(store: Store, keys: dict[str, str], path: Path) -> tuple[str, ...]:
     Raises:
         StoreError: the file cannot be written.
     """
-    arrays: dict[str, Any] = collect(store, keys)
-    temporary = path.with_name(f".{path.stem}-{uuid4().hex}.npz")
+    arrays: dict[str, Any] = collect(results)
     try:
-        np.savez_compressed(temporary, **arrays)
-        temporary.replace(path)
+        with replaced(path) as temporary:
+            np.savez_compressed(temporary, **arrays)
     except OSError as error:
         reason = "the disk is full" if is_full(error) else str(error)
         raise StoreError(f"{str(path)!r} cannot be written: {reason}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return tuple(sorted(arrays))

@@ -121,6 +121,7 @@ def fill_exactly(shape: ModelShape, ffn: Array, heads: Array, margin: Array, tar
     wanted = nearest_whole((target * shape.decoder_weights - fixed) / shape.neuron_weights)
     excess = np.count_nonzero(kept) - min(max(wanted, shape.layers), kept.size)
     if excess > 0:
+        # every layer's best neuron stays, whatever its margin
         removable = kept.copy()
         removable[np.arange(shape.layers), np.where(kept, position, -1).argmax(axis=1)] = False
         lowest = order[removable.ravel()[order]][:excess]

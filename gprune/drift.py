@@ -1,4 +1,4 @@
-"""Rank drift, Eq. 1 of section 3.1: how far does a rank move when the calibration text changes?
+"""Rank drift (Eq. 1, section 3.1): how far does a rank move when the calibration text changes?
 
 Beside the drift between two texts stands its control: the drift between token-disjoint halves of one text,
 which is what sampling alone does to the ranks. Since halves are noisier than whole sets, the two texts are
@@ -51,7 +51,7 @@ def rank_drift(
 
 
 def signed_drift(first: Array, second: Array) -> Array:
-    """Signed rank drift, (r_A - r_B) / (N - 1) of the appendix.
+    """Signed rank drift, (r_A - r_B) / (N - 1) (appendix, direction-aware refinement).
 
     Args:
         first: (layers, neurons) scores on A.
@@ -65,7 +65,7 @@ def signed_drift(first: Array, second: Array) -> Array:
 
 
 def match_scale(signed: Array, magnitude: Array) -> Array:
-    """Signed drift scaled to the spread of the magnitude in its layer, d± of the appendix.
+    """Signed drift scaled to the spread of the magnitude in its layer, d± (Eq. 15).
 
     Args:
         signed: (layers, neurons) signed drift.

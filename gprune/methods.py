@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gprune.errors import SettingsError
+
+METRICS = {"flap": "FLAP", "wanda_sp": "Wanda-sp", "twflap": "token-weighted FLAP"}
+"""importance metrics by name, as people call them"""
 SCORINGS = {
     "single": "the primary text",
     "score_average": "the mean of both texts' scores",
@@ -75,3 +79,25 @@ METHODS: dict[str, Method] = {
 
 DEFAULT = ("dense", "gprune", "flap", "flap_no_bias", "wanda_sp")
 """what a study compares unless it says otherwise"""
+
+
+def of_masks(masks: str) -> Method:
+    """The method whose decision some masks are.
+
+    Raises:
+        SettingsError: no method has masks of this name.
+    """
+    found = next((method for method in METHODS.values() if method.masks == masks), None)
+    if found is None:
+        raise SettingsError(f"no method has masks called {masks!r}")
+    return found
+
+
+def compensates(method: Method, learned: bool) -> bool:
+    """Whether a method moves the removed units' mean into the biases.
+
+    Args:
+        method: the method.
+        learned: the study's setting for the method whose masks are learned.
+    """
+    return learned if method.decision == "learned" else method.compensated

@@ -1,6 +1,7 @@
 """Rank arithmetic: ranks within a layer and within a module, discrepancy, correlation (pure numpy).
 
-Ranks are ascending (0 = least important); equal scores share their average rank.
+Ranks are ascending (0 = least important); equal scores share their average rank. scipy.stats ranks no faster,
+not within groups, and takes a second to import.
 """
 
 from __future__ import annotations
@@ -8,6 +9,54 @@ from __future__ import annotations
 import numpy as np
 
 from gprune.records import Array
+
+
+class GroupedRanks:
+    """Average ranks within groups of units, for one grouping and many scores.
+
+    Units are kept in order of group, where each group is one short run to sort: the seventy halves of eight
+    shards are ranked in seconds at 32 x 11008 neurons.
+    """
+
+    def __init__(self, labels: Array) -> None:
+        """Puts the units in order of group.
+
+        Args:
+            labels: (units,) group of each unit, from 0 on.
+        """
+        self.by_group = np.argsort(labels, kind="stable")
+        sizes = module_sizes(labels)
+        self.size = sizes[sizes > 0]
+        self.start = np.cumsum(self.size) - self.size
+        self._first = np.repeat(self.start, self.size)
+        self._untied: Array = np.arange(len(labels), dtype=np.float64) - self._first
+
+    def by_unit(self, scores: Array) -> Array:
+        """(units,) ranks within the group, from 0 to its size - 1, of (units,) scores."""
+        result = np.empty(len(self._first))
+        result[self.by_group] = self.in_group_order(scores)
+        return result
+
+    def in_group_order(self, scores: Array) -> Array:
+        """The same ranks, but in order of group: group g is the run of ``size[g]`` from ``start[g]`` on."""
+        values = np.asarray(scores)[self.by_group]
+        order = self._first.copy()
+        for start, size in zip(self.start.tolist(), self.size.tolist(), strict=True):
+            order[start : start + size] += values[start : start + size].argsort()
+        result = np.empty(len(values))
+        result[order] = self._shared(values[order])
+        return result
+
+    def _shared(self, ordered: Array) -> Array:
+        """Ranks in sorted order; equal scores of one group share their mean."""
+        equal = ordered[1:] == ordered[:-1]
+        equal[self.start[1:] - 1] = False
+        if not equal.any():
+            return self._untied
+        starts = np.flatnonzero(np.concatenate([[True], ~equal]))
+        ends = np.append(starts[1:], len(ordered))
+        positions: Array = np.repeat((starts + ends - 1) / 2.0, ends - starts)
+        return positions - self._first
 
 
 def ranks(scores: Array) -> Array:
@@ -19,20 +68,9 @@ def ranks(scores: Array) -> Array:
     Returns:
         (..., units) float64 ranks from 0 (least important) to units - 1; ties share the mean rank.
     """
-    flat = np.atleast_2d(np.asarray(scores)).reshape(-1, np.shape(scores)[-1])
-    result = np.stack([_rank_row(row) for row in flat]) if flat.size else np.zeros(flat.shape)
-    return result.reshape(np.shape(scores))
-
-
-def _rank_row(row: Array) -> Array:
-    order = np.argsort(row, kind="stable")
-    ordered = row[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    ends = np.append(starts[1:], len(row))
-    shared = np.repeat((starts + ends - 1) / 2.0, ends - starts)
-    result = np.empty(len(row))
-    result[order] = shared
-    return result
+    scores = np.asarray(scores)
+    row = np.arange(scores.size) // max(scores.shape[-1], 1)
+    return GroupedRanks(row).by_unit(scores.ravel()).reshape(scores.shape)
 
 
 def rank_within(scores: Array, labels: Array) -> Array:
@@ -45,38 +83,13 @@ def rank_within(scores: Array, labels: Array) -> Array:
     Returns:
         (units,) float64 ranks, from 0 to module size - 1.
     """
-    order = np.lexsort((scores, labels))
-    group, ordered = np.asarray(labels)[order], np.asarray(scores)[order]
-    new_group = np.concatenate([[True], group[1:] != group[:-1]])
-    new_run = new_group | np.concatenate([[True], ordered[1:] != ordered[:-1]])
-    starts = np.flatnonzero(new_run)
-    ends = np.append(starts[1:], len(order))
-    position = np.repeat((starts + ends - 1) / 2.0, ends - starts)
-    group_start = np.flatnonzero(new_group)
-    first = np.repeat(group_start, np.diff(np.append(group_start, len(order))))
-    result = np.empty(len(order))
-    result[order] = position - first
-    return result
+    return GroupedRanks(labels).by_unit(scores)
 
 
 def module_sizes(labels: Array, count: int | None = None) -> Array:
     """(modules,) int64 number of units that carry each label."""
     sizes: Array = np.bincount(labels, minlength=count or 0)
     return sizes
-
-
-def normalized_rank_within(scores: Array, labels: Array) -> Array:
-    """Within-module normalised rank pi = rank / (size - 1), in [0, 1]; 0 for a module of one unit.
-
-    Args:
-        scores: (units,) scores of one layer.
-        labels: (units,) module labels 0 ... K - 1.
-
-    Returns:
-        (units,) float64 in [0, 1] (section 3.2, the pi of the module statistics).
-    """
-    size = module_sizes(labels)[labels]
-    return rank_within(scores, labels) / np.maximum(size - 1, 1)
 
 
 def rank_quantile_within(scores: Array, labels: Array) -> Array:

@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from gprune.errors import SettingsError
-from gprune.ranking import module_means, module_sizes, standardize
+from gprune.ranking import GroupedRanks, module_means, standardize
 from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition, UnitScores
 from gprune.study import ReliabilitySettings
 
@@ -51,7 +51,7 @@ def module_statistics(
     halves_auxiliary: Iterable[tuple[Array, Array]],
     settings: ReliabilitySettings,
 ) -> ModuleStatistics:
-    """Drift, mean primary score and repeatability of every module (Eqs. for d^m, s^(A) and u).
+    """Drift, mean primary score and repeatability of every module (Eqs. 6 and 7).
 
     Args:
         primary: scores on A.
@@ -67,15 +67,32 @@ def module_statistics(
     Raises:
         SettingsError: there is no pair of halves.
     """
-    local = _LocalRanks(partition)
+    local = GroupedRanks(partition.global_labels.ravel())
     return ModuleStatistics(
-        drift=local.discrepancy([(primary.ffn, auxiliary.ffn)]),
+        drift=_discrepancy(local, [(primary.ffn, auxiliary.ffn)]),
         score=mean_scores(primary.ffn, partition, settings.score_scale),
         size=local.size,
         layer=partition.module_layer,
-        u_primary=local.discrepancy(halves_primary),
-        u_auxiliary=local.discrepancy(halves_auxiliary),
+        u_primary=_discrepancy(local, halves_primary),
+        u_auxiliary=_discrepancy(local, halves_auxiliary),
     )
+
+
+def _discrepancy(local: GroupedRanks, pairs: Iterable[tuple[Array, Array]]) -> Array:
+    """(modules,) mean of |pi_first - pi_second| over the module's neurons, averaged over the pairs.
+
+    pi is the rank / (size - 1), and 0 in a module of one.
+    """
+    divisor = np.repeat(np.maximum(local.size - 1, 1), local.size)
+    total, count = np.zeros(len(divisor)), 0
+    for pair in pairs:
+        first, second = (local.in_group_order(scores.ravel()) / divisor for scores in pair)
+        total += np.abs(first - second)
+        count += 1
+    if not count:
+        raise SettingsError("the repeatability needs at least one pair of halves: use 2 shards or more")
+    means: Array = np.add.reduceat(total, local.start) / (count * local.size)
+    return means
 
 
 def mean_scores(scores: Array, partition: Partition, scale: str) -> Array:
@@ -102,7 +119,7 @@ def adapt(
     settings: ReliabilitySettings,
     seed: int,
 ) -> AdaptedScores:
-    """Chooses the modules to adapt and scores them from the text that ranks them more repeatably.
+    """Chooses the modules to adapt and scores them from the text that ranks them more repeatably (Eqs. 8, 9).
 
     The thresholds are linearly interpolated quantiles over all modules of all layers. ``random`` selection
     adapts as many modules as the paper's rule would; a tie of the repeatabilities goes to the primary text.
@@ -144,53 +161,3 @@ def _select(selection: str, sensitive: Array, unreliable: Array, generator: np.r
     chosen = np.zeros_like(unreliable)
     chosen[generator.choice(len(chosen), size=int(unreliable.sum()), replace=False)] = True
     return chosen
-
-
-class _LocalRanks:
-    """Within-module ranks of all layers at once, for one partition and many scores.
-
-    Neurons are kept in order of module, where each module is one short run to sort: the seventy halves of
-    eight shards are ranked in seconds at 32 x 11008 neurons.
-    """
-
-    def __init__(self, partition: Partition) -> None:
-        labels = partition.global_labels.ravel()
-        self.by_module = np.argsort(labels, kind="stable")
-        self.size = module_sizes(labels, partition.modules)
-        self.start = np.cumsum(self.size) - self.size
-        self.first = np.repeat(self.start, self.size)
-        self.divisor = np.repeat(np.maximum(self.size - 1, 1), self.size)
-        self.untied: Array = (np.arange(len(labels)) - self.first) / self.divisor
-
-    def discrepancy(self, pairs: Iterable[tuple[Array, Array]]) -> Array:
-        """(modules,) mean of |pi_first - pi_second| over the module's neurons, averaged over the pairs."""
-        total, count = np.zeros(len(self.first)), 0
-        for first, second in pairs:
-            total += np.abs(self._normalized(first) - self._normalized(second))
-            count += 1
-        if not count:
-            raise SettingsError("the repeatability needs at least one pair of halves: use 2 shards or more")
-        means: Array = np.add.reduceat(total, self.start) / (count * self.size)
-        return means
-
-    def _normalized(self, scores: Array) -> Array:
-        """(layers * neurons,) rank / (size - 1) in order of module, ties averaged; 0 in a module of one."""
-        values = np.asarray(scores).ravel()[self.by_module]
-        order = self.first.copy()
-        for start, size in zip(self.start.tolist(), self.size.tolist(), strict=True):
-            order[start : start + size] += values[start : start + size].argsort()
-        result = np.empty(len(values))
-        result[order] = self._shared(values[order])
-        return result
-
-    def _shared(self, ordered: Array) -> Array:
-        """Normalised ranks in sorted order; equal scores of one module share their mean."""
-        equal = ordered[1:] == ordered[:-1]
-        equal[self.start[1:] - 1] = False
-        if not equal.any():
-            return self.untied
-        starts = np.flatnonzero(np.concatenate([[True], ~equal]))
-        ends = np.append(starts[1:], len(ordered))
-        positions = np.repeat((starts + ends - 1) / 2.0, ends - starts)
-        shared: Array = (positions - self.first) / self.divisor
-        return shared

@@ -1,12 +1,14 @@
-"""The settings of every stage, with the paper's values as defaults (appendix, principal hyperparameters).
+"""The settings of every stage, with the paper's values as defaults (appendix, detailed settings).
 
 What the paper leaves open carries our default; every field says what it means.
 """
 
 from __future__ import annotations
 
+import typing
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 from gprune.errors import SettingsError
 
@@ -33,6 +35,26 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise SettingsError(f"{name} must be one of {', '.join(choices)} (got {value!r})")
 
 
+def require_choices(settings: Any, where: str = "") -> None:
+    """Checks every field whose type is a ``Literal`` of a few words.
+
+    Args:
+        settings: an instance of a dataclass.
+        where: what stands before the fields' names in the message.
+
+    Raises:
+        SettingsError: a field holds another word.
+    """
+    for name, choices in _choices(settings.__class__).items():
+        require_choice(where + name, getattr(settings, name), choices)
+
+
+@cache
+def _choices(kind: Any) -> dict[str, tuple[str, ...]]:
+    hints = typing.get_type_hints(kind)
+    return {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is Literal}
+
+
 @dataclass(frozen=True, slots=True)
 class CalibrationSettings:
     """How the calibration sets are drawn and what is measured on them."""
@@ -52,6 +74,7 @@ class CalibrationSettings:
 
     def __post_init__(self) -> None:
         """Checks every field."""
+        require_choices(self, "calibration.")
         require(self.samples >= 2, "calibration.samples", self.samples, "at least 2")
         require(self.length >= 2, "calibration.length", self.length, "at least 2 tokens")
         even = self.shards >= 2 and self.shards % 2 == 0
@@ -60,7 +83,6 @@ class CalibrationSettings:
         require(self.samples >= self.shards, "calibration.samples", self.samples, rule)
         require(self.shards <= 16, "calibration.shards", self.shards, "at most 16")
         require(self.batch >= 1, "calibration.batch", self.batch, "at least 1")
-        require_choice("calibration.flap_variant", self.flap_variant, ("paper", "released"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +103,11 @@ class ContextSettings:
     def __post_init__(self) -> None:
         """Checks every field."""
         where = "contexts."
+        require_choices(self, where)
         require(self.count >= 2, where + "count", self.count, "at least 2")
         require(self.dimensions >= 1, where + "dimensions", self.dimensions, "at least 1")
         require(self.tokens >= 2, where + "tokens", self.tokens, "at least 2")
         require(self.temperature > 0, where + "temperature", self.temperature, "positive")
-        require_choice(where + "module_profile", self.module_profile, ("dominant", "mixed"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +124,9 @@ class BaselineSettings:
     def __post_init__(self) -> None:
         """Checks every field."""
         where = "baselines."
+        require_choices(self, where)
         require(self.taylor_samples >= 1, where + "taylor_samples", self.taylor_samples, "at least 1")
         require(self.taylor_length >= 2, where + "taylor_length", self.taylor_length, "at least 2")
-        require_choice(where + "fang_grouping", self.fang_grouping, ("balanced", "released"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +159,7 @@ class ModularizationSettings:
     def __post_init__(self) -> None:
         """Checks every field."""
         where = "modularization."
-        require_choice(where + "kind", self.kind, ("refined", "initialization", "random"))
+        require_choices(self, where)
         valid = bool(self.candidates) and all(isinstance(k, int) and k >= 2 for k in self.candidates)
         require(valid, where + "candidates", self.candidates, "module counts of at least 2")
         require(self.restarts >= 1, where + "restarts", self.restarts, "at least 1")
@@ -147,7 +169,6 @@ class ModularizationSettings:
         require(self.learning_rate > 0, where + "learning_rate", self.learning_rate, "positive")
         require(self.steps >= 0, where + "steps", self.steps, "0 or more")
         require(self.temperature > 0, where + "temperature", self.temperature, "positive")
-        require_choice(where + "direction", self.direction, ("auto", "preset", "magnitude", "direction"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +189,9 @@ class ReliabilitySettings:
     def __post_init__(self) -> None:
         """Checks every field."""
         where = "reliability."
-        choices = ("drift_and_score", "drift", "random", "none")
-        require_choice(where + "selection", self.selection, choices)
-        require_choice(where + "source", self.source, ("repeatability", "random"))
+        require_choices(self, where)
         for name in ("drift_quantile", "score_quantile"):
             require(0 <= getattr(self, name) <= 1, where + name, getattr(self, name), "in [0, 1]")
-        require_choice(where + "score_scale", self.score_scale, ("raw", "standardized"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,15 +224,14 @@ class SparsitySettings:
     def __post_init__(self) -> None:
         """Checks every field."""
         where = "sparsity."
+        require_choices(self, where)
         require(self.epochs >= 0, where + "epochs", self.epochs, "0 or more")
         valid = self.batch >= 4 and self.batch % 4 == 0
         require(valid, where + "batch", self.batch, "a multiple of 4, one quarter for each subset")
-        require_choice(where + "supervision", self.supervision, ("adaptive", "primary", "dual"))
         for name in ("distillation_weight", "penalty", "dual_rate"):
             require(getattr(self, name) >= 0, where + name, getattr(self, name), "0 or more")
         for name in ("distillation_temperature", "learning_rate"):
             require(getattr(self, name) > 0, where + name, getattr(self, name), "positive")
-        require_choice(where + "surrogate", self.surrogate, ("long_tailed", "identity", "sigmoid"))
         require(self.alignment >= 1, where + "alignment", self.alignment, "at least 1")
 
 
@@ -241,13 +258,13 @@ class EvaluationSettings:
 
     def __post_init__(self) -> None:
         """Checks every field."""
+        require_choices(self, "evaluation.")
         valid = self.preset.isdigit() and int(self.preset) >= 2
         rule = "128, 2048 or another number of tokens of at least 2"
         require(valid, "evaluation.preset", self.preset, rule)
         enough = self.windows is None or self.windows >= 1
         require(enough, "evaluation.windows", self.windows, "at least 1, or null for all")
         require(self.batch >= 1, "evaluation.batch", self.batch, "at least 1")
-        require_choice("evaluation.speed", self.speed, ("none", "auto", "cpu", "gpu"))
         some = self.limit is None or self.limit >= 1
         require(some, "evaluation.limit", self.limit, "at least 1, or null for all")
         different = len(set(self.tasks)) == len(self.tasks)

@@ -3,7 +3,7 @@
     <cache>/<stage>/<key>/{FIELD.npy ..., manifest.json}
     <cache>/runs/<run>/run.json
 
-The key says everything a result depends on (gprune.plan), so a result never goes stale; it is written to
+The key says everything a result depends on (gprune.stages), so a result never goes stale; it is written to
 a temporary folder, its manifest last, and moved into place in one step, so that it is either whole or
 absent. Arrays are read back as read-only memory maps. Nothing is pickled.
 """
@@ -22,12 +22,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import uuid4
 
 import filelock
 import numpy as np
 
 from gprune.errors import StoreError
+from gprune.files import beside, write_json
 
 Record = TypeVar("Record")
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_.-]{0,120}$")
@@ -56,16 +56,6 @@ def explain(error: OSError, folder: Path) -> StoreError:
             f"the cache {folder} cannot be written (read-only): change its permissions, {remedy}"
         )
     return StoreError(f"the cache {folder} cannot be used: {error}")
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Writes JSON to a temporary file and moves it into place: readers see all of it or the old one."""
-    temporary = path.with_name(f".{path.name}-{uuid4().hex}")
-    try:
-        temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False), encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 class Store:
@@ -170,7 +160,7 @@ class Store:
             The folder in its final place.
         """
         final = self.folder(stage, key)
-        temporary = final.with_name(f".{key}-{uuid4().hex}")
+        temporary = beside(final)
         try:
             temporary.mkdir(parents=True)
             manifest = write(temporary)
@@ -192,7 +182,7 @@ class Store:
             return
         if final.exists():
             # a damaged result makes way; it is moved aside first so that no reader meets half of each
-            aside = final.with_name(f".{final.name}-{uuid4().hex}")
+            aside = beside(final)
             final.rename(aside)
             shutil.rmtree(aside, ignore_errors=True)
         try:

@@ -1,7 +1,7 @@
 """A study: everything a result depends on, with the paper's values as defaults.
 
 Settings hold no data; records hold no settings. A study is read from and written to JSON; every field of
-the paper's hyperparameter table (appendix, Table "Principal hyperparameters") is here under the paper's
+the paper's hyperparameter table (appendix, detailed settings) is here under the paper's
 value, and what the paper leaves open carries our default. The command line and the app are built from
 these fields.
 """
@@ -9,7 +9,9 @@ these fields.
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
+import re
 import types
 import typing
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
@@ -29,6 +31,7 @@ from gprune.settings import (
     SparsitySettings,
     require,
     require_choice,
+    require_choices,
 )
 
 __all__ = [
@@ -45,6 +48,8 @@ __all__ = [
     "field_names",
     "from_dict",
     "from_file",
+    "run_name",
+    "short",
 ]
 
 METRIC_NAMES = ("flap", "wanda_sp", "twflap")
@@ -100,10 +105,10 @@ class Study:
         for name in ("model", "primary", "auxiliary"):
             rule = "a name or a path, not empty"
             require(bool(getattr(self, name).strip()), name, getattr(self, name), rule)
+        require_choices(self)
         require_choice("metric", self.metric, METRIC_NAMES)
         rule = "more than 0 and less than 1: 0.5 keeps half of the decoder's weights"
         require(0 < self.retention < 1, "retention", self.retention, rule)
-        require_choice("dtype", self.dtype, ("auto", "float32", "bfloat16", "float16"))
         valid = self.device in ("auto", "cpu") or self.device.startswith("cuda")
         require(valid, "device", self.device, "auto, cpu or cuda")
         require(self.seed >= 0, "seed", self.seed, "0 or more")
@@ -147,29 +152,36 @@ class Study:
             target[last] = value
         return from_dict(values)
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of every setting but the names for people: equal for studies that are the same."""
+        values = {name: value for name, value in self.to_dict().items() if name not in ("name", "group")}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
     def renamed(self, name: str) -> Study:
         """A copy under another display name."""
         return replace(self, name=name)
 
 
+def run_name(study: Study) -> str:
+    """Name of a study's run: a readable stem and a hash of every setting but the names for people."""
+    words = (study.name or study.model.rstrip("/").split("/")[-1]).lower()
+    stem = re.sub(r"[^a-z0-9]+", "-", words).strip("-")
+    return f"{stem[:40] or 'study'}-{study.digest[:10]}"
+
+
+def short(name: str) -> str:
+    """Name of a text, a model or a task without the folders before it; options stay."""
+    place, sign, options = name.partition("#")
+    return place.rstrip("/").rpartition("/")[2] + sign + options
+
+
 def field_names() -> tuple[str, ...]:
     """Every field of a study as a dotted name."""
     names: list[str] = []
-    for top in fields(Study):
-        section = _SECTIONS.get(top.name)
-        names += [f"{top.name}.{f.name}" for f in fields(section)] if section else [top.name]
+    for name, kind in typing.get_type_hints(Study).items():
+        names += [f"{name}.{field.name}" for field in fields(kind)] if is_dataclass(kind) else [name]
     return tuple(names)
-
-
-_SECTIONS: dict[str, Any] = {
-    "calibration": CalibrationSettings,
-    "contexts": ContextSettings,
-    "baselines": BaselineSettings,
-    "modularization": ModularizationSettings,
-    "reliability": ReliabilitySettings,
-    "sparsity": SparsitySettings,
-    "evaluation": EvaluationSettings,
-}
 
 
 def _suggestion(name: str, known: tuple[str, ...]) -> str:

@@ -1,15 +1,13 @@
 """Answers: what does the model look like without the units a plan removes?
 
-Structured pruning as in section 3: ``masked`` zeroes the inputs of down_proj and o_proj that belong to
-removed units; ``cut`` makes a physically smaller model with the same outputs. A key/value group leaves
-whole, with all its query heads, so that grouped-query attention keeps its group size in every layer.
+Structured pruning as in section 3: ``cut`` makes a physically smaller model, which says what the dense one
+says while the removed units are silent. A key/value group leaves whole, with all its query heads, so that
+grouped-query attention keeps its group size in every layer.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,30 +17,6 @@ from torch import nn
 from gprune.errors import ModelError
 from gprune.models.decoder import Decoder
 from gprune.records import ActivationStatistics, Array, ModelShape, PruningMasks
-
-
-@contextmanager
-def masked(decoder: Decoder, masks: PruningMasks) -> Iterator[None]:
-    """Silences the removed units of a dense model while the context lasts; its weights stay as they are.
-
-    Args:
-        decoder: the dense model.
-        masks: which units are kept; a layer may lose all of them.
-
-    Raises:
-        ModelError: the masks are of another model.
-    """
-    _require_fit(decoder.shape, masks)
-    channels = _channel_masks(decoder.shape, masks)
-    with ExitStack() as hooks:
-        for layer in range(decoder.shape.layers):
-            for module, mask in (
-                (decoder.down_proj(layer), masks.ffn[layer]),
-                (decoder.o_proj(layer), channels[layer]),
-            ):
-                handle = module.register_forward_pre_hook(_multiplier(mask, module.weight))
-                hooks.callback(handle.remove)
-        yield
 
 
 def cut(decoder: Decoder, masks: PruningMasks, statistics: ActivationStatistics | None = None) -> nn.Module:
@@ -133,15 +107,6 @@ def _copy_around(decoder: Decoder, replaced: dict[int, Any]) -> nn.Module:
     known = dict(replaced)
     known |= {id(p): p for p in decoder.model.parameters() if id(p) not in inside}
     return copy.deepcopy(decoder.model, known).eval()
-
-
-def _multiplier(mask: Array, weight: torch.Tensor) -> Any:
-    factor = torch.as_tensor(np.array(mask), dtype=weight.dtype, device=weight.device)
-
-    def multiply(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        return (inputs[0] * factor, *inputs[1:])
-
-    return multiply
 
 
 def _channel_masks(shape: ModelShape, masks: PruningMasks) -> Array:

@@ -11,6 +11,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from rich.text import Text
 
+from gprune.study import short
+
 _REDRAW_SECONDS = 10.0
 
 
@@ -72,7 +74,7 @@ def summary(result: dict[str, Any]) -> None:
         texts = list(result["settings"]["evaluation"]["texts"])
         preset = result["settings"]["evaluation"]["preset"]
         table = Table(title=f"Perplexity, windows of {preset} tokens (lower is better)")
-        for title in ("method", "retained", "parameters", *map(_short, texts)):
+        for title in ("method", "retained", "parameters", *map(short, texts)):
             table.add_column(Text(title), justify="left" if title == "method" else "right")
         for method, values in result["perplexity"].items():
             row = [f"{result['retention'][method]:.2%}", f"{result['parameters'][method]:,}"]
@@ -81,7 +83,7 @@ def summary(result: dict[str, Any]) -> None:
     if any(result.get("accuracy", {}).values()):
         console.print(_accuracies(result["accuracy"]))
     for task, reason in result.get("unavailable_tasks", {}).items():
-        console.print(f"{_short(task)} not measured: {reason}", soft_wrap=True, highlight=False)
+        console.print(f"{short(task)} not measured: {reason}", soft_wrap=True, highlight=False)
     if "speed" in result:
         console.print(_speeds(result["speed"]))
     for method, reason in result.get("unavailable", {}).items():
@@ -102,7 +104,7 @@ def _accuracies(found: dict[str, dict[str, Any]]) -> Table:
     """Accuracy of every method on every task: acc, and length-normalised where a task has it."""
     tasks = list(dict.fromkeys(task for values in found.values() for task in values))
     table = Table(title="Zero-shot accuracy in percent, acc / acc_norm (higher is better)")
-    for title in ("method", *map(_short, tasks)):
+    for title in ("method", *map(short, tasks)):
         table.add_column(Text(title), justify="left" if title == "method" else "right")
     for method, values in found.items():
         table.add_row(Text(method), *(Text(_accuracy(values.get(task))) for task in tasks))
@@ -132,15 +134,9 @@ def _speeds(found: dict[str, Any]) -> Table:
 
 
 def _passes(console: Console, passes: dict[str, dict[str, float]]) -> None:
-    """Prints how often the dense model ran over a calibration set in this run, and for what."""
+    """Prints how often the dense model ran over a calibration set for the results, in whichever run."""
     for way in ("forward", "backward"):
         counted = {stage: count[way] for stage, count in passes.items() if count[way]}
         if counted:
             parts = ", ".join(f"{stage} {count:g}" for stage, count in counted.items())
             console.print(f"{way} passes over a calibration set: {parts}", soft_wrap=True, highlight=False)
-
-
-def _short(text: str) -> str:
-    """A text's file name without its folders; options stay."""
-    place, sign, options = text.partition("#")
-    return place.rstrip("/").rpartition("/")[2] + sign + options

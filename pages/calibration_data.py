@@ -1,5 +1,5 @@
 """The calibration sets."""
 
-from gprune.views import calibration_data
+from gprune.views.calibration_data import page
 
-calibration_data.show()
+page.show()

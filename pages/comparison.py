@@ -1,5 +1,5 @@
 """Methods side by side."""
 
-from gprune.views import comparison
+from gprune.views.comparison import page
 
-comparison.show()
+page.show()

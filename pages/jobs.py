@@ -1,5 +1,5 @@
 """Launch and follow runs."""
 
-from gprune.views import jobs
+from gprune.views.jobs import page
 
-jobs.show()
+page.show()

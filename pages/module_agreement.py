@@ -1,5 +1,5 @@
 """Figure 1b."""
 
-from gprune.views import module_agreement
+from gprune.views.module_agreement import page
 
-module_agreement.show()
+page.show()

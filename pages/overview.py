@@ -1,5 +1,5 @@
 """A run in half a minute."""
 
-from gprune.views import overview
+from gprune.views.overview import page
 
-overview.show()
+page.show()

@@ -1,5 +1,5 @@
 """Figure 3."""
 
-from gprune.views import pruning_decisions
+from gprune.views.pruning_decisions import page
 
-pruning_decisions.show()
+page.show()

@@ -1,5 +1,5 @@
 """Figure 1a."""
 
-from gprune.views import rank_drift
+from gprune.views.rank_drift import page
 
-rank_drift.show()
+page.show()

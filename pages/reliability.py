@@ -1,5 +1,5 @@
 """RASA thresholds."""
 
-from gprune.views import reliability
+from gprune.views.reliability import page
 
-reliability.show()
+page.show()

@@ -1,5 +1,5 @@
 """Speed, widths, exports and accuracy of the pruned model."""
 
-from gprune.views import speed_export
+from gprune.views.speed_export import page
 
-speed_export.show()
+page.show()

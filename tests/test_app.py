@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from views.app_driver import CHARTS, PAGES, PROJECT, charts, on, opened, words
-from views.synthetic_run import DRIFT_ONLY, a_study, read, write_run
+from views.synthetic_run import a_study, folder_of, names, read, write_run
 from waiting import limit
 
+from gprune import stages
 from gprune.records import ModelShape
 from gprune.store import Store
 
@@ -51,22 +52,22 @@ def test_an_empty_cache_leads_to_the_demo_from_every_page(cache: Path) -> None:
 
 
 def test_half_a_run_draws_what_is_there_and_says_what_is_missing(cache: Path) -> None:
-    write_run(cache, stages=DRIFT_ONLY, state="cancelled")
+    write_run(cache, stages="drift", state="cancelled")
     app = opened()
     assert len(charts(on(app, "rank_drift"))) == CHARTS["rank_drift"]
     for page, missing in {
         "module_agreement": "Needs “module agreement”",
         "reliability": "Needs “modules”",
         "pruning_decisions": "Needs “modules”",
-        "comparison": "Needs “perplexity of Dense, text 1”",
+        "comparison": "Needs “the perplexity of any method”",
     }.items():
         assert missing in words(on(app, page)), page
-        assert "This run stopped at step 9 of" in words(app)
+        assert f"This run stopped after 9 of {len(names())} steps" in words(app)
         assert app.button(key="frame_continue").label == "Continue this run"
 
 
 def test_a_failed_run_gives_its_reason(cache: Path) -> None:
-    write_run(cache, stages=DRIFT_ONLY, state="failed")
+    write_run(cache, stages="drift", state="failed")
     assert "It failed: the disk is full" in words(opened())
 
 
@@ -83,23 +84,22 @@ def test_a_corrupt_run_is_named_and_the_others_stay(cache: Path) -> None:
 
 def test_a_damaged_array_costs_its_cards_only(cache: Path) -> None:
     name = write_run(cache)
-    key = read(cache, name)["stages"]["scores_auxiliary"]["key"]
-    (cache / "scores" / key / "ffn.npy").unlink()
+    (folder_of(cache, name, stages.scores, "auxiliary") / "ffn.npy").unlink()
     app = on(opened(), "rank_drift")
     assert len(charts(app)) == CHARTS["rank_drift"] - 1
     assert len(app.error) == 2 and all("no whole result" in error.value for error in app.error)
 
 
-def test_results_that_do_not_fit_together_cost_their_cards_only(cache: Path) -> None:
-    name = write_run(cache)
-    other = write_run(cache, ModelShape(2, 30, 4, 2, 8, 16), modules=3, study=a_study(seed=5), seed=5)
-    values = read(cache, name)
-    values["stages"]["partition"] = read(cache, other)["stages"]["partition"]
-    Store(cache).save_run(name, values)
-    app = opened(run=name)
-    for page in PAGES:
-        on(app, page)
-    assert "do not fit together" in words(on(app, "reliability"))
+def test_a_mistake_of_ours_is_no_fault_of_the_run(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(cache)
+    app = on(opened(), "rank_drift")
+
+    def mistaken(*_: object) -> None:
+        raise KeyError("no such column")
+
+    monkeypatch.setattr("gprune.views.frame.derived.drift_by_layer", mistaken)
+    app.run()
+    assert len(app.exception) == 1 and not app.error
 
 
 def test_senseless_addresses_are_ignored(cache: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_run_that_is_gone_is_told(cache: Path) -> None:
 
 def test_a_chosen_run_stands_in_the_address_by_its_folder(cache: Path) -> None:
     done = write_run(cache)
-    failed = write_run(cache, study=a_study(seed=3), stages=DRIFT_ONLY, state="failed", seed=3)
+    failed = write_run(cache, study=a_study(seed=3), stages="drift", state="failed")
     app = opened()
     # there from the start, so that a copied address goes on showing this run
     assert app.selectbox(key="run").value == done and app.query_params["run"] in (done, [done])
@@ -137,7 +137,7 @@ def test_a_chosen_run_stands_in_the_address_by_its_folder(cache: Path) -> None:
 
 def test_an_address_restores_run_and_threshold(cache: Path) -> None:
     write_run(cache)
-    other = write_run(cache, study=a_study(seed=3, name="Other"), seed=3)
+    other = write_run(cache, study=a_study(seed=3, name="Other"))
     app = opened(run=other, rasa_qd="0.5")
     assert app.selectbox(key="run").value == other
     assert on(app, "reliability").slider(key="rasa_qd").value == 0.5
@@ -176,12 +176,12 @@ def test_both_budgets_and_the_paper_stand_beside_each_other(cache: Path) -> None
 def test_the_chart_of_a_live_run_appears_with_its_stage(cache: Path) -> None:
     from datetime import UTC, datetime
 
-    name = write_run(cache, stages=DRIFT_ONLY[:-1], state="running")
+    name = write_run(cache, stages=names("drift")[:-1], state="running")
     values = read(cache, name) | {"updated": datetime.now(UTC).isoformat()}
     Store(cache).save_run(name, values)
     app = on(opened(), "rank_drift")
-    assert "Needs “rank drift”, which is being computed" in words(app)
-    write_run(cache, stages=DRIFT_ONLY, state="running")
+    assert "Needs “rank drift between A and B”, which is being computed" in words(app)
+    write_run(cache, stages="drift", state="running")
     assert len(charts(app.run())) == CHARTS["rank_drift"]
 
 

@@ -1,6 +1,7 @@
 """The whole path on a small model: what it returns, what it reuses, what survives a stop at any stage."""
 
 import multiprocessing
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -8,15 +9,19 @@ import pytest
 import tiny_study
 from waiting import limit
 
-from gprune import pipeline
+from gprune import pipeline, stages
 from gprune.errors import Cancelled, CorpusError, ModelError, NumericsError, SettingsError
-from gprune.records import ActivationStatistics, Agreement, PruningMasks
+from gprune.records import ActivationStatistics, PruningMasks
 from gprune.store import Store
-from gprune.study import from_dict
+from gprune.study import from_dict, run_name
 
 pytestmark = pytest.mark.slow
 
 METHODS = {"dense", "gprune", "flap", "flap_no_bias", "wanda_sp"}
+
+
+def shape_of(study, store):
+    return asdict(pipeline.opened(study, store).get(stages.shape))
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +70,8 @@ def test_the_result_names_every_method_text_and_stage(finished):
 
 
 def test_retention_meets_the_target_within_a_unit(finished):
-    _, store, result = finished
-    shape = store.run(result["run"])["shape"]
+    study, store, result = finished
+    shape = shape_of(study, store)
     weights = shape["layers"] * (
         shape["neurons"] * 3 * shape["hidden"]
         + (shape["heads"] + shape["kv_heads"]) * 2 * 4 * shape["hidden"]
@@ -82,19 +87,19 @@ def test_retention_meets_the_target_within_a_unit(finished):
 
 
 def test_parameters_count_what_was_cut(finished):
-    _, store, result = finished
-    record = store.run(result["run"])
+    study, store, result = finished
     removed = 1 - result["retention"]["gprune"]
-    shape = record["shape"]
+    shape = shape_of(study, store)
     weights = shape["layers"] * (shape["neurons"] * 48 + shape["kv_heads"] * 6 * 4 * 16)
     assert result["parameters"]["dense"] - result["parameters"]["gprune"] == round(removed * weights)
 
 
 def test_agreement_compares_all_pairs_and_two_controls(finished):
-    _, store, result = finished
-    agreement = store.get("agreement", result["keys"]["agreement"], Agreement)
-    assert agreement.ari.shape == (5, 2)
-    assert sum(name.startswith("control") for name in agreement.comparisons) == 2
+    study, store, _ = finished
+    results = pipeline.opened(study, store)
+    made = stages.agreements(results.graph)
+    assert list(made) == ["ab_ac", "ab_bc", "ac_bc", "other_seed", "initialization"]
+    assert all(results.record(stage).ari.shape == (2,) for stage in made.values())
 
 
 def test_a_second_run_computes_nothing_and_says_the_same(finished):
@@ -112,7 +117,7 @@ def test_a_changed_quantile_reruns_rasa_and_what_follows_only(finished):
     pipeline.run(study.with_settings({"reliability.drift_quantile": 0.5}), store, heard)
     assert "statistics_primary" in heard.reused and "partition" in heard.reused
     computed = {name.split(".")[0] for name in heard.computed}
-    assert computed <= {"adapted", "history", "masks_gprune", "checkpoint", "perplexity"}
+    assert computed <= {"adapted", "learning", "masks_gprune", "checkpoint", "perplexity"}
     assert not any(name.startswith(("perplexity.dense", "perplexity.flap")) for name in heard.computed)
 
 
@@ -141,16 +146,19 @@ def test_parameters_are_those_of_the_saved_model(finished):
     assert result["parameters"]["gprune"] == saved
 
 
-def test_a_lost_history_is_learned_again_and_gives_the_same_masks(workshop, finished, tmp_path):
+def test_a_lost_learning_is_learned_again_and_gives_the_same_masks(workshop, finished, tmp_path):
     store, study = Store(tmp_path), study_of(workshop)
     first = pipeline.run(study, store, Heard(), until="masks")
-    assert "history" not in first["reused"]
-    folder = store.folder("history", first["keys"]["history"])
+    assert "learning" not in first["reused"]
+    folder = store.folder("learning", first["keys"]["learning"])
     (folder / "manifest.json").unlink()
     heard = Heard()
     again = pipeline.run(study, store, heard, until="masks")
-    assert "history" in heard.computed and "masks_gprune" in heard.reused
-    assert again["keys"] == first["keys"] and store.has("history", first["keys"]["history"])
+    assert "learning" in heard.computed and "masks_gprune" in heard.reused
+    assert again["keys"] == first["keys"] and store.has("learning", first["keys"]["learning"])
+    masks = store.get("masks", first["keys"]["masks_gprune"], PruningMasks)
+    learned = pipeline.opened(study, store).get(stages.learning)
+    assert (learned.ffn == masks.ffn).all() and (learned.heads == masks.heads).all()
 
 
 def test_sequences_longer_than_the_models_positions_are_refused(workshop, tmp_path):
@@ -186,7 +194,7 @@ def test_until_drift_prunes_nothing(workshop, tmp_path):
         "drift",
         "partition",
         "modules",
-        "masks_gprune",
+        "learning",
         "masks_wanda_sp",
         "checkpoint",
         "perplexity.flap.1",
@@ -196,7 +204,7 @@ def test_a_run_stopped_at_any_stage_goes_on_and_ends_the_same(workshop, finished
     store, study = Store(tmp_path), study_of(workshop)
     with pytest.raises(Cancelled):
         pipeline.run(study, store, Heard(stop_at=stage))
-    stopped = store.run(pipeline.Session(study, store, Heard()).run)
+    stopped = store.run(run_name(study))
     assert stopped["state"] == "cancelled"
     heard = Heard()
     result = pipeline.run(study, store, heard)

@@ -24,7 +24,7 @@ def row(table: str, method: str, retention: float = 0.5, **chosen: str) -> publi
     model = chosen.get("model", "LLaMA2-7B")
     found = [
         item
-        for item in published.table(table, model, chosen.get("protocol", "max"))
+        for item in published.table(table, model, chosen.get("rule", "max"))
         if (item.method, item.retention) == (method, retention)
         and chosen.get("variant", item.variant) == item.variant
     ]
@@ -39,8 +39,8 @@ def gain(base: str, retention: float, metric: str, model: str = "LLaMA2-7B") -> 
     return found.iloc[0]
 
 
-def accuracy_gains(model: str, protocol: str = "max") -> pd.DataFrame:
-    table = claims.gain_by_retention(model, protocol)
+def accuracy_gains(model: str, rule: str = "max") -> pd.DataFrame:
+    table = claims.gain_by_retention(model, rule)
     return table[table.metric == "accuracy"]
 
 
@@ -66,7 +66,7 @@ def test_every_table_has_its_rows() -> None:
 
 
 def test_one_cell_of_each_kind_is_the_papers() -> None:
-    whole = row("main", "gprune:twflap", model="LLaMA2-13B", protocol="fixed", retention=0.3)
+    whole = row("main", "gprune:twflap", model="LLaMA2-13B", rule="fixed", retention=0.3)
     assert whole.values == {
         "wikitext2_ppl": 90.77,
         "ptb_ppl": 391.91,
@@ -99,10 +99,10 @@ def test_quantile_sweep_is_a_note_without_numbers() -> None:
 
 
 def test_other_tables_have_accuracy_under_max_only() -> None:
-    kept = row("ablation", "flap", variant="none", protocol="fixed")
+    kept = row("ablation", "flap", variant="none", rule="fixed")
     assert kept.values == {"wikitext2_ppl": 42.81, "ptb_ppl": 152.49}
-    assert kept.protocol == "fixed" and "under max only" in kept.note
-    assert published.table("figure-1a", protocol="fixed") == published.table("figure-1a")
+    assert kept.rule == "fixed" and "under max only" in kept.note
+    assert published.table("figure-1a", rule="fixed") == published.table("figure-1a")
 
 
 def test_models_without_a_table_give_no_rows_and_unknown_names_are_refused() -> None:
@@ -112,8 +112,8 @@ def test_models_without_a_table_give_no_rows_and_unknown_names_are_refused() -> 
         published.table("figure-2")
     with pytest.raises(SettingsError, match="published model must be one of LLaMA2-7B"):
         published.table("main", "llama")
-    with pytest.raises(SettingsError, match="published protocol must be one of max, fixed"):
-        published.table("main", protocol="best")
+    with pytest.raises(SettingsError, match="published rule must be one of max, fixed"):
+        published.table("main", rule="best")
     with pytest.raises(SettingsError, match="published method must be one of dense"):
         published.paper_name("sparsegpt")
 
@@ -151,7 +151,7 @@ def test_data_is_found_from_any_folder_and_without_torch(tmp_path: Path) -> None
 
 def test_the_only_max_below_fixed_is_piqa_of_flap_on_13b_and_the_mean_that_follows() -> None:
     found = [item for item in published.inconsistencies() if item.kind == "max below fixed"]
-    assert [(item.model, item.retention, item.method, item.protocol) for item in found] == [
+    assert [(item.model, item.retention, item.method, item.rule) for item in found] == [
         ("LLaMA2-13B", 0.4, "flap", "max")
     ] * 2
     assert [(item.column, item.value, item.expected) for item in found] == [
@@ -177,7 +177,7 @@ def test_nothing_else_contradicts() -> None:
 def test_a_contradiction_stands_in_the_note_of_its_row_only() -> None:
     wrong = row("main", "flap", 0.4, model="LLaMA2-13B")
     assert "piqa is 52.98 under max, below the 58.11 under fixed" in wrong.note
-    assert row("main", "flap", 0.4, model="LLaMA2-13B", protocol="fixed").note == ""
+    assert row("main", "flap", 0.4, model="LLaMA2-13B", rule="fixed").note == ""
     assert sum(bool(item.note) for item in published.table("main", None)) == 3
 
 
@@ -191,7 +191,7 @@ def test_planted_contradictions_are_found() -> None:
     fixed = next(
         item
         for item in rows
-        if (item.model, item.method, item.retention, item.protocol) == (higher.model, "flap", 0.5, "fixed")
+        if (item.model, item.method, item.retention, item.rule) == (higher.model, "flap", 0.5, "fixed")
     )
     assert [*checks.below(higher, fixed), *checks.differing(higher, fixed), *checks.means(higher)] == []
     lower = changed(higher, piqa=fixed.values["piqa"] - 0.01)
@@ -276,10 +276,10 @@ def test_perplexities_on_13b() -> None:
     assert round(gain("wanda_sp", 0.5, "accuracy", "LLaMA2-13B").gain, 2) == 12.63
 
 
-@pytest.mark.parametrize("protocol", published.PROTOCOLS)
-def test_gprune_has_the_best_accuracy_at_every_retention(protocol: str) -> None:
+@pytest.mark.parametrize("rule", published.RULES)
+def test_gprune_has_the_best_accuracy_at_every_retention(rule: str) -> None:
     for model in published.MODELS:
-        rows = published.frame(published.table("main", model, protocol))
+        rows = published.frame(published.table("main", model, rule))
         pruned = rows[rows.method != "dense"].reset_index(drop=True)
         best = pruned.loc[pruned.groupby("retention").accuracy.idxmax(), "method"]
         assert len(best) == 3 and best.str.startswith("gprune:").all()
@@ -336,9 +336,10 @@ def test_claims_carry_the_papers_numbers() -> None:
 
 
 def test_tables_of_the_pages() -> None:
-    table = claims.perplexities("LLaMA2-13B")
-    assert list(table.columns) == ["retained", "method", "WikiText2", "PTB"]
-    assert len(table) == 19 and table.iloc[0].tolist() == [1.0, "dense", 10.98, 54.42]
+    table = published.frame(published.table("main", "LLaMA2-13B"))
+    assert len(table) == 19
+    columns = ["retention", "method", "ppl:wikitext2", "ppl:ptb"]
+    assert table.loc[0, columns].tolist() == [1.0, "dense", 10.98, 54.42]
     agreement = claims.substitution()
     assert agreement["comparison"].tolist()[0] == "WT2–PTB against WT2–C4"
     assert agreement.iloc[2, 1:].tolist() == [0.583, 0.124, 0.714, 0.123]

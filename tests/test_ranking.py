@@ -58,10 +58,28 @@ def test_rank_within_ignores_increasing_maps_of_a_module():
     np.testing.assert_array_equal(ranking.rank_within(values, labels), ranking.rank_within(changed, labels))
 
 
-def test_normalized_rank_spans_zero_to_one():
+@pytest.mark.parametrize("levels", [None, 3])
+def test_one_grouping_ranks_many_scores_in_both_orders(levels):
+    labels = np.array([4, 1, 1, 4, 9, 4, 1, 4])
+    grouped = ranking.GroupedRanks(labels)
+    assert grouped.size.tolist() == [3, 4, 1] and grouped.start.tolist() == [0, 3, 7]
+    for seed in range(3):
+        values = scores(seed, len(labels), levels)
+        by_unit = grouped.by_unit(values)
+        np.testing.assert_array_equal(by_unit, loop_rank_within(values, labels))
+        expected = [rank for label in (1, 4, 9) for rank in by_unit[labels == label]]
+        np.testing.assert_array_equal(grouped.in_group_order(values), expected)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 5), (3, 0)])
+def test_ranks_of_nothing_are_nothing(shape):
+    assert ranking.ranks(np.zeros(shape)).shape == shape
+
+
+def test_ranks_within_span_zero_to_size_minus_one():
     labels = np.array([0, 0, 0, 1, 2, 2])
     values = np.array([5.0, 1.0, 3.0, 9.0, 2.0, 2.0])
-    np.testing.assert_array_equal(ranking.normalized_rank_within(values, labels), [1, 0, 0.5, 0, 0.5, 0.5])
+    np.testing.assert_array_equal(ranking.rank_within(values, labels), [2, 0, 1, 0, 0.5, 0.5])
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 100])

@@ -16,12 +16,13 @@ from gprune.records import (
     UnitScores,
     WeightNorms,
     merge_moments,
+    pool,
 )
 
 
-def statistics(**changes):
+def statistics(seed=0, **changes):
     """Two layers, 5 neurons, 4 channels, shards of different sizes, from known activations."""
-    generator = np.random.default_rng(0)
+    generator = np.random.default_rng(seed)
     tokens = [3, 1, 7]
     data = {
         "ffn": [generator.normal(3, 2, (2, count, 5)) for count in tokens],
@@ -64,12 +65,12 @@ def test_shape_counts_the_weights_of_the_projections(heads, kv_heads):
     assert shape.decoder_weights == 3 * (attention + 3 * 10 * 13)
     assert shape.kv_heads * shape.group_weights == attention
     assert shape.kv_heads * shape.group_channels == heads * 4
-    assert shape.group_price == pytest.approx((2 * heads // kv_heads + 2) * 4 / 3)
+    assert 3 * shape.group_weights == (2 * heads // kv_heads + 2) * 4 * shape.neuron_weights
 
 
-def test_group_price_is_flaps_for_llama_7b():
+def test_a_group_costs_as_many_neurons_as_in_flap_for_llama_7b():
     shape = ModelShape(layers=32, neurons=11008, heads=32, kv_heads=32, head_width=128, hidden=4096)
-    assert shape.group_price == pytest.approx(512 / 3)
+    assert 3 * shape.group_weights == 512 * shape.neuron_weights
     assert shape.decoder_weights == 6_476_005_376
 
 
@@ -87,6 +88,21 @@ def test_merge_equals_the_moments_of_all_tokens_together(chosen):
         np.testing.assert_allclose(getattr(merged, f"{part}_mean")[0], joined.mean(1), rtol=1e-12)
         np.testing.assert_allclose(getattr(merged, f"{part}_moment")[0], moment, rtol=1e-11, atol=1e-12)
         np.testing.assert_allclose(getattr(merged, f"{part}_energy")[0], (joined**2).sum(1), rtol=1e-12)
+
+
+def test_pooled_texts_are_as_if_they_were_one_text():
+    first, one = statistics()
+    second, two = statistics(seed=1, shard_samples=np.array([1, 1, 2]))
+    pooled = pool(first, second).merge()
+    assert pooled.shard_tokens[0] == 22 and pooled.shard_samples[0] == 11
+    for part in ("ffn", "attention"):
+        tokens = [token for data in (one, two) for shard in data[part] for token in np.moveaxis(shard, 1, 0)]
+        mean = sum(tokens) / len(tokens)
+        np.testing.assert_allclose(getattr(pooled, f"{part}_mean")[0], mean, rtol=1e-12)
+        moment = sum((token - mean) ** 2 for token in tokens)
+        np.testing.assert_allclose(getattr(pooled, f"{part}_moment")[0], moment, rtol=1e-11)
+        energy = sum(token**2 for token in tokens)
+        np.testing.assert_allclose(getattr(pooled, f"{part}_energy")[0], energy, rtol=1e-12)
 
 
 def test_merge_of_merges_is_the_merge():

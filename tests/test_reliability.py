@@ -167,7 +167,7 @@ def test_no_halves_are_refused():
 
 
 def loop_adapt(a, b, parts, statistics, drift_level, score_level):
-    """Eq. of s_i: the auxiliary score where the module is adapted and B ranks it more repeatably."""
+    """Eqs. 8 and 9: the auxiliary score where the module is adapted and B ranks it more repeatably."""
     drift_cut, score_cut = (
         loop_quantile(statistics.drift, drift_level),
         loop_quantile(statistics.score, score_level),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gprune.errors import SettingsError
-from gprune.study import Study, field_names, from_dict, from_file
+from gprune.study import Study, field_names, from_dict, from_file, short
 from gprune.study_demo import demo_study
 
 MINIMAL = {"model": "m", "primary": "a", "auxiliary": "b"}
@@ -91,3 +91,16 @@ def test_missing_study_file(tmp_path):
 def test_unknown_dotted_field_suggests_the_nearest():
     with pytest.raises(SettingsError, match="did you mean 'sparsity.epochs'"):
         from_dict(MINIMAL).with_settings({"sparsity.epoch": 3})
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("wikitext2", "wikitext2"),
+        ("/models/llama-7b/", "llama-7b"),
+        ("owner/name", "name"),
+        ("/a/c4.jsonl#fields=x/y&documents=0:9", "c4.jsonl#fields=x/y&documents=0:9"),
+    ],
+)
+def test_a_short_name_has_no_folders_and_keeps_its_options(name, words):
+    assert short(name) == words

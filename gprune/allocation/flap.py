@@ -29,9 +29,11 @@ def allocate(scores: UnitScores, shape: ModelShape, retention: float) -> Pruning
         the floors alone exceed it.
     """
     ffn = standardize(scores.ffn)
+    # a head is not standardised itself: it is the mean of channels that are, as in FLAP's code
     channels = standardize(scores.channels)
     heads = channels.reshape(shape.layers, shape.kv_heads, shape.group_channels).mean(axis=-1)
     keep_ffn, keep_heads = np.zeros(ffn.shape, dtype=bool), np.zeros(heads.shape, dtype=bool)
+    # every round pins at least one more unit, so it ends
     while True:
         kept_ffn, kept_heads = _cut(ffn, heads, keep_ffn, keep_heads, shape, retention)
         if kept_ffn.any(axis=1).all() and kept_heads.any(axis=1).all():

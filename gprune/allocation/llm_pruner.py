@@ -57,6 +57,7 @@ def allocate(scores: UnitScores, shape: ModelShape, retention: float) -> Pruning
             f"LLM-Pruner prunes {len(block)} of {shape.layers} layers and cannot reach a retention of "
             f"{retention}: ask for {math.ceil(lowest * 1000) / 1000} or more, or leave the method out"
         )
+    # what the whole decoder is to lose, the layers between lose alone
     inner = 1 - (1 - retention) * shape.layers / len(block)
     part = replace(shape, layers=len(block))
     ffn = np.ones((shape.layers, shape.neurons), dtype=bool)

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gprune.errors import SettingsError
+from gprune.published import RULES
 from gprune.records import Accuracy
 
-RULES: tuple[str, ...] = ("max", "fixed")
+__all__ = ["RULES", "MeanAccuracy", "mean_accuracy", "metric_of", "reported", "reported_error"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Answers: do the modules survive a change of calibration texts, and better than FANG's groups?
 
-Figure 1b and the appendix on module agreement: mean and standard deviation over layers of every comparison,
+Fig. 1b and the appendix (module agreement): mean and standard deviation over layers of every comparison,
 the controls that belong to them, and how the modules of two partitions share their neurons.
 """
 
@@ -12,42 +12,19 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import linear_sum_assignment
 
+from gprune.comparisons import (
+    COMPARISONS,
+    CONTROL,
+    FANG,
+    INITIALIZATION,
+    OTHER_SEED,
+    SUBSTITUTION,
+    SWAP,
+    Comparison,
+)
 from gprune.records import Agreement, Array
 
-SUBSTITUTION, SWAP, FANG, CONTROL = "substitution", "swap", "FANG", "control"
-"""Kinds of comparisons; all but substitutions of a text are named at the beginning of their title."""
 MEASURES = {"ari": "Adjusted Rand Index", "overlap": "matched overlap"}
-FANG_OTHER_SEED = "control: FANG, another seed"
-PAIRS = {
-    "A-B against A-C": ("partition", "partition_ac"),
-    "A-B against B-C": ("partition", "partition_bc"),
-    "A-C against B-C": ("partition_ac", "partition_bc"),
-    "swap: A-B against B-A": ("partition", "partition_ba"),
-    "FANG: A against B": ("groups_primary", "groups_auxiliary"),
-    "FANG: A against C": ("groups_primary", "groups_substitute"),
-    "FANG: B against C": ("groups_auxiliary", "groups_substitute"),
-    "control: A-B, another seed": ("partition", "partition_ab_other_seed"),
-    "control: initialization only, A-B against A-C": (
-        "partition_ab_initialization",
-        "partition_ac_initialization",
-    ),
-    FANG_OTHER_SEED: ("groups_primary", "groups_primary_other_seed"),
-}
-"""The two results behind every comparison."""
-SIDES = {
-    "partition": "A-B",
-    "partition_ac": "A-C",
-    "partition_bc": "B-C",
-    "partition_ba": "B-A",
-    "partition_ab_other_seed": "A-B, another seed",
-    "partition_ab_initialization": "A-B, initialization",
-    "partition_ac_initialization": "A-C, initialization",
-    "groups_primary": "FANG on A",
-    "groups_auxiliary": "FANG on B",
-    "groups_substitute": "FANG on C",
-    "groups_primary_other_seed": "FANG on A, another seed",
-}
-"""Short names of these results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,30 +41,26 @@ class Confusion:
     """module numbers of the second partition, likewise"""
 
 
-def kind(comparison: str) -> str:
-    """What a comparison says, by the beginning of its title."""
-    head = comparison.split(":")[0] if ":" in comparison else ""
-    return head if head in (SWAP, FANG, CONTROL) else SUBSTITUTION
-
-
-def is_control(comparison: str) -> bool:
-    """Whether a comparison is a control, not a substitution of a text."""
-    return kind(comparison) == CONTROL
-
-
 def default_choice(comparisons: tuple[str, ...], metric: str) -> list[str]:
     """What is drawn first: substitutions, FANG's groups of A against B, and the controls.
 
     A swap of both texts says nothing where the drift profile is symmetric, so it is drawn at once for
     token-weighted FLAP only.
+
+    Args:
+        comparisons: names of what there is.
+        metric: base metric of the study.
+
+    Returns:
+        Names, in the same order.
     """
 
-    def wanted(name: str) -> bool:
-        if kind(name) == SWAP:
+    def wanted(comparison: Comparison) -> bool:
+        if comparison.kind == SWAP:
             return metric == "twflap"
-        return kind(name) != FANG or "A against B" in name
+        return comparison.kind != FANG or "substitute" not in comparison.texts
 
-    return [name for name in comparisons if wanted(name)]
+    return [name for name in comparisons if wanted(COMPARISONS[name])]
 
 
 def spread(values: Array) -> tuple[float, float]:
@@ -101,7 +74,7 @@ def mean_of(agreement: Agreement, *kinds: str) -> tuple[float, float] | None:
     Returns:
         None where the record has no such comparison.
     """
-    chosen = [row for name, row in _rows(agreement) if kind(name) in kinds]
+    chosen = [row for comparison, row in _rows(agreement) if comparison.kind in kinds]
     return spread(np.mean(chosen, axis=0)) if chosen else None
 
 
@@ -120,25 +93,27 @@ def controls(agreement: Agreement) -> tuple[float | None, float | None]:
     Returns:
         Both means; None for a control that was not measured.
     """
-    found: dict[str, list[float]] = {"seed": [], "initialization": []}
-    for name, row in _rows(agreement):
-        for word, values in found.items():
-            if is_control(name) and word in name and name != FANG_OTHER_SEED:
-                values.append(float(np.mean(row)))
-    seed, start = (float(np.mean(values)) if values else None for values in found.values())
-    return seed, start
+    found: dict[str, float] = {}
+    for comparison, row in _rows(agreement):
+        if comparison.kind == CONTROL and not comparison.fang:
+            found[comparison.second.variant] = float(np.mean(row))
+    return found.get(OTHER_SEED), found.get(INITIALIZATION)
 
 
-def _rows(agreement: Agreement) -> list[tuple[str, Array]]:
-    return list(zip(agreement.comparisons, agreement.ari, strict=True))
+def _rows(agreement: Agreement) -> list[tuple[Comparison, Array]]:
+    return [(COMPARISONS[name], row) for name, row in zip(agreement.comparisons, agreement.ari, strict=True)]
+
+
+def _titles(agreement: Agreement) -> list[str]:
+    return [COMPARISONS[name].title for name in agreement.comparisons]
 
 
 def summary(agreement: Agreement) -> pd.DataFrame:
     """One row a comparison: mean and standard deviation over layers of both measures."""
     rows = []
-    for index, name in enumerate(agreement.comparisons):
+    for index, title in enumerate(_titles(agreement)):
         ari, overlap = spread(agreement.ari[index]), spread(agreement.overlap[index])
-        rows.append((name, *ari, *overlap))
+        rows.append((title, *ari, *overlap))
     columns = ["comparison", "mean ARI", "s.d. of ARI", "mean overlap", "s.d. of overlap"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -148,7 +123,7 @@ def layer_table(agreement: Agreement) -> pd.DataFrame:
     layers = agreement.ari.shape[1]
     return pd.DataFrame(
         {
-            "comparison": np.repeat(agreement.comparisons, layers),
+            "comparison": np.repeat(_titles(agreement), layers),
             "layer": np.tile(np.arange(layers), len(agreement.comparisons)),
             "ARI": agreement.ari.ravel(),
             "matched overlap": agreement.overlap.ravel(),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from gprune.comparisons import COMPARISONS, FANG, SUBSTITUTION
 from gprune.ranking import ranks, spearman
 from gprune.records import Agreement, Array, RankDrift, Tokens
 
@@ -20,13 +21,8 @@ ROLES = {"primary": "A", "auxiliary": "B", "substitute": "C"}
 """Roles of the texts, and the letters that the pages call them by."""
 MOST_FREQUENT = 10
 """tokens whose share tells how repetitive a text is"""
-PAIRS = {
-    ("A", "B"): "drift",
-    ("A", "C"): "drift_primary_substitute",
-    ("B", "C"): "drift_auxiliary_substitute",
-}
-"""The rank drift of every pair of texts."""
-_REPLACED = {("A", "B"): "A-C against B-C", ("A", "C"): "A-B against B-C", ("B", "C"): "A-B against A-C"}
+PAIRS = tuple(itertools.combinations(ROLES, 2))
+"""The roles of every two texts."""
 
 Score = Callable[[Sequence[int]], Array]
 """(layers, neurons) importance scores of some shards of a text"""
@@ -192,18 +188,24 @@ def _range(values: Array) -> str:
 
 def module_agreements(agreement: Agreement) -> pd.DataFrame:
     """Mean ARI over layers of the modules when one text takes the place of another, the third staying."""
-    return _agreements(agreement, _REPLACED)
+    return _agreements(agreement, SUBSTITUTION)
 
 
 def group_agreements(agreement: Agreement) -> pd.DataFrame:
     """Mean ARI over layers of FANG's groups of one text and of another."""
-    pairs = [(first, second) for first, second in PAIRS]
-    return _agreements(agreement, {(a, b): f"FANG: {a} against {b}" for a, b in pairs})
+    return _agreements(agreement, FANG)
 
 
-def _agreements(agreement: Agreement, titles: Mapping[tuple[str, str], str]) -> pd.DataFrame:
-    rows = dict(zip(agreement.comparisons, agreement.ari, strict=True))
-    return square({pair: float(np.mean(rows[title])) for pair, title in titles.items() if title in rows})
+def _agreements(agreement: Agreement, kind: str) -> pd.DataFrame:
+    """Mean ARI of the comparisons of a kind, by the letters of the texts that only one of their sides has."""
+    found = {}
+    for name, row in zip(agreement.comparisons, agreement.ari, strict=True):
+        comparison = COMPARISONS[name]
+        if comparison.kind == kind:
+            differ = set(comparison.first.texts) ^ set(comparison.second.texts)
+            first, second = sorted(ROLES[role] for role in differ)
+            found[first, second] = float(np.mean(row))
+    return square(found)
 
 
 def _median(values: Array) -> float:

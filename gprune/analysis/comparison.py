@@ -6,8 +6,9 @@ All methods read the same windows, so a difference is judged by the windows' dif
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from gprune.records import Array
 
 DENSE = "dense"
 BEST, SECOND = "★", "☆"
+Name = TypeVar("Name")
 CLOSE = 2.0
 """standard errors within which a difference is too close to call"""
 
@@ -200,9 +202,14 @@ def glyphs(table: list[Row], text: str) -> dict[tuple[str, str], str]:
         for row in table
         if row.method != DENSE and text in row.cells and np.isfinite(row.cells[text].perplexity)
     }
+    return best_two(values)
+
+
+def best_two(values: Mapping[Name, float]) -> dict[Name, str]:
+    """Signs of the lowest and the second-lowest values; equal ones share theirs, a lone one has none."""
     levels = sorted(set(values.values()))
-    marks = dict(zip(levels[:2], (BEST, SECOND), strict=False))
-    return {name: marks[value] for name, value in values.items() if value in marks} if len(values) > 1 else {}
+    signs = dict(zip(levels[:2], (BEST, SECOND), strict=False))
+    return {name: signs[value] for name, value in values.items() if value in signs} if len(values) > 1 else {}
 
 
 def same_windows(first: Measurement, second: Measurement) -> bool:

@@ -1,6 +1,6 @@
 """Answers: where did the budget go, and which neurons were chosen differently from the base method?
 
-Figure 3: modules sorted by the mean rank drift (Eq. 1) of their neurons, in bins of equal module count;
+Fig. 3: modules sorted by the mean rank drift (Eq. 1) of their neurons, in bins of equal module count;
 retention and retained-mask Jaccard are pooled over the neurons of a bin.
 """
 
@@ -23,7 +23,7 @@ _SAME = "about as much"
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Figure 3 for one pair of methods."""
+    """Fig. 3 for one pair of methods."""
 
     names: list[str]
     """percentile range of each bin"""
@@ -119,7 +119,7 @@ def bin_names(number: int) -> list[str]:
 
 
 def bin_table(result: Bins, base_name: str) -> pd.DataFrame:
-    """Figure 3 as a table, one row a bin."""
+    """Fig. 3 as a table, one row a bin."""
     return pd.DataFrame(
         {
             "drift bin": result.names,

@@ -103,37 +103,24 @@ def substitution() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def perplexities(model: str = MODEL) -> pd.DataFrame:
-    """Perplexity of every method and retention, windows of 128 tokens (tables of the main comparison).
-
-    Args:
-        model: one of `gprune.published.MODELS`.
-    """
-    rows = [
-        (row.retention, published.paper_name(row.method), row.values["wikitext2_ppl"], row.values["ptb_ppl"])
-        for row in published.table("main", model)
-    ]
-    return pd.DataFrame(rows, columns=["retained", "method", "WikiText2", "PTB"])
-
-
-def metric_gap(model: str = MODEL, protocol: str = "max") -> pd.DataFrame:
+def metric_gap(model: str = MODEL, rule: str = "max") -> pd.DataFrame:
     """Published accuracy gap of Wanda-sp and FLAP before and after GPrune; see `tables.metric_gap`.
 
     Args:
         model: one of `gprune.published.MODELS`.
-        protocol: accuracy protocol, max or fixed.
+        rule: which accuracy of a task counts, max or fixed.
     """
-    return tables.metric_gap(published.frame(published.table("main", model, protocol)))
+    return tables.metric_gap(published.frame(published.table("main", model, rule)))
 
 
-def gain_by_retention(model: str = MODEL, protocol: str = "max") -> pd.DataFrame:
+def gain_by_retention(model: str = MODEL, rule: str = "max") -> pd.DataFrame:
     """Published change of every metric from base to GPrune; see `tables.gain_by_retention`.
 
     Args:
         model: one of `gprune.published.MODELS`.
-        protocol: accuracy protocol, max or fixed.
+        rule: which accuracy of a task counts, max or fixed.
     """
-    return tables.gain_by_retention(published.frame(published.table("main", model, protocol)))
+    return tables.gain_by_retention(published.frame(published.table("main", model, rule)))
 
 
 def same_setting(claim: Published, study: Study) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.comparison import BEST, SECOND
+from gprune.analysis.comparison import best_two
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.tables import ACCURACY, PERPLEXITY
 
@@ -170,10 +170,7 @@ def marks(table: list[Setting], column: str) -> dict[int, str]:
             for index, setting in enumerate(table)
             if setting.block == block and setting.ranked and np.isfinite(setting.mean(column))
         }
-        levels = sorted(set(values.values()))
-        glyphs = dict(zip(levels[:2], (BEST, SECOND), strict=False))
-        if len(values) > 1:
-            found |= {index: glyphs[value] for index, value in values.items() if value in glyphs}
+        found |= best_two(values)
     return found
 
 

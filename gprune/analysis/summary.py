@@ -23,15 +23,17 @@ class Check:
     sentence: str
 
 
-def checks(record: dict[str, Any], study: Study, masks: dict[str, PruningMasks]) -> list[Check]:
+def checks(
+    record: dict[str, Any], study: Study, shape: ModelShape | None, masks: dict[str, PruningMasks]
+) -> list[Check]:
     """Every trust check of a run.
 
     Args:
         record: the run's record.
         study: its study.
+        shape: sizes of the model, once known.
         masks: masks that are there, by display name.
     """
-    shape = ModelShape(**record["shape"]) if record.get("shape") else None
     inputs = (record.get("provenance") or {}).get("inputs") or {}
     return [
         _budgets(shape, study.retention, masks),

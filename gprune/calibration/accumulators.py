@@ -171,6 +171,7 @@ class _ReleasedFluctuation:
         for sample in range(sums.shape[1]):
             offset_sum, j = sums[:, sample].double(), self.samples
             self.sum += offset_sum + length * centre
+            # sum of (x - mean)^2 from the sums about `centre`, which lies `distance` from the mean of 0 ... j
             distance = self.sum / ((j + 1) * length) - centre
             about_mean = squares[:, sample].double() - 2 * distance * offset_sum + length * distance**2
             self.total += about_mean * (j / (j + 1))

@@ -66,6 +66,7 @@ def collect(
             decoder.hidden_states(torch.from_numpy(tokens.ids[start:stop].astype(np.int64)))
             for part in (ffn, attention):
                 part.finish_batch(shard[start:stop])
+            # each shard once, when nothing more comes to it: the check waits for the device
             for complete in range(shard[start], shard[stop] if stop < samples else settings.shards):
                 require_finite(attention, ffn, complete)
     on_progress(samples, samples, "activation statistics")

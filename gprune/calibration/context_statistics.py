@@ -101,6 +101,7 @@ class GroupMoments:
         wide = inputs.float()
         tokens = members.sum(dim=1, dtype=torch.float64)[:, None]
         count = tokens.clamp(min=1)
+        # products and no scattered sums, whose order a GPU does not keep; each token is in one group
         centre = (members @ wide) / count.float()
         centred = wide - centre[members.argmax(dim=0)]
         rest = (members @ centred).double() / count

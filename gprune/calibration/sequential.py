@@ -7,8 +7,7 @@ come from the dense model and need none of this.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ import torch
 from gprune.calibration.accumulators import ChannelMoments, require_finite
 from gprune.calibration.collection import observed
 from gprune.models.decoder import Decoder
+from gprune.models.masking import masked
 from gprune.progress import Progress, silent
 from gprune.records import Array, Tokens
 
@@ -57,7 +57,7 @@ def walk(
         ffn_energy, attention_energy = _measure(decoder, layer, blocks)
         ffn, heads = decide(layer, ffn_energy, attention_energy, len(tokens.ids))
         decisions.append((np.asarray(ffn, dtype=bool), np.asarray(heads, dtype=bool)))
-        with _masked(decoder, layer, *decisions[-1]):
+        with masked(decoder, {layer: decisions[-1]}):
             for block in blocks:
                 block.states = block.run(decoder, layer).to(block.states.device)
     on_progress(decoder.shape.layers, decoder.shape.layers, "layer-by-layer pruning")
@@ -177,27 +177,3 @@ def _measure(decoder: Decoder, layer: int, blocks: list[Block]) -> tuple[Array, 
                 part.finish_batch(np.zeros(len(block.states), dtype=np.int64))
     require_finite(attention, ffn, 0)
     return ffn.result().energy[0, 0], attention.result().energy[0, 0]
-
-
-@contextmanager
-def _masked(decoder: Decoder, layer: int, ffn: Array, heads: Array) -> Iterator[None]:
-    """Multiplies the inputs of down_proj and o_proj of one layer by masks while the context is open."""
-    channels = np.repeat(heads, decoder.shape.group_channels)
-    handles = []
-    try:
-        for module, mask in ((decoder.down_proj(layer), ffn), (decoder.o_proj(layer), channels)):
-            factor = torch.from_numpy(mask).to(decoder.device, decoder.dtype)
-            handles.append(module.register_forward_pre_hook(_multiply(factor)))
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _multiply(
-    factor: torch.Tensor,
-) -> Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], tuple[torch.Tensor]]:
-    def hook(_: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor]:
-        return (arguments[0] * factor,)
-
-    return hook

@@ -28,7 +28,7 @@ def _arrays(options: argparse.Namespace) -> int:
     study, store = read(options.study), Store(options.cache)
     arrays.check_target(options.out)
     with terminal.Reporter() as shown, contextlib.redirect_stdout(sys.stderr):
-        result = pipeline.run(study, store, shown, "masks")
-        names = arrays.write(store, result["keys"], options.out)
+        pipeline.run(study, store, shown, "masks")
+        names = arrays.write(pipeline.opened(study, store), options.out)
     print(f"{options.out}: {len(names)} arrays", file=sys.stderr)
     return 0

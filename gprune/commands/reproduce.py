@@ -6,18 +6,19 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from gprune.commands import add_cache
-from gprune.commands.study import assignment
+from gprune.commands.study import add_field, assignment
 from gprune.errors import SettingsError
+from gprune.study_fields import OPTIONS, hint
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from gprune.reproduction.assembly import Assembled
     from gprune.reproduction.schedule import Status
-    from gprune.reproduction.series import Series, Task
+    from gprune.reproduction.series import Errand, Series
     from gprune.reproduction.tables import Table
     from gprune.reproduction.work import Work
 
@@ -36,7 +37,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="names of tables (see --list), or `all`")
     parser.add_argument("--list", action="store_true", help="list the tables")
-    parser.add_argument("--model", help="folder or hub name of the dense model, or `demo`")
+    add_field(parser, "model", OPTIONS["model"])
     parser.add_argument("--scale", help="paper or demo (default: demo for `demo`, else paper)")
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: in the cache)")
@@ -48,13 +49,10 @@ def add(commands: Any) -> None:
 
 def _add_scale(parser: argparse.ArgumentParser) -> None:
     scale = parser.add_argument_group("what differs from the scale")
-    scale.add_argument("--primary", metavar="TEXT", help="calibration text A")
-    scale.add_argument("--auxiliary", metavar="TEXT", help="calibration text B")
-    scale.add_argument("--substitute", metavar="TEXT", help="third text C")
-    scale.add_argument("--evaluate", nargs="+", metavar="TEXT", help="texts of the perplexities")
-    scale.add_argument("--samples", type=int, help="sequences of each calibration text")
-    scale.add_argument("--epochs", type=int, help="epochs of modular sparsity learning")
-    scale.add_argument("--windows", type=int, help="perplexity windows at most")
+    for option in ("primary", "auxiliary", "substitute", "evaluate", "samples", "epochs", "windows"):
+        add_field(scale, option, OPTIONS[option])
+    add_field(scale, "limit", "evaluation.limit", ", and so does 0")
+    add_field(scale, "task-folder", "evaluation.task_folder")
     scale.add_argument("--seeds", type=int, nargs="+", help="seeds; tables of one seed take the first")
     scale.add_argument("--retentions", type=float, nargs="+", help="retentions of the main table")
     scale.add_argument(
@@ -63,11 +61,8 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
         metavar="TASK",
         help="zero-shot tasks of every study: names, paper (the seven), demo (the bundled ones), or none",
     )
-    scale.add_argument(
-        "--limit", type=int, metavar="N", help="documents of each task at most; 0 measures all"
-    )
-    scale.add_argument("--task-folder", type=Path, metavar="FOLDER", help="local files of the seven tasks")
-    scale.add_argument("--speed", choices=("auto", "cpu", "gpu"), help="setting of the tables of speed")
+    settings = [word for word in get_args(hint("evaluation.speed")) if word != "none"]
+    add_field(scale, "speed", "evaluation.speed", choices=settings, metavar=None)
     scale.add_argument(
         "--set",
         action="append",
@@ -102,7 +97,8 @@ def _scale(options: argparse.Namespace, model: str) -> Any:
         values = getattr(options, option)
         changes[field] = tuple(map(_whole, values)) if values else None
     changes["tasks"] = tuple(map(_located, options.tasks)) if options.tasks else None
-    changes["task_folder"] = str(options.task_folder.expanduser().resolve()) if options.task_folder else None
+    folder = options.task_folder
+    changes["task_folder"] = str(Path(folder).expanduser().resolve()) if folder else None
     changes["settings"] = tuple(assignment(word) for word in options.set)
     return scale.choose(model, options.scale, changes)
 
@@ -137,16 +133,14 @@ def _dry_run(options: argparse.Namespace, chosen: list[Table], series: Series) -
     from gprune.reproduction import work
 
     made = _work(options, chosen, series)
-    open_tasks = {task.key: task for task in work.missing(chosen, series, made.finished)}
+    missing = {errand.shared: errand for errand in work.missing(chosen, series, made.finished)}
     needed = work.needed(chosen, series)
-    for task in needed:
-        state = f"until {open_tasks[task.key].until}" if task.key in open_tasks else "there"
-        methods = open_tasks.get(task.key, task).study.methods
-        print(f"{state:<18} {task.study.name:<48} {' '.join(methods)}")
+    for errand in needed:
+        left = missing.get(errand.shared)
+        state = f"until {left.until}" if left else "there"
+        print(f"{state:<18} {errand.study.name:<48} {' '.join((left or errand).study.methods)}")
     rows = sum(len(table.rows(series)) for table in chosen)
-    print(
-        f"{rows} rows of {len(chosen)} tables from {len(needed)} studies, {len(open_tasks)} of them missing"
-    )
+    print(f"{rows} rows of {len(chosen)} tables from {len(needed)} studies, {len(missing)} of them missing")
     return 0
 
 
@@ -221,9 +215,9 @@ class _Shown:
         words = f"{status.label}: {status.stage}{left}" if status.stage else left.removeprefix(", ")
         self.bar.update(self.line, completed=status.done, total=status.total, description=words)
 
-    def ended(self, task: Task, reason: str) -> None:
+    def ended(self, errand: Errand, reason: str) -> None:
         words = f"failed: {reason}" if reason else "done"
-        self.console.print(f"{task.study.name}: {words}", markup=False, highlight=False, soft_wrap=True)
+        self.console.print(f"{errand.study.name}: {words}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _minutes(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""`speed`: how fast dense and pruned models are, side by side in one run (appendix, inference speedup).
+"""`speed`: how fast dense and pruned models are, side by side (appendix, practical inference speedup).
 
 Beside model folders it measures true shapes with random weights, `random:llama2-7b`, also cut to a narrower
 width in every layer, `random:llama2-7b@0.5`: speed depends on shapes, not on what the weights are.
@@ -15,12 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gprune import budget
-from gprune.errors import ModelError, SettingsError
-from gprune.records import ModelShape
-
-RANDOM = "random:"
-"""what the name of a model with random weights starts with"""
+from gprune.errors import SettingsError
+from gprune.models.shapes import SHAPES
 
 _COLUMNS = ("model", "parameters", "phase", "mode", "tokens/s", "spread", "ratio", "spread", "peak memory")
 _FIELDS = (
@@ -35,30 +31,6 @@ _FIELDS = (
     "peak_bytes",
     "memory",
 )
-
-
-def _shape(family: str, sizes: tuple[int, ...], vocabulary: int, positions: int) -> dict[str, Any]:
-    """A published model's configuration from (hidden, neurons, layers, heads, key/value heads)."""
-    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-    values = dict(zip((*names, "num_key_value_heads"), sizes, strict=True))
-    return {
-        **values,
-        "model_type": family,
-        "vocab_size": vocabulary,
-        "max_position_embeddings": positions,
-        "tie_word_embeddings": False,
-    }
-
-
-SHAPES = {
-    "llama2-7b": _shape("llama", (4096, 11008, 32, 32, 32), 32000, 4096),
-    "llama2-13b": _shape("llama", (5120, 13824, 40, 40, 40), 32000, 4096),
-    "llama3-8b": _shape("llama", (4096, 14336, 32, 32, 8), 128256, 8192),
-    "mistral-7b": _shape("mistral", (4096, 14336, 32, 32, 8), 32768, 32768) | {"sliding_window": None},
-    "qwen2.5-7b": _shape("qwen2", (3584, 18944, 28, 28, 4), 152064, 131072),
-    "qwen3-8b": _shape("qwen3", (4096, 12288, 36, 32, 8), 151936, 40960) | {"head_dim": 128},
-}
-"""Configurations of published models that can be built with random weights."""
 
 
 def add(commands: Any) -> None:
@@ -95,6 +67,7 @@ def _speed(options: argparse.Namespace) -> int:
         )
     from gprune import terminal
     from gprune.evaluation import speed
+    from gprune.export.measurable import load
 
     settings = _settings(options)
     with terminal.Reporter() as shown, contextlib.redirect_stdout(sys.stderr):
@@ -125,127 +98,6 @@ def _settings(options: argparse.Namespace) -> Any:
         dtype=options.dtype,
         device=options.device,
         modes=None if options.modes is None else tuple(options.modes),
-    )
-
-
-def load(name: str, device: str, dtype: str, align: int = 1) -> Any:
-    """A causal language model to measure, without its tokenizer.
-
-    Args:
-        name: a dense or pruned folder or hub name, ``demo``, or ``random:SHAPE[@RETENTION]``.
-        device: where it goes.
-        dtype: number type of its weights.
-        align: FFN widths of a random model that is cut are multiples of this.
-
-    Raises:
-        ModelError: there is no such model, or it cannot be read.
-        SettingsError: the device is not there, a shape is unknown, or the memory is too small.
-    """
-    from transformers import AutoModelForCausalLM
-
-    from gprune.export import checkpoint
-    from gprune.models import loading
-    from gprune.models.families import PRUNED_PREFIX
-    from gprune.models.identity import configuration, locate, weight_files
-
-    if name.startswith(RANDOM):
-        return random_model(name.removeprefix(RANDOM), device, dtype, align)
-    place, folder = loading.device_of(device), locate(name, download=True)
-    if str(configuration(folder).get("model_type")).startswith(PRUNED_PREFIX):
-        return checkpoint.load(folder, device, dtype)
-    loading.require_readable(weight_files(folder))
-    model = loading.read_model(AutoModelForCausalLM, folder, dtype=loading.DTYPES[dtype])
-    return loading.move(model.requires_grad_(False), place)
-
-
-def random_model(text: str, device: str, dtype: str, align: int) -> Any:
-    """A model of a published shape with random weights, made on the device itself.
-
-    Args:
-        text: SHAPE or SHAPE@RETENTION; SHAPE is a key of ``SHAPES`` or a folder whose configuration is taken.
-        device: where the weights are made.
-        dtype: their number type.
-        align: with a retention, FFN widths are multiples of this.
-
-    Raises:
-        ModelError: there is no such shape.
-        SettingsError: the retention is none, or the memory is too small.
-    """
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    from gprune.evaluation.speed import out_of_memory
-    from gprune.export import checkpoint
-    from gprune.models.loading import DTYPES, device_of
-
-    checkpoint.register()
-    config = _random_config(text, align)
-    place = device_of(device)
-    generators = [place] if place.type == "cuda" else []
-    try:
-        with torch.random.fork_rng(devices=generators), torch.device(place):
-            model: Any = AutoModelForCausalLM.from_config(config, dtype=DTYPES[dtype])
-    except (RuntimeError, MemoryError) as error:
-        if not out_of_memory(error):
-            raise
-        raise SettingsError(
-            f"{RANDOM}{text} in {dtype} does not fit in the memory of {place}: use a smaller shape or fewer "
-            "models"
-        ) from error
-    return model.requires_grad_(False).eval()
-
-
-def _random_config(text: str, align: int) -> Any:
-    from transformers import AutoConfig
-
-    from gprune.models.identity import configuration, locate
-
-    name, sign, fraction = text.partition("@")
-    if name in SHAPES:
-        config = AutoConfig.for_model(**SHAPES[name])
-    else:
-        try:
-            folder = locate(name)
-        except ModelError as error:
-            raise ModelError(
-                f"{RANDOM}{name} is neither a folder nor one of {', '.join(SHAPES)}: check the spelling"
-            ) from error
-        config = AutoConfig.for_model(**configuration(folder))
-    return _narrowed(config, _retention(fraction), align) if sign else config
-
-
-def _retention(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1:
-        raise SettingsError(f"after @ comes a retention between 0 and 1, as in @0.5 (got {text!r})")
-    return value
-
-
-def _narrowed(config: Any, retention: float, align: int) -> Any:
-    """The configuration of a model whose layers are all cut to one width near the retention."""
-    from gprune.export.modeling_gprune import MODEL_CLASSES
-    from gprune.models.families import PRUNED_PREFIX, layout_of
-
-    if align < 1:
-        raise SettingsError(f"align must be 1 or more (got {align})")
-    layout_of(config.model_type, "a random model")
-    head_width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    shape = ModelShape(
-        layers=config.num_hidden_layers,
-        neurons=config.intermediate_size,
-        heads=config.num_attention_heads,
-        kv_heads=config.num_key_value_heads,
-        head_width=head_width,
-        hidden=config.hidden_size,
-    )
-    groups, neurons = budget.uniform_counts(shape, retention)
-    width = min(max(budget.nearest_whole(neurons / align), 1) * align, shape.neurons)
-    values = {name: value for name, value in config.to_dict().items() if name != "model_type"}
-    return MODEL_CLASSES[PRUNED_PREFIX + config.model_type].config_class(
-        **values, ffn_widths=[width] * shape.layers, key_value_groups=[groups] * shape.layers
     )
 
 

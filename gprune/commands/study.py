@@ -5,60 +5,35 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import fields
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from gprune.errors import SettingsError
 from gprune.methods import METHODS
-from gprune.study import METRIC_NAMES, Study, from_dict
+from gprune.study import METRIC_NAMES, from_dict
+from gprune.study_fields import OPTIONS, documentation, hint
 
-_SHORTHANDS = {
-    "metric": "metric",
-    "retention": "retention",
-    "samples": "calibration.samples",
-    "length": "calibration.length",
-    "epochs": "sparsity.epochs",
-    "seed": "seed",
-    "substitute": "substitute",
-    "methods": "methods",
-    "evaluate": "evaluation.texts",
-    "tasks": "evaluation.tasks",
-    "preset": "evaluation.preset",
-    "windows": "evaluation.windows",
-    "device": "device",
-    "dtype": "dtype",
-    "name": "name",
+_MORE = {
+    "primary": "; see `texts`; a dataset folder too; options follow a #, as in "
+    "c4.jsonl#fields=prefix+gold_completion",
+    "methods": f": {', '.join(METHODS)}",
+}
+_METAVARS = {
+    "metric": f"{{{','.join(METRIC_NAMES)}}}",
+    "methods": "METHOD",
+    "primary": "TEXT",
+    "auxiliary": "TEXT",
+    "substitute": "TEXT",
+    "evaluation.texts": "TEXT",
+    "evaluation.tasks": "TASK",
+    "evaluation.task_folder": "FOLDER",
 }
 
 
 def add(commands: Any) -> None:
     """Registers the command."""
     parser = commands.add_parser("study", help="write a study as JSON to stdout")
-    text = "by name (see `texts`), file or dataset folder; options follow a #, as in " + (
-        "c4.jsonl#fields=prefix+gold_completion"
-    )
-    parser.add_argument("--model", required=True, help="folder or hub name of the dense model, or `demo`")
-    parser.add_argument("--primary", default="wikitext2", help=f"primary calibration text A, {text}")
-    parser.add_argument("--auxiliary", default="ptb", help="auxiliary calibration text B")
-    parser.add_argument("--substitute", help="third calibration text C, for the agreement figure")
-    parser.add_argument("--metric", help=f"base importance metric: {', '.join(METRIC_NAMES)}")
-    parser.add_argument("--retention", type=float, help="fraction of the decoder's weights to keep")
-    parser.add_argument("--samples", type=int, help="sequences of each calibration text")
-    parser.add_argument("--length", type=int, help="tokens of each sequence")
-    parser.add_argument("--epochs", type=int, help="epochs of modular sparsity learning")
-    parser.add_argument("--seed", type=int, help="seed of every random choice")
-    parser.add_argument(
-        "--methods", nargs="+", metavar="METHOD", help=f"what to compare: {', '.join(METHODS)}"
-    )
-    parser.add_argument(
-        "--tasks", nargs="+", metavar="TASK", help="zero-shot tasks: names or own .jsonl files"
-    )
-    parser.add_argument("--evaluate", nargs="+", metavar="TEXT", help="texts to measure perplexity on")
-    parser.add_argument("--preset", help="perplexity windows: 128 (the paper's), 2048 or a number of tokens")
-    parser.add_argument("--windows", type=int, help="windows to measure at most (default: all)")
-    parser.add_argument("--device", help="auto, cpu or cuda")
-    parser.add_argument("--dtype", help="auto, float32, bfloat16 or float16")
-    parser.add_argument("--name", help="what to call the study on the pages")
+    for option, field in OPTIONS.items():
+        add_field(parser, option, field, _MORE.get(option, ""), required=option == "model")
     parser.add_argument(
         "--set",
         action="append",
@@ -66,25 +41,41 @@ def add(commands: Any) -> None:
         metavar="FIELD=VALUE",
         help="any other field, as reliability.drift_quantile=0.85 (repeatable)",
     )
-    parser.set_defaults(command=_study)
+    parser.set_defaults(command=_study, primary="wikitext2", auxiliary="ptb")
+
+
+def add_field(parser: Any, option: str, field: str, more: str = "", **how: Any) -> None:
+    """Adds an option that has the type and the documentation of a field of the study.
+
+    Args:
+        parser: a parser of argparse, or a group of one.
+        option: name of the option, without its dashes.
+        field: dotted name of the field.
+        more: what the help says beyond the documentation.
+        how: what ``add_argument`` is told beyond that.
+    """
+    kind = hint(field)
+    inner = (get_args(kind) or (kind,))[0]
+    shown: dict[str, Any] = {"metavar": _METAVARS.get(field)}
+    if inner in (int, float):
+        shown["type"] = inner
+    elif get_origin(kind) is tuple:
+        shown["nargs"] = "+"
+    elif get_origin(kind) is Literal:
+        shown["metavar"] = f"{{{','.join(get_args(kind))}}}"
+    words = documentation()[field] + more
+    parser.add_argument(f"--{option}", help=words.replace("%", "%%"), **(shown | how))
 
 
 def _study(options: argparse.Namespace) -> int:
-    top = {f.name for f in fields(Study)}
-    values: dict[str, Any] = {
-        "model": options.model,
-        "primary": options.primary,
-        "auxiliary": options.auxiliary,
-    }
-    for option, field in _SHORTHANDS.items():
+    values: dict[str, Any] = {}
+    for option, field in OPTIONS.items():
         value = getattr(options, option)
         if value is None:
             continue
         section, _, name = field.rpartition(".")
-        if field in top:
-            values[field] = value
-        else:
-            values.setdefault(section, {})[name] = value
+        place = values.setdefault(section, {}) if section else values
+        place[name] = value
     study = from_dict(values)
     if options.set:
         study = study.with_settings(dict(assignment(word) for word in options.set))

@@ -3,20 +3,21 @@
 A text is named by one string: a name of `known()`, a local file, a dataset folder, or `hub:owner/name`,
 with options after a `#`. `draw` makes a calibration set of it (section 4: 2048 sequences of 128 tokens) and
 `stream` what perplexity is measured on; `fingerprint` and `describe` answer without a tokenizer and without
-a network.
+a network. `build_ahead` makes embedded texts while a run still starts.
 """
 
 from gprune.corpora.catalogue import TextEntry, known
-from gprune.corpora.identity import describe, fingerprint, prepare, same_content
+from gprune.corpora.identity import describe, fingerprint, prepare
+from gprune.corpora.source import build_ahead
 from gprune.corpora.tokens import draw, stream
 
 __all__ = [
     "TextEntry",
+    "build_ahead",
     "describe",
     "draw",
     "fingerprint",
     "known",
     "prepare",
-    "same_content",
     "stream",
 ]

@@ -113,7 +113,12 @@ def require_network(repository: str) -> None:
 
 
 def _snapshots(repository: str, revision: str) -> Iterator[Path]:
-    """Folders of a dataset in the hub's cache, the revision's own first, then the newest."""
+    """Folders of a dataset in the hub's cache, the revision's own first, then the newest.
+
+    The client's own look-ups serve less: ``try_to_load_from_cache`` and ``snapshot_download`` find nothing
+    without the branch's reference, the latter refuses a copy that holds only a part of the dataset, and
+    ``scan_cache_dir`` reads through everything that the cache holds.
+    """
     from huggingface_hub import constants
 
     folder = Path(constants.HF_HUB_CACHE) / f"datasets--{repository.replace('/', '--')}"

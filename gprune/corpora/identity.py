@@ -46,16 +46,6 @@ def fingerprint(text: str, role: Role) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def same_content(first: str, second: str, role: Role = "calibration") -> bool:
-    """Whether two names mean the same content in a role.
-
-    Raises:
-        SettingsError: a name is not valid.
-        CorpusError: a text cannot be read.
-    """
-    return fingerprint(first, role) == fingerprint(second, role)
-
-
 def prepare(text: str, role: Role) -> None:
     """Makes sure that a text is on this machine: a hub text is downloaded, any other only looked for.
 

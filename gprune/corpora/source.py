@@ -7,8 +7,9 @@ they are in both roles.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Literal
 
 from gprune.corpora import catalogue, hub, layout, naming, rows
 from gprune.corpora.naming import TextName
-from gprune.demo import texts
+from gprune.demo import ahead, texts
 from gprune.errors import CorpusError, SettingsError
 
 Role = Literal["calibration", "evaluation"]
@@ -110,6 +111,22 @@ def documents(source: Source, cache: Path | None = None) -> Iterator[str]:
         )
 
 
+def build_ahead(names: Iterable[str], cache: Path) -> None:
+    """Lets another process build the embedded texts among these names, and returns at once.
+
+    Whoever reads them from the same cache later finds them there, or waits for the rest.
+
+    Args:
+        names: texts as typed; a name that means no embedded text, or nothing at all, is passed over.
+        cache: folder that keeps embedded texts.
+    """
+    places = []
+    for text in names:
+        with contextlib.suppress(SettingsError):
+            places.append(naming.parse(text).place)
+    ahead.start([place for place in places if place in texts.NAMES], cache)
+
+
 def fields_of(source: Source) -> tuple[str, ...]:
     """The fields that make up a document; none where the text has no records."""
     return rows.first_fields(source.files[0], source.name) if source.files else ()
@@ -124,6 +141,8 @@ def _sliced(items: Iterator[str], span: slice) -> Iterator[str]:
 def _all_documents(source: Source, cache: Path | None) -> Iterator[str]:
     if source.kind == "embedded":
         try:
+            if cache is not None:
+                ahead.wait(source.name.place, cache)
             yield from texts.documents(source.name.place, source.split, cache)
         except (OSError, ModuleNotFoundError) as error:
             raise CorpusError(f"the text {source.name.place!r} cannot be built: {error}") from error

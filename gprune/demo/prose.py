@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import string
 from collections.abc import Iterator
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -20,7 +21,12 @@ _REFERENCE = re.compile(r"\s*\[\d+\]_|`([^`<]+?)(?:\s*<[^`>]*>)?`__?")
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\(?\d+[.)]|\.\. \[\d+\])\s+")
 _RULE = re.compile(r"^\s*[-=~^*#\"+'_.|]{3,}[-=~^*#\"+'_.|\s]*$")
 _DIRECTIVE = re.compile(r"^\s*(?:\.\.\s|:\w[\w ]*:)")
+# What a bullet without digits, a rule and a directive can begin with: most lines need no search at all.
+_BULLET_SIGNS = frozenset("-*+•(.")
+_RULE_SIGNS = frozenset("-=~^*#\"+'_.|")
+_DIRECTIVE_SIGNS = frozenset(".:")
 _SENTENCE_END = (".", "!", "?", ":", ")", "`", '"')
+_ASCII_LETTERS_AND_SPACE = (string.ascii_letters + " ").encode()
 
 
 def paragraphs(docstring: str, shortest: int = 80, least_letters: float = 0.85) -> list[str]:
@@ -34,8 +40,16 @@ def paragraphs(docstring: str, shortest: int = 80, least_letters: float = 0.85) 
     Returns:
         The paragraphs in the order of the docstring.
     """
-    candidates = (_plain(" ".join(block)) for block in _blocks(inspect.cleandoc(docstring)))
-    return [line for line in candidates if _is_prose(line, shortest, least_letters)]
+    found = []
+    for block in _blocks(inspect.cleandoc(docstring)):
+        marked_up = " ".join(block)
+        # taking markup out never makes a line longer, and takes long
+        if len(marked_up) < shortest:
+            continue
+        line = _plain(marked_up)
+        if _is_prose(line, shortest, least_letters):
+            found.append(line)
+    return found
 
 
 def docstrings(tree: ast.Module) -> Iterator[str]:
@@ -102,26 +116,37 @@ def _blocks(text: str) -> Iterator[list[str]]:
     indentation = 0
     in_directive = False
     for line in text.split("\n"):
-        depth = len(line) - len(line.lstrip())
-        bullet = _BULLET.match(line)
-        ends = not line.strip() or _RULE.match(line) or bullet is not None
-        if block and (ends or depth != indentation):
+        bare = line.lstrip()
+        if not bare:
+            if block:
+                yield block
+                block = []
+            in_directive = False
+            continue
+        depth = len(line) - len(bare)
+        sign = bare[0]
+        bullet = _BULLET.match(line) if sign in _BULLET_SIGNS or sign.isdecimal() else None
+        rule = sign in _RULE_SIGNS and _RULE.match(line) is not None
+        if block and (rule or bullet is not None or depth != indentation):
             yield block
             block = []
-        in_directive = bool(_DIRECTIVE.match(line)) or (in_directive and bool(line.strip()))
-        if not line.strip() or _RULE.match(line) or in_directive:
+        in_directive = in_directive or (sign in _DIRECTIVE_SIGNS and _DIRECTIVE.match(line) is not None)
+        if rule or in_directive:
             continue
-        block.append(line[bullet.end() :] if bullet else line.strip())
+        block.append(line[bullet.end() :] if bullet else bare.rstrip())
         indentation = bullet.end() if bullet else depth
     if block:
         yield block
 
 
 def _plain(block: str) -> str:
-    text = _ROLE.sub(r"\1", block)
-    text = _LITERAL.sub(r"`\1`", text)
-    text = _REFERENCE.sub(lambda match: match.group(1) or "", text)
-    return re.sub(r"\s+", " ", text.replace("**", "").replace("::", ":")).strip()
+    text = block
+    # a search for markup takes long, and few blocks have the sign of any
+    if "`" in text:
+        text = _LITERAL.sub(r"`\1`", _ROLE.sub(r"\1", text))
+    if "`" in text or "]_" in text:
+        text = _REFERENCE.sub(lambda match: match.group(1) or "", text)
+    return " ".join(text.replace("**", "").replace("::", ":").split())
 
 
 def _is_prose(line: str, shortest: int, least_letters: float) -> bool:
@@ -130,5 +155,10 @@ def _is_prose(line: str, shortest: int, least_letters: float) -> bool:
     # Wrapped fragments of tables and formulas do not end like a sentence.
     if not line.endswith(_SENTENCE_END):
         return False
-    letters = sum(character.isalpha() or character == " " for character in line)
-    return letters >= least_letters * len(line)
+    return _letters_and_spaces(line) >= least_letters * len(line)
+
+
+def _letters_and_spaces(line: str) -> int:
+    if line.isascii():
+        return len(line) - len(line.encode().translate(None, _ASCII_LETTERS_AND_SPACE))
+    return sum(character.isalpha() or character == " " for character in line)

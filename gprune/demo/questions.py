@@ -19,14 +19,8 @@ from pathlib import Path
 from gprune.demo import texts
 
 NAMES: tuple[str, ...] = ("demo_continuation", "demo_order", "demo_cloze")
-DESCRIPTIONS: dict[str, str] = {
-    "demo_continuation": "Which of four continuations belongs to the passage? The others belong to other "
-    "passages.",
-    "demo_order": "Which of two sentences has its words in order? In the other one two neighbours have "
-    "changed places.",
-    "demo_cloze": "Which of four names stands at this place of a source file? The others stand elsewhere in "
-    "the same file.",
-}
+"""which of four continuations is a passage's own; which of two sentences has its words in order, where the
+other has two neighbours changed; which of four names of a source file stands at this place"""
 CHOICES: dict[str, int] = {"demo_continuation": 4, "demo_order": 2, "demo_cloze": 4}
 DELIMITERS: dict[str, str] = {"demo_continuation": " ", "demo_order": " ", "demo_cloze": ""}
 """what stands between a question and a choice"""

@@ -17,13 +17,14 @@ import json
 import os
 import platform
 import sysconfig
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from gprune.demo import prose
+from gprune.demo.docstrings import docstrings
+from gprune.files import write_text
 
 NAMES: tuple[str, ...] = ("python-reference", "science-docs", "python-code")
 DESCRIPTIONS: dict[str, str] = {
@@ -75,12 +76,25 @@ def documents(name: str, split: str, cache: Path | None = None) -> list[str]:
     _check(split, "split", SPLITS)
     if cache is None:
         return _build(name)[split]
-    file = cache / f"{name}-{version(name)}.json"
+    file = path(name, cache)
     kept = _read_whole(file)
     if kept is None:
         kept = _build(name)
         _write_whole(file, kept)
     return kept[split]
+
+
+def path(name: str, cache: Path) -> Path:
+    """Return where a cache keeps a text, whether it is there or not.
+
+    Args:
+        name: one of ``NAMES``.
+        cache: the cache's folder.
+
+    Raises:
+        ValueError: if the name is not known.
+    """
+    return cache / f"{name}-{version(name)}.json"
 
 
 def version(name: str) -> str:
@@ -195,13 +209,14 @@ def _topics() -> Iterator[str]:
 
 def _docstrings_below(folder: Path) -> Iterator[str]:
     for file in _sources(folder):
-        parsed = _parse(file)
-        if parsed is None:
+        try:
+            source = file.read_text(encoding="utf-8")
+            found = docstrings(source)
+            if file.name in _ADDED_DOCUMENTATION:
+                found += _plain_strings(ast.parse(source))
+        except (UnicodeDecodeError, SyntaxError, ValueError):
             continue
-        tree = parsed[1]
-        yield from prose.docstrings(tree)
-        if file.name in _ADDED_DOCUMENTATION:
-            yield from _plain_strings(tree)
+        yield from found
 
 
 def _plain_strings(tree: ast.Module) -> Iterator[str]:
@@ -254,11 +269,5 @@ def _read_whole(file: Path) -> dict[str, list[str]] | None:
 def _write_whole(file: Path, splits: dict[str, list[str]]) -> None:
     content = {"digest": _digest(json.dumps(splits)), "splits": splits}
     file.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=file.parent, suffix=".partial")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(content, stream)
-        os.replace(name, file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    # ASCII: a docstring may hold half of a surrogate pair, which UTF-8 cannot
+    write_text(file, json.dumps(content))

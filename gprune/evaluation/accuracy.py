@@ -2,7 +2,8 @@
 
 Zero-shot accuracy as in section 4: the model's choice is the one of the highest log-likelihood (acc), or of
 the highest log-likelihood divided by the choice's length in characters (acc_norm). Both are kept; which of
-them counts is decided when they are shown (appendix, ``gprune.analysis.accuracy``).
+them counts is decided when they are shown (``gprune.analysis.accuracy``; appendix, robustness to the
+evaluation protocol).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Answers: which tokens does a model write greedily, in the fewest operations?
 
-The loop behind the appendix's "Practical Inference Speedup": greedy decoding with a key/value cache. It calls
+Greedy decoding with a key/value cache, as in the appendix (practical inference speedup). The loop calls
 the model directly: the library's ``generate`` spends time on bookkeeping that is the same for a large and a
 small model, which would hide what pruning gains. End-of-text tokens do not end it.
 

@@ -1,6 +1,6 @@
 """Answers: how much faster is a pruned model, in tokens a second, and how sure is that?
 
-The measurement of the appendix, "Practical Inference Speedup": FP16, greedy decoding with a key/value cache,
+The measurement of the appendix (practical inference speedup): FP16, greedy decoding with a key/value cache,
 one warm-up run, then timed repetitions. Prefill and decode are timed apart. All models are measured in one
 run and take turns in every repetition, so that a machine that slows down slows all of them; ratios to the
 first model are formed within each repetition, and medians are taken last.
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from gprune.errors import SettingsError
 from gprune.evaluation.decoding import Decoding, EagerDecoding, StaticDecoding
+from gprune.models.loading import out_of_memory
 from gprune.progress import Progress, silent
 from gprune.records import Array
 
@@ -28,8 +29,6 @@ PHASES = ("prefill", "decode", "whole")
 _WARM_UPS = 1
 _DTYPES = ("float32", "bfloat16", "float16")
 _SEED = 0
-# What torch says without a class of its own, on a CPU and inside cuBLAS.
-_OUT_OF_MEMORY = ("can't allocate memory", "ALLOC_FAILED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +201,6 @@ def parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def out_of_memory(error: Exception) -> bool:
-    """Whether an error of torch says that memory ran out."""
-    known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-    return known or any(words in str(error) for words in _OUT_OF_MEMORY)
-
-
 def _repeat(
     runners: list[_Runner], settings: SpeedSettings, on_progress: Progress, clock: Callable[[], float]
 ) -> None:
@@ -311,6 +304,7 @@ def _weight_bytes(model: nn.Module) -> int:
 
 def _summary(runners: list[_Runner], settings: SpeedSettings) -> list[Speed]:
     first_mode = settings.modes[0]
+    # written from the last to the first: what stays of each mode is the first model
     references = {runner.mode: runner for runner in reversed(runners)}
     return [
         _speed(runner, references[runner.mode], phase, settings)
@@ -344,3 +338,12 @@ def _median_and_spread(values: Array) -> tuple[float, float]:
     """Median and interquartile range."""
     low, middle, high = np.percentile(values, [25, 50, 75])
     return float(middle), float(high - low)
+
+
+def fitting(config: Any, preset: SpeedSettings) -> dict[str, int]:
+    """Prompt and new tokens that fit the positions of a model, in the preset's proportion."""
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is None or preset.prompt + preset.new_tokens <= positions:
+        return {}
+    prompt = positions * preset.prompt // (preset.prompt + preset.new_tokens)
+    return {"prompt": prompt, "new_tokens": positions - prompt}

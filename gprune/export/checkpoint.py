@@ -92,7 +92,7 @@ def save(
     with new_folder(folder) as partial:
         _write(model, tokenizer, partial, model_class, widths)
         plan_file.write(partial, plan)
-        loaded = verify_model(partial, model)
+        loaded = _verified(partial, model)
         require_same_tensors(model.state_dict(), loaded.state_dict())
         require_same_logits(model, loaded)
         require_same_tokens(tokenizer, partial)
@@ -120,35 +120,27 @@ def load(folder: Path, device: str = "auto", dtype: str = "auto") -> nn.Module:
         return move(_read(Path(folder), DTYPES.get(dtype, automatic)), place)
 
 
-def verify(folder: Path) -> CutPlan:
-    """Checks a checkpoint on its own: files, plan, widths, finite weights, and the answer it gave when saved.
+def load_verified(folder: Path) -> nn.Module:
+    """Loads a checkpoint on the CPU and checks it on its own.
+
+    Files, plan, widths, finite weights, and the answer that the model gave when it was saved.
 
     Returns:
-        The plan of the checkpoint.
+        The model, in the number type of the file.
 
     Raises:
         CheckpointError: something is missing, damaged or changed.
     """
     folder = Path(folder)
     with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
-        verify_model(folder, None)
-    return plan_file.read(folder)
+        return _verified(folder, None)
 
 
-def verify_model(folder: Path, live: nn.Module | None) -> nn.Module:
+def _verified(folder: Path, live: nn.Module | None) -> nn.Module:
     """Loads a checkpoint and holds it against its own plan.
 
-    Args:
-        folder: the checkpoint.
-        live: the model it was made from, which tells device and number type; None reads it on the CPU in the
-            type of the file.
-
-    Returns:
-        The loaded model.
-
-    Raises:
-        CheckpointError: configuration and plan disagree, or the model's answer has changed.
-        ModelError: the files cannot be read or hold NaN.
+    The live model that it was made from tells device and number type; None reads it on the CPU in the type of
+    the file.
     """
     plan = plan_file.read(folder)
     values = configuration(folder)

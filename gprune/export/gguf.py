@@ -71,8 +71,7 @@ def save(folder: Path, file: Path, dtype: str = "float32", on_progress: Progress
     if file.exists():
         raise CheckpointError(f"{str(file)!r} exists already: choose another file name")
     on_progress(0, _STEPS, "reading the checkpoint")
-    with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
-        model: Any = checkpoint.verify_model(folder, None)
+    model: Any = checkpoint.load_verified(folder)
     factors = _rope_factors(model)
     _require_supported(model)
     on_progress(1, _STEPS, "reading the tokenizer")

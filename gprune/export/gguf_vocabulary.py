@@ -3,6 +3,10 @@
 It knows two kinds of byte-pair encoding: SentencePiece's, with a score for each token, and the byte-level
 one, with a list of merges and one of the splittings it has built in. A tokenizer that it would read otherwise
 is refused, because a model that is fed other tokens only seems to be a bad model.
+
+``gguf.SpecialVocab`` would read the special tokens, the merges and the chat template from the files. But it
+guesses from them what is added to a text, and says nothing of a token that is not added, which llama.cpp then
+adds where that is its default; here both are seen on a text.
 """
 
 from __future__ import annotations

@@ -76,8 +76,7 @@ def save(folder_in: Path, folder_out: Path, on_progress: Progress = silent) -> P
     """
     folder_in, folder_out = Path(folder_in), Path(folder_out).absolute()
     on_progress(0, _STEPS, "reading the checkpoint")
-    with as_checkpoint_error(f"the checkpoint {str(folder_in)!r} is damaged"):
-        pruned: Any = checkpoint.verify_model(folder_in, None)
+    pruned: Any = checkpoint.load_verified(folder_in)
     config = _ordinary(pruned)
     on_progress(1, _STEPS, "padding")
     padded = _empty(config, pruned.dtype)

@@ -7,12 +7,12 @@ overwritten and nothing half-written stays.
 from __future__ import annotations
 
 import shutil
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from gprune.errors import CheckpointError, GpruneError, ModelError
+from gprune.files import beside, replaced
 from gprune.models.loading import one_line
 
 
@@ -46,7 +46,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     Raises:
         CheckpointError: anything that went wrong inside, as one sentence. Nothing is left behind.
     """
-    partial = _partial(folder)
+    partial = beside(folder)
     try:
         with as_checkpoint_error(f"the model cannot be saved in {str(folder)!r}"):
             partial.mkdir(parents=True)
@@ -68,16 +68,12 @@ def new_file(file: Path) -> Iterator[Path]:
     Raises:
         CheckpointError: anything that went wrong inside, as one sentence. Nothing is left behind.
     """
-    partial = _partial(file)
-    try:
-        with as_checkpoint_error(f"the model cannot be saved as {str(file)!r}"):
-            file.parent.mkdir(parents=True, exist_ok=True)
+    with as_checkpoint_error(f"the model cannot be saved as {str(file)!r}"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replaced(file) as partial:
             yield partial
-            # asked again: a rename would overwrite what has appeared meanwhile
+            # asked again: nothing that has appeared meanwhile may be overwritten
             _require_free(file)
-            partial.rename(file)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -96,7 +92,3 @@ def as_checkpoint_error(what: str) -> Iterator[None]:
 def _require_free(target: Path) -> None:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CheckpointError(f"{str(target)!r} already holds something: choose a new folder or file name")
-
-
-def _partial(target: Path) -> Path:
-    return target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")

@@ -17,7 +17,6 @@ import contextlib
 import json
 import os
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from gprune.errors import JobError
+from gprune.files import write_bytes
 
 STUDY = "study.json"
 JOB = "job.json"
@@ -92,13 +92,9 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
         OSError: the file cannot be written either way.
     """
     data = (json.dumps(values, indent=2, default=_plain) + "\n").encode()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
     try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
+        write_bytes(path, data)
     except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         if not path.exists():
             raise
         _overwrite(path, data)

@@ -69,8 +69,8 @@ class Job:
 
 def fingerprint(study: Study, arguments: Sequence[str]) -> str:
     """SHA-256 of what decides the outcome of a job; the study's display name does not."""
-    content = [study.renamed("").to_dict(), list(arguments)]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    content = [study.digest, list(arguments)]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def create(home: Path, study: Study, label: str, arguments: Sequence[str], build: CommandBuilder) -> Job:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 
+from gprune import machine
 from gprune.jobs import folder as files
 from gprune.jobs.state import JobState
 
@@ -48,23 +49,9 @@ def worker_command(folder: Path, arguments: Sequence[str]) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The environment of a run.
-
-    One core is left to the app where there are more than two: the app idles most of the time, and on a
-    small machine half of the cores is too high a price. An `OMP_NUM_THREADS` that is already set is
-    respected. The log is UTF-8 and unbuffered.
-    """
-    values = dict(os.environ)
-    cores = _cores()
-    values.setdefault("OMP_NUM_THREADS", str(cores - 1 if cores > 2 else cores))
+    """The environment of a run: threads as gprune.machine has them, a log that is UTF-8 and unbuffered."""
+    values = {**os.environ, machine.THREADS_VARIABLE: machine.threads()}
     return values | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
-
-
-def _cores() -> int:
-    """Cores that this process may use, which in a container can be fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def start_supervisor(folder: Path) -> None:

@@ -5,6 +5,8 @@ Weights are read from safetensors only; code that comes with a model runs only w
 
 from __future__ import annotations
 
+import gc
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,8 @@ from gprune.models.identity import configuration, locate, require_tokenizer, wei
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _MESSAGE_LENGTH = 300
+# what torch says without a class of its own, on a CPU and inside cuBLAS
+_OUT_OF_MEMORY = ("can't allocate memory", "ALLOC_FAILED")
 
 
 def load(name: str, device: str = "auto", dtype: str = "auto", trust_remote_code: bool = False) -> Decoder:
@@ -42,7 +46,7 @@ def load(name: str, device: str = "auto", dtype: str = "auto", trust_remote_code
     require_readable(weight_files(folder))
     tokenizer = load_tokenizer(str(folder), trust_remote_code)
     arguments = {"dtype": _dtype(dtype, place), "trust_remote_code": trust_remote_code}
-    model = move(read_model(_automatic(), folder, **arguments), place)
+    model = move(read_model(_automatic("AutoModelForCausalLM"), folder, **arguments), place)
     require_finite(model, folder)
     return Decoder.from_model(model, tokenizer)
 
@@ -53,14 +57,11 @@ def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
     Raises:
         ModelError: there is no such model, or its tokenizer is missing or cannot be read.
     """
-    from transformers import AutoTokenizer
-
+    loader = _automatic("AutoTokenizer")
     folder = locate(name, download=True)
     require_tokenizer(folder)
     with quiet(), _as_model_error(f"the tokenizer in {str(folder)!r} cannot be read"):
-        return AutoTokenizer.from_pretrained(
-            folder, trust_remote_code=trust_remote_code, local_files_only=True
-        )
+        return loader.from_pretrained(folder, trust_remote_code=trust_remote_code, local_files_only=True)
 
 
 def device_of(device: str) -> torch.device:
@@ -169,6 +170,12 @@ def move(model: nn.Module, place: torch.device) -> nn.Module:
         ) from error
 
 
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error of torch says that memory ran out."""
+    known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+    return known or any(words in str(error) for words in _OUT_OF_MEMORY)
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keeps transformers' progress bars and load reports off the terminal."""
@@ -191,10 +198,19 @@ def one_line(error: Exception) -> str:
     return words if len(words) <= _MESSAGE_LENGTH else words[:_MESSAGE_LENGTH] + " ..."
 
 
-def _automatic() -> Any:
-    from transformers import AutoModelForCausalLM
+def _automatic(name: str) -> Any:
+    """One of transformers' Auto classes.
 
-    return AutoModelForCausalLM
+    Its first import makes a few hundred thousand objects that all stay: looking for garbage among them would
+    cost a fifth of the seconds it takes.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return getattr(importlib.import_module("transformers"), name)
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _dtype(name: str, place: torch.device) -> torch.dtype | str:

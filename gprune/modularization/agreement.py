@@ -1,4 +1,4 @@
-"""How far two partitions of the same neurons agree (appendix, "Module Agreement").
+"""How far two partitions of the same neurons agree (appendix, module agreement).
 
 Adjusted Rand Index, corrected for chance, and matched overlap, the share of neurons that keep their module
 after the best one-to-one matching of modules. Pure numpy and scipy.
@@ -47,6 +47,8 @@ def adjusted_rand_index(first: Array, second: Array) -> float:
     Returns:
         1 for the same partition up to labels, about 0 for independent ones, below 0 for less than chance.
     """
+    # scikit-learn's adjusted_rand_score, the tests' reference, gives the same number in more than twice the
+    # time at 11008 neurons, and nothing else here needs the second that its import takes
     table = contingency(first, second)
     together = _pairs(table)
     in_first, in_second = _pairs(table.sum(axis=1)), _pairs(table.sum(axis=0))
@@ -63,7 +65,7 @@ def _pairs(counts: Array) -> int:
 
 
 def matched_overlap(first: Array, second: Array) -> float:
-    """Share of units in common under the best one-to-one matching of modules (Hungarian method).
+    """Share of units in common under the best one-to-one matching of modules (Eq. 12; Hungarian method).
 
     Args:
         first: (units,) module labels.

@@ -1,4 +1,4 @@
-"""Whether the direction of the drift joins the profile (BCM, appendix, "Direction-Aware Refinement").
+"""Whether the direction of the drift joins the profile (BCM; appendix, direction-aware refinement).
 
 Direction is admitted when the modules it gives are less mixed across the pruning boundary by a larger share
 than their drift varies more.
@@ -43,7 +43,7 @@ def drift_profile(drift: RankDrift, layer: int, name: str) -> Array:
 
 
 def below_boundary(primary: Array, auxiliary: Array) -> Array:
-    """Neurons below the midpoint of the normalised ranks, averaged over the two texts.
+    """Neurons below the midpoint of the normalised ranks, averaged over the two texts (inside Eq. 16).
 
     Args:
         primary: (layers, neurons) scores on A.
@@ -58,7 +58,7 @@ def below_boundary(primary: Array, auxiliary: Array) -> Array:
 
 
 def boundary_mixing(labels: Array, below: Array) -> float:
-    """I: share of neurons on their module's minor side of the boundary, doubled.
+    """I (Eq. 17): share of neurons on their module's minor side of the boundary, doubled.
 
     Args:
         labels: (layers, neurons) modules, without gaps.
@@ -76,7 +76,7 @@ def boundary_mixing(labels: Array, below: Array) -> float:
 
 
 def drift_variation(labels: Array, magnitude: Array) -> float:
-    """S: standard deviation of d within modules, averaged over neurons.
+    """S (Eq. 17): standard deviation of d within modules, averaged over neurons.
 
     Args:
         labels: (layers, neurons) modules, without gaps.

@@ -1,7 +1,7 @@
 """Which neurons serve which kind of context: FANG's functional groups, a baseline of section 4.
 
 One group for each context and a shared group for the neurons that many contexts need. Made from the
-affinities of one text; compared with behavior-consistent modules in Figure 1b.
+affinities of one text; compared with behavior-consistent modules in Fig. 1b.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ def _group_layer(affinity: Array, released: bool) -> Array:
     shared = _shared(affinity, size, np.zeros(neurons) if released else joint)
     labels = np.full(neurons, contexts, dtype=np.int32)
     if released:
+        # of equal contexts the first wins below, and the last in the released code: hence backwards
         labels[~shared] = contexts - 1 - _assign(affinity[::-1, ~shared], size)
     else:
         labels[~shared] = _assign(affinity[:, ~shared], size)

@@ -1,4 +1,4 @@
-"""Which modules the refinement starts from (BCM, section 3.1 and appendix, "Module Initialization").
+"""Which modules the refinement starts from (BCM, section 3.1; appendix, module initialization).
 
 Step one clusters neuron parameters by k-means with cosine distance; the number of modules is the candidate
 with the best silhouette. Step two splits the modules of all layers whose rank drift varies most.
@@ -173,7 +173,7 @@ def silhouette(projection: torch.Tensor, squares: torch.Tensor, labels: torch.Te
 
 
 def split(labels: Array, drift: Array, fraction: float) -> Array:
-    """Splits the modules with the largest Std(d) over all layers, each in two by exact 2-means on d.
+    """Splits the modules with the largest Std(d) (Eq. 13) over all layers, each in two by exact 2-means on d.
 
     The lower half keeps its number and the upper half takes the layer's next free one. A module whose
     neurons all have the same drift is never split.

@@ -1,4 +1,4 @@
-"""What the refinement minimises (BCM, section 3.1, Eqs. 2 to 5, and appendix, "Soft Assignment Refinement").
+"""What the refinement minimises (BCM, section 3.1, Eqs. 2 to 5 and, from the appendix, Eq. 14).
 
 All terms are linear in the number of neurons. `w` are the neuron parameters (unit rows), `c` the module
 centroids, `p` the soft memberships.
@@ -70,7 +70,7 @@ def consistency(membership: torch.Tensor, profile: torch.Tensor) -> torch.Tensor
 
 
 def pair_dispersion(rows: torch.Tensor, squares: torch.Tensor, membership: torch.Tensor) -> torch.Tensor:
-    """L_pair (appendix): mean pairwise cosine distance within the most dispersed quartile of modules.
+    """L_pair (Eq. 14): mean pairwise cosine distance within the most dispersed quartile of modules.
 
     No pairs are formed: with u_k = sum_i p_ik w_i, the sum over i != j of p_ik p_jk cos(w_i, w_j) is
     |u_k|^2 - sum_i p_ik^2 |w_i|^2.
@@ -96,7 +96,7 @@ def pair_dispersion(rows: torch.Tensor, squares: torch.Tensor, membership: torch
 
 
 def _dispersion(membership: torch.Tensor, squares: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """(modules,) l_k of the appendix; 0 for a module that holds a single neuron."""
+    """(modules,) l_k (Eq. 14); 0 for a module that holds a single neuron."""
     squared = membership.square()
     mass = membership.sum(0).square()
     pairs = mass - squared.sum(0)

@@ -82,7 +82,7 @@ def modularize(
         on_progress: is told (done, total, message) after each piece of work.
         initial: (layers, neurons) modules to start from in place of clustering and split, numbered from 0
             without gaps in each layer. A metric whose scores depend on the modules (twFLAP) is scored under
-            a first partition and refines that one (appendix, BCM).
+            a first partition and refines that one (appendix, BCM settings).
         clusters: what `cluster_layers` gave for the same parameters, settings and seed, so that partitions by
             different drifts share it; made here where it is left out.
 

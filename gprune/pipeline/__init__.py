@@ -1,16 +1,23 @@
-"""From a study to a pruned and measured model: every stage in order, through the store."""
+"""From a study to a pruned and measured model: every stage of its graph in order, through the store."""
 
 from __future__ import annotations
 
+import time
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from gprune import budget
 from gprune.errors import Cancelled, MethodError
-from gprune.methods import METHODS
-from gprune.pipeline.session import Listener, Session
-from gprune.plan import PAIR
+from gprune.pipeline import provenance
+from gprune.pipeline.outlook import expected
+from gprune.pipeline.record import Listener, RunRecord
+from gprune.pipeline.summary import summarized
+from gprune.stages import KINDS, Graph, Results, Stage, Work, course, needed, resolve
+from gprune.stages.inputs import read
 from gprune.store import Store
 from gprune.study import Study
+
+__all__ = ["Listener", "opened", "run"]
 
 
 def run(study: Study, store: Store, listener: Listener, until: str = "all") -> dict[str, Any]:
@@ -20,7 +27,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all") -> d
         study: what to run.
         store: where results are kept.
         listener: told of every stage's progress; may raise Cancelled.
-        until: the last thing wanted, one of gprune.plan.UNTIL.
+        until: the last thing wanted, one of gprune.stages.UNTIL.
 
     Returns:
         Settings, keys, retained fractions, parameters, checkpoint, perplexities and seconds, as plain JSON
@@ -29,114 +36,97 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all") -> d
     Raises:
         GpruneError: with one sentence that says what is wrong and what to do.
     """
-    session = Session(study, store, listener, until)
+    missing_tasks: dict[str, str] = {}
+    results = Results(store, Graph(study, read(study, missing_tasks)))
+    wanted = course(results.graph, until, results.holds)
+    record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
     store.sweep()
-    session.save("running")
+    record.save("running")
     try:
-        result = _execute(session, until)
+        _Runner(results, record, listener).run(wanted)
+        summary = summarized(results, wanted, record)
     except (Cancelled, KeyboardInterrupt):
-        session.save("cancelled", error="stopped on request; finished stages are kept")
+        record.save("cancelled", error="stopped on request; finished stages are kept")
         raise
     except Exception as error:
-        session.save("failed", error=str(error))
+        record.save("failed", error=str(error))
         raise
-    session.save("done", result=result if until in ("perplexity", "all") else None)
-    return result
+    record.save("done", result=summary if until in ("perplexity", "all") else None)
+    return summary
 
 
-def _execute(session: Session, until: str) -> dict[str, Any]:
-    study, result = session.study, {"settings": session.study.to_dict(), "run": session.run}
-    _explore(session)
-    if until != "drift" and ("gprune" in study.methods or until in ("adapted", "agreement")):
-        from gprune.pipeline import adaptation
+def opened(study: Study, store: Store) -> Results:
+    """The results of a study, whichever runs made them; nothing is computed or downloaded.
 
-        adaptation.adapted(session)
-    if until == "agreement":
-        _agree(session)
-    if until in ("masks", "perplexity", "all"):
-        result |= _retained(session)
-    if until in ("perplexity", "all"):
-        result |= _measured(session)
-    if until == "all":
-        result |= _finished(session)
-    result["unavailable"] = session.unavailable
-    result["keys"] = {name: stage["key"] for name, stage in session.stages.items()}
-    result["seconds"] = {name: stage["seconds"] for name, stage in session.stages.items()}
-    result["passes"] = session.passes
-    result["reused"] = [name for name, stage in session.stages.items() if stage["reused"]]
-    return result
+    Raises:
+        GpruneError: what the study reads is not on this machine.
+    """
+    return Results(store, Graph(study, read(study, download=False)))
 
 
-def _explore(session: Session) -> None:
-    """Statistics, scores and drift of both texts, each stage before the one that needs it."""
-    from gprune.pipeline import explore, inputs
+class _Runner:
+    """Computes what is missing, each stage under its lock, so that two runs of one study share the work."""
 
-    for role in PAIR:
-        inputs.tokens(session, role)
-    inputs.norms(session)
-    for role in PAIR:
-        inputs.statistics(session, role)
-    if session.study.metric == "twflap":
-        # its scores depend on the modules
-        explore.partition(session)
-    for role in PAIR:
-        explore.scores(session, role)
-    explore.drift(session)
+    def __init__(self, results: Results, record: RunRecord, listener: Listener) -> None:
+        graph, store = results.graph, results.store
+        self.results, self.record, self.listener = results, record, listener
+        self.work = Work(graph.study, graph.inputs, store.root / "texts", partial(listener, "model"))
 
+    def run(self, wanted: tuple[Stage[Any], ...]) -> None:
+        """Goes through the stages; a method that cannot run is left out with all that needs it."""
+        left_out = self.record.unavailable
+        for stage in wanted:
+            lacking = next((left_out[need] for need in needed(stage) if need in left_out), None)
+            if lacking is not None and not stage.optional:
+                left_out[stage] = lacking
+                continue
+            try:
+                self._ensure(stage)
+            except MethodError as error:
+                left_out[stage] = str(error)
+                self.listener(stage.name, 1, 1, f"left out: {error}")
 
-def _agree(session: Session) -> None:
-    """The agreement of modules, where there is anything to compare."""
-    from gprune.pipeline import agreement
+    def _ensure(self, stage: Stage[Any]) -> None:
+        """Computes a stage unless its result is there, and notes it."""
+        started, reused = time.perf_counter(), self.results.holds(stage)
+        if not reused:
+            waiting = partial(
+                self.listener, stage.name, 0, 1, "waiting for another run that computes the same"
+            )
+            with self.results.store.lock(stage.kind, stage.key, waiting):
+                reused = self.results.holds(stage)
+                if not reused:
+                    self._compute(stage, started)
+        self.record.note(stage, reused)
 
-    agreement.agreement(session)
+    def _compute(self, stage: Stage[Any], started: float) -> None:
+        store, work = self.results.store, self.work
+        self.listener(stage.name, 0, 1, "")
+        work.progress = partial(self.listener, stage.name)
+        before = work.tokens_passed()
+        needs = resolve(stage.needs, self._load)
 
+        def details() -> dict[str, Any]:
+            seconds = round(time.perf_counter() - started, 3)
+            return {"seconds": seconds, "passes": self._passes(before), **provenance.versions()}
 
-def _retained(session: Session) -> dict[str, Any]:
-    from gprune.pipeline import inputs, prune
+        def fill(folder: Path) -> dict[str, Any]:
+            stage.make(work, folder, **needs)
+            return details()
 
-    shape, size = inputs.shape(session), inputs.size(session)
-    retention, parameters = {}, {}
-    for name in session.study.methods:
-        if METHODS[name].decision == "none":
-            retention[name], parameters[name] = 1.0, size.parameters
-            continue
-        try:
-            kept = prune.masks(session, METHODS[name].masks)
-        except MethodError as error:
-            session.unavailable[name] = str(error)
-            session.listener(f"masks_{name}", 1, 1, f"left out: {error}")
-            continue
-        retention[name] = kept.retention
-        added = prune.compensated(session, name)
-        parameters[name] = budget.parameters(shape, size, kept.ffn, kept.heads, added)
-    result: dict[str, Any] = {"retention": retention, "parameters": parameters}
-    return result | ({"retained_fraction": retention["gprune"]} if "gprune" in retention else {})
+        if KINDS[stage.kind].record is None:
+            store.put_folder(stage.kind, stage.key, fill)
+        else:
+            made = stage.make(work, **needs)
+            store.put(stage.kind, stage.key, made, details())
 
+    def _load(self, stage: Stage[Any]) -> Any:
+        return None if stage in self.record.unavailable else self.results.record(stage)
 
-def _measured(session: Session) -> dict[str, Any]:
-    """Perplexity of every method that can run; accuracy and speed where they are asked for."""
-    from gprune.pipeline.measure import Measured, speed
-
-    result: dict[str, Any] = {"perplexity": {}}
-    if session.study.evaluation.tasks:
-        result |= {"accuracy": {}, "unavailable_tasks": session.missing_tasks}
-    for name in session.study.methods:
-        if name in session.unavailable:
-            continue
-        measured = Measured(session, name)
-        result["perplexity"][name] = measured.perplexity()
-        if "accuracy" in result:
-            result["accuracy"][name] = measured.accuracy()
-    if session.study.evaluation.speed != "none":
-        found = speed(session, list(result["perplexity"]))
-        result["speed"] = {"setting": found.setting, "machine": found.machine, "rows": list(found.rows)}
-    return result
-
-
-def _finished(session: Session) -> dict[str, Any]:
-    from gprune.pipeline import prune
-
-    wrote = "gprune" in session.study.methods and "gprune" not in session.unavailable
-    result = {"checkpoint": str(prune.checkpoint(session))} if wrote else {}
-    _agree(session)
-    return result
+    def _passes(self, before: tuple[int, int]) -> dict[str, float] | None:
+        """How often a stage ran the dense model over a calibration set's worth of tokens."""
+        own = [now - then for now, then in zip(self.work.tokens_passed(), before, strict=True)]
+        calibration = self.results.graph.study.calibration
+        whole = calibration.samples * calibration.length
+        ways = zip(("forward", "backward"), own, strict=True)
+        return {way: round(tokens / whole, 3) for way, tokens in ways} if any(own) else None

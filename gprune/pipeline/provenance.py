@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.metadata
 import os
 import platform
 import resource
@@ -14,15 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from gprune import __version__
+from gprune.machine import version
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "lm_eval")
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 @cache
@@ -31,7 +23,7 @@ def versions() -> dict[str, Any]:
     return {
         "gprune": __version__,
         "python": platform.python_version(),
-        **{package: _version(package) for package in _PACKAGES},
+        **{package: version(package) for package in _PACKAGES},
         **commit(),
     }
 
@@ -47,32 +39,6 @@ def commit() -> dict[str, Any]:
         return {}
     described = done.stdout.strip()
     return {"commit": described.removesuffix("-dirty"), "uncommitted_changes": described.endswith("-dirty")}
-
-
-@cache
-def machine(device: str) -> str:
-    """Processor or GPU on which a speed is measured, and its threads.
-
-    Args:
-        device: auto, cpu or cuda, as in a study.
-    """
-    import torch
-
-    from gprune.models.loading import device_of
-
-    place = device_of(device)
-    libraries = f"torch {torch.__version__}, transformers {_version('transformers')}"
-    if place.type == "cuda":
-        return f"{torch.cuda.get_device_name(place)}, {libraries}"
-    return f"{_processor()}, {torch.get_num_threads()} threads, {libraries}"
-
-
-def _processor() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def collect(inputs: Any) -> dict[str, Any]:

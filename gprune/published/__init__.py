@@ -9,7 +9,7 @@ from gprune.published.checks import Inconsistency, inconsistencies
 from gprune.published.figures import (
     METHODS,
     MODELS,
-    PROTOCOLS,
+    RULES,
     TABLES,
     TASKS,
     Figure,
@@ -21,7 +21,7 @@ from gprune.published.figures import (
 __all__ = [
     "METHODS",
     "MODELS",
-    "PROTOCOLS",
+    "RULES",
     "TABLES",
     "TASKS",
     "Figure",

@@ -57,7 +57,7 @@ class Inconsistency:
     retention: float | None
     method: str
     """id of the method"""
-    protocol: str
+    rule: str
     column: str
     """which number of the row"""
     value: float
@@ -72,10 +72,10 @@ class Inconsistency:
 def inconsistencies() -> tuple[Inconsistency, ...]:
     """Every contradiction among the published numbers, computed from the data."""
     rows = main_rows()
-    fixed = {_place(row): row for row in rows if row.protocol == "fixed"}
+    fixed = {_place(row): row for row in rows if row.rule == "fixed"}
     found: list[Inconsistency] = []
     for row in rows:
-        if row.protocol == "max" and _place(row) in fixed:
+        if row.rule == "max" and _place(row) in fixed:
             found.extend(below(row, fixed[_place(row)]))
             found.extend(differing(row, fixed[_place(row)]))
         found.extend(means(row))
@@ -102,7 +102,7 @@ def below(higher: Figure, fixed: Figure) -> Iterator[Inconsistency]:
 
 
 def differing(higher: Figure, fixed: Figure) -> Iterator[Inconsistency]:
-    """Numbers that differ between the protocols though neither protocol touches them."""
+    """Numbers that differ between the rules though neither rule touches them."""
     for column in _SAME_UNDER_BOTH:
         value, other = higher.values[column], fixed.values[column]
         if abs(value - other) > _EXACT:
@@ -133,7 +133,7 @@ def counts(row: Figure) -> Iterator[Inconsistency]:
 
 def repeated(rows: list[Figure], others: list[Figure]) -> Iterator[Inconsistency]:
     """Numbers that another table repeats differently from the main table under max."""
-    main = {_place(row): row for row in rows if row.protocol == "max"}
+    main = {_place(row): row for row in rows if row.rule == "max"}
     for row in others:
         counterpart = main.get(_place(row))
         if counterpart is None or row.seed != 0 or row.variant not in _DEFAULT_VARIANTS[row.table]:
@@ -152,5 +152,5 @@ def _place(row: Figure) -> tuple[str, float | None, str]:
 def _found(kind: str, row: Figure, column: str, expected: float, sentence: str) -> Inconsistency:
     name = next(name for name, identifier in METHODS.items() if identifier == row.method)
     whole = f"{row.model} at {row.retention:.0%}, {name}: {sentence}"
-    place = (row.model, row.retention, row.method, row.protocol)
+    place = (row.model, row.retention, row.method, row.rule)
     return Inconsistency(kind, *place, column, row.values[column], expected, whole)

@@ -1,4 +1,4 @@
-"""Answers: what did the paper report in this table, for this model, under this accuracy protocol?
+"""Answers: what did the paper report in this table, for this model, under this rule for accuracy?
 
 Tables carry the names of the `reproduce` command. `max` is the higher of raw and length-normalised accuracy
 a task, `fixed` the length-normalised one where the task has it (appendix, robustness to the evaluation
@@ -25,10 +25,10 @@ from gprune.published.rows import (
     structure_rows,
 )
 
-__all__ = ["METHODS", "MODELS", "PROTOCOLS", "TABLES", "TASKS", "Figure", "frame", "paper_name", "table"]
+__all__ = ["METHODS", "MODELS", "RULES", "TABLES", "TASKS", "Figure", "frame", "paper_name", "table"]
 
 MODELS = ("LLaMA2-7B", "Vicuna1.5-7B", "LLaMA2-13B")
-PROTOCOLS = ("max", "fixed")
+RULES = ("max", "fixed")
 TABLES = {
     "main": "comparison on each model (section 4 and appendix)",
     "ablation": "ablation of the components (section 4)",
@@ -57,29 +57,29 @@ _COLUMNS = {
 _MAX_ONLY = "the paper gives the accuracy of this table under max only"
 
 
-def table(name: str, model: str | None = MODELS[0], protocol: str = "max") -> list[Figure]:
+def table(name: str, model: str | None = MODELS[0], rule: str = "max") -> list[Figure]:
     """The published rows of one table, in the paper's order.
 
     Args:
         name: one of TABLES.
         model: one of MODELS; None for all of them.
-        protocol: accuracy protocol, max or fixed. Outside the main tables accuracy is published under max
-            only: rows asked for under fixed keep their perplexities and lose the accuracy.
+        rule: which accuracy of a task counts, max or fixed. Outside the main tables accuracy is published
+            under max only: rows asked for under fixed keep their perplexities and lose the accuracy.
 
     Returns:
         The rows; empty where the paper has none for the model.
 
     Raises:
-        SettingsError: unknown table, model or protocol.
+        SettingsError: unknown table, model or rule.
     """
     _require("table", name, tuple(TABLES))
-    _require("protocol", protocol, PROTOCOLS)
+    _require("rule", rule, RULES)
     if model is not None:
         _require("model", model, MODELS)
     found = [row for row in _all() if row.table == name and model in (None, row.model)]
     if name == "main":
-        return [_with_note(row) for row in found if row.protocol == protocol]
-    return [_without_accuracy(row) if protocol == "fixed" else _copy(row, row.note) for row in found]
+        return [_with_note(row) for row in found if row.rule == rule]
+    return [_without_accuracy(row) if rule == "fixed" else _copy(row, row.note) for row in found]
 
 
 def frame(figures: Iterable[Figure]) -> pd.DataFrame:
@@ -89,12 +89,12 @@ def frame(figures: Iterable[Figure]) -> pd.DataFrame:
         One line a row: table, model, protocol, variant, method, retention, seed, then `ppl:<text>`,
         `accuracy` and `accuracy:<task>` in points, and the other values under their own names.
     """
-    names = ("table", "model", "protocol", "variant", "method", "retention", "seed")
+    names = ("table", "model", "rule", "variant", "method", "retention", "seed")
     lines = []
     for figure in figures:
         line = {name: getattr(figure, name) for name in names}
         lines.append(line | {_COLUMNS.get(key, key): value for key, value in figure.values.items()})
-    made = pd.DataFrame(lines, columns=None if lines else list(names))
+    made = pd.DataFrame(lines, columns=None if lines else list(names)).rename(columns={"rule": "protocol"})
     return made.astype({"retention": float, "seed": "Int64"})
 
 
@@ -119,7 +119,7 @@ def _with_note(figure: Figure) -> Figure:
     sentences = [
         found.sentence
         for found in inconsistencies()
-        if (found.model, found.retention, found.method) == place and found.protocol == figure.protocol
+        if (found.model, found.retention, found.method) == place and found.rule == figure.rule
     ]
     return _copy(figure, "; ".join(sentences))
 
@@ -133,7 +133,7 @@ def _without_accuracy(figure: Figure) -> Figure:
     if "mean_accuracy" not in figure.values:
         return _copy(figure, figure.note)
     values = {key: value for key, value in figure.values.items() if key != "mean_accuracy"}
-    return replace(figure, values=values, protocol="fixed", note=_MAX_ONLY)
+    return replace(figure, values=values, rule="fixed", note=_MAX_ONLY)
 
 
 def _require(what: str, value: str, choices: tuple[str, ...]) -> None:

@@ -73,8 +73,8 @@ class Figure:
     """what distinguishes the row within its table, in the paper's words; empty where nothing does"""
     seed: int | None
     """random seed; None where nothing is drawn or the paper does not say"""
-    protocol: str
-    """max or fixed; empty where no accuracy is involved"""
+    rule: str
+    """which accuracy of a task counts, max or fixed; empty where no accuracy is involved"""
     values: dict[str, float]
     """perplexities (windows of 128 tokens), accuracies in points, and what the table is about"""
     note: str = ""
@@ -89,14 +89,14 @@ def read(name: str) -> tuple[dict[str, str], ...]:
 
 
 def main_rows() -> list[Figure]:
-    """The main tables: every model, retention and method under both protocols."""
+    """The main tables: every model, retention and method under both rules for accuracy."""
     figures = []
     for row in read("main_results"):
         method = METHODS[row["method"]]
         seed = None if method == DENSE else 0
         values = {name: float(row[name]) for name in SCORES}
-        retention, protocol = float(row["retention"]), row["accuracy_protocol"]
-        figures.append(Figure("main", row["model"], retention, method, "", seed, protocol, values))
+        retention, rule = float(row["retention"]), row["accuracy_protocol"]
+        figures.append(Figure("main", row["model"], retention, method, "", seed, rule, values))
     return figures
 
 

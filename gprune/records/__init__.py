@@ -11,10 +11,10 @@ of down_proj) or a key/value group (one key/value head with all its query heads)
 from gprune.records.base import Array
 from gprune.records.calibration import ActivationStatistics, Tokens, merge_moments, pool
 from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
-from gprune.records.decisions import LearningHistory, PruningMasks
+from gprune.records.decisions import Learning, LearningHistory, PruningMasks
 from gprune.records.evaluation import Accuracy, Perplexity, Throughput
 from gprune.records.model import ModelShape, ModelSize, WeightNorms
-from gprune.records.modules import AdaptedScores, Agreement, ModuleStatistics, Partition
+from gprune.records.modules import AdaptedScores, Agreement, ModuleStatistics, Partition, PartitionAgreement
 from gprune.records.scores import RankDrift, UnitScores
 
 __all__ = [
@@ -25,11 +25,13 @@ __all__ = [
     "Array",
     "ContextStatistics",
     "Contexts",
+    "Learning",
     "LearningHistory",
     "ModelShape",
     "ModelSize",
     "ModuleStatistics",
     "Partition",
+    "PartitionAgreement",
     "Perplexity",
     "PruningMasks",
     "RankDrift",

@@ -43,3 +43,53 @@ class LearningHistory:
     def __post_init__(self) -> None:
         """Freezes the arrays."""
         freeze(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learning:
+    """What modular sparsity learning ends with: the masks of GPrune, and how they came about."""
+
+    ffn: Array
+    """(layers, neurons) bool, True = kept"""
+    heads: Array
+    """(layers, key/value groups) bool, True = kept"""
+    retention: float
+    """retained fraction of the decoder's linear weights"""
+    target: float
+    """the retention that was asked for"""
+    steps: Array
+    """see LearningHistory"""
+    columns: tuple[str, ...]
+    """see LearningHistory"""
+    thresholds: Array
+    """see LearningHistory"""
+    head_thresholds: Array
+    """see LearningHistory"""
+
+    def __post_init__(self) -> None:
+        """Freezes the arrays."""
+        freeze(self)
+
+    @classmethod
+    def of(cls, masks: PruningMasks, history: LearningHistory) -> Learning:
+        """Puts both together."""
+        return cls(
+            ffn=masks.ffn,
+            heads=masks.heads,
+            retention=masks.retention,
+            target=masks.target,
+            steps=history.steps,
+            columns=history.columns,
+            thresholds=history.thresholds,
+            head_thresholds=history.head_thresholds,
+        )
+
+    @property
+    def masks(self) -> PruningMasks:
+        """The units that are kept."""
+        return PruningMasks("gprune", self.ffn, self.heads, self.retention, self.target)
+
+    @property
+    def history(self) -> LearningHistory:
+        """How it went."""
+        return LearningHistory(self.steps, self.columns, self.thresholds, self.head_thresholds)

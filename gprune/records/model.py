@@ -11,8 +11,8 @@ from gprune.records.base import Array, freeze, require_finite
 class ModelShape:
     """The sizes of a decoder that decide what can be pruned and what it costs.
 
-    Weights are counted in the linear maps of the decoder layers only (METHOD: retention excludes
-    embeddings, norms, biases and the LM head).
+    Weights are counted in the linear maps of the decoder layers only: retention excludes embeddings, norms,
+    biases and the LM head.
     """
 
     layers: int
@@ -47,11 +47,6 @@ class ModelShape:
     def group_weights(self) -> int:
         """Linear weights that go with one key/value group: its q and o (group_size heads each), k and v."""
         return (2 * self.group_size + 2) * self.head_width * self.hidden
-
-    @property
-    def group_price(self) -> float:
-        """Price of a key/value group in neurons, (2g + 2) * head_width / 3."""
-        return self.group_weights / self.neuron_weights
 
     @property
     def decoder_weights(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,11 +114,26 @@ class AdaptedScores:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PartitionAgreement:
+    """How far two partitions agree, layer by layer (Fig. 1b)."""
+
+    ari: Array
+    """(layers,) adjusted Rand index in [-1, 1]; 0 = chance, 1 = identical"""
+    overlap: Array
+    """(layers,) matched overlap in [0, 1]"""
+
+    def __post_init__(self) -> None:
+        """Checks shapes and freezes the arrays."""
+        require_shape(self, {"overlap": np.shape(self.ari)})
+        freeze(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Agreement:
-    """Per-layer agreement of partitions (Fig. 1b): one row per comparison."""
+    """Agreement of partitions over several comparisons: one row per comparison."""
 
     comparisons: tuple[str, ...]
-    """what is compared with what"""
+    """names of the comparisons, as gprune.comparisons has them"""
     ari: Array
     """(comparisons, layers) adjusted Rand index in [-1, 1]; 0 = chance, 1 = identical"""
     overlap: Array
@@ -128,3 +144,11 @@ class Agreement:
         shape = (len(self.comparisons), np.shape(self.ari)[1])
         require_shape(self, {"ari": shape, "overlap": shape})
         freeze(self)
+
+    @classmethod
+    def of(cls, rows: Mapping[str, PartitionAgreement]) -> Agreement:
+        """Puts comparisons together, at least one, by name."""
+        found = list(rows.values())
+        return cls(
+            tuple(rows), np.stack([row.ari for row in found]), np.stack([row.overlap for row in found])
+        )

@@ -39,7 +39,7 @@ class RankDrift:
     signed: Array
     """(layers, neurons) in [-1, 1]: (rank on A - rank on B) / (N - 1)"""
     scaled: Array
-    """(layers, neurons) signed drift scaled to the spread of the magnitude, d± of the appendix"""
+    """(layers, neurons) signed drift scaled to the spread of the magnitude, d± (Eq. 15)"""
     resample_primary: Array
     """(layers, neurons) drift between two token-disjoint halves (even and odd shards) of A"""
     resample_auxiliary: Array

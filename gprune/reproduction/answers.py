@@ -1,28 +1,26 @@
-"""Answers: what do the finished runs in the cache say of a row, and which rows has no run answered yet?
+"""Answers: what do the results in the cache say of a row, and which rows has no run answered yet?
 
-A run answers a row when its study gives the same numbers (`series.identity`), its model and texts have not
-changed since, and every result behind the row is still in the store. Runs that the app or `run` started
-count as well.
+Results are looked up by the keys of the row's study, so any run's count, the app's as well. What changes a
+number (a text, the model, a setting, a formula) changes its key, and the row is open again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gprune import corpora
-from gprune.errors import GpruneError, StoreError
-from gprune.fingerprints import VERSIONS
-from gprune.models import identity as models
-from gprune.records import Accuracy, Perplexity, Throughput
+from gprune.errors import MethodError, StoreError
+from gprune.methods import METHODS
+from gprune.pipeline.summary import retained
+from gprune.records import Accuracy, RankDrift, Throughput
 from gprune.reproduction import figures, throughput
-from gprune.reproduction.accuracies import NAN, Measured, Tasks
-from gprune.reproduction.series import TIMED, Row, identity, recorded_study
+from gprune.reproduction.runs import Runs
+from gprune.reproduction.series import FIGURES, TASKS, TIMED, Row, together
+from gprune.stages import Graph, Results, Stage, accuracy, drift, masks, perplexity, speed
 from gprune.store import Store
 from gprune.study import Study
 
-_PERPLEXITY = ("perplexity", "alignment")
-"""rows that read perplexities"""
+NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,39 +53,41 @@ class Answer:
 
     row: Row
     run: str = ""
-    """the run it comes from; empty where there is none"""
+    """the latest run that has its result, or that says why there is none; empty where no run does"""
     values: tuple[Value, ...] = ()
     """its numbers; none where `reason` says why"""
     accuracies: tuple[Accuracy, ...] = ()
-    """of the tasks, where the run has them"""
+    """of the tasks asked for that have data; where none is asked for, of those that happen to be there"""
     missing_tasks: tuple[tuple[str, str], ...] = ()
-    """tasks that were asked for and could not be measured, with the reason"""
-    setting: str = ""
-    """how and where speed was measured; empty where it was not"""
+    """tasks that were asked for and cannot be measured, with the reason"""
+    drift: RankDrift | None = None
+    """what a row of rank drift was read from"""
+    clock: Throughput | None = None
+    """what a row with a clock was read from; the same object for all rows of a measurement"""
     retained: float = NAN
     """fraction of the decoder's weights that was kept"""
     parameters: int = 0
     """parameters of the model; 0 where not known"""
     reason: str = ""
     """why there are no numbers"""
-    provenance: dict[str, Any] = field(default_factory=dict)
-    """versions, machine and number type of the run"""
+    precision: str = ""
+    """number type of the model"""
+    versions: dict[str, Any] = field(default_factory=dict)
+    """of the packages and the commit that made the result"""
 
     @property
     def filled(self) -> bool:
         """Whether the row has its numbers."""
         return bool(self.values)
 
-
-@dataclass(frozen=True, slots=True)
-class _Recorded:
-    name: str
-    record: dict[str, Any]
-    study: Study
+    @property
+    def setting(self) -> str:
+        """How and where speed was measured; empty where it was not."""
+        return throughput.describe(self.clock) if self.clock is not None else ""
 
 
 class Finished:
-    """The runs of a cache, by what they answer."""
+    """What a cache has of the rows, whichever runs made it."""
 
     def __init__(self, store: Store) -> None:
         """Reads the records of all runs.
@@ -96,31 +96,27 @@ class Finished:
             store: the cache.
         """
         self.store = store
-        self._inputs: dict[tuple[str, str], str] = {}
-        self._tasks = Tasks()
-        self._runs: dict[str, list[_Recorded]] = {}
         self.refresh()
 
     def refresh(self) -> None:
-        """Reads the records again, the latest first."""
-        self._runs = {}
-        for name in self.store.runs():
-            record = self.store.run(name) or {}
-            study = recorded_study(record)
-            if study is not None:
-                self._runs.setdefault(identity(study), []).append(_Recorded(name, record, study))
+        """Reads the records again, and once more what the studies read from outside."""
+        self._runs = Runs(self.store)
+        self._clocks: dict[str, Throughput] = {}
 
     def answer(self, row: Row) -> Answer | None:
-        """What the finished runs say of a row.
+        """What the results of a row's study say of it.
 
         Returns:
-            Its numbers, or the reason why no run can have them; None where a run is still needed.
+            Its numbers, or the reason why it can have none; None where a run is still needed.
         """
         refused = None
-        for run in self._candidates(row):
-            if run.record.get("state") != "done" or not self._current(run):
+        for results in self._runs.results(row.study):
+            try:
+                found = self._read(row, results)
+            except StoreError:
                 continue
-            found = self._read(row, run)
+            except MethodError as error:
+                found = Answer(row, reason=str(error))
             if found is not None and found.filled:
                 return found
             refused = refused or found
@@ -128,132 +124,111 @@ class Finished:
 
     def failure(self, row: Row) -> str:
         """The error of the latest run of a row's study, if that run failed; else empty."""
-        run = next(iter(self._candidates(row)), None)
-        failed = run is not None and run.record.get("state") == "failed"
-        return str(run.record.get("error") or "the run failed without a reason") if run and failed else ""
+        return self._runs.failure(row.study)
 
-    def stage_key(self, run: str, stage: str) -> str:
-        """Key of a stage of a run; empty where the run has none."""
-        stages = (self.store.run(run) or {}).get("stages", {})
-        return str(stages.get(stage, {}).get("key", ""))
-
-    def _candidates(self, row: Row) -> list[_Recorded]:
-        runs = self._runs.get(identity(row.study), [])
-        if row.reads in TIMED:
-            wanted = row.study.evaluation.speed
-            return [run for run in runs if run.study.evaluation.speed == wanted]
-        if row.reads != "agreement":
-            return runs
-        return [run for run in runs if run.study.substitute == row.study.substitute]
-
-    def _read(self, row: Row, run: _Recorded) -> Answer | None:
-        result = run.record.get("result") or {}
-        reason = (result.get("unavailable") or {}).get(row.method)
-        if reason:
-            return Answer(row, run.name, reason=str(reason))
-        try:
-            values, setting = self._values(row, run)
-        except StoreError:
-            return None
-        except GpruneError as error:
-            return Answer(row, run.name, reason=str(error))
-        measured = self._accuracies(row, run) if values else None
-        if measured is None:
-            return None
-        retained, parameters = (
-            (result.get(name) or {}).get(row.method) for name in ("retention", "parameters")
-        )
+    def _read(self, row: Row, results: Results) -> Answer | None:
+        stages = self._stages(row, results)
+        values = self._values(row, results, stages) if all(map(results.there, stages)) else []
+        if not values:
+            return self._refusal(row, results, stages)
+        first = stages[0]
+        kept, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
         return Answer(
             row=row,
-            run=run.name,
+            run=next((run.name for run in self._runs.makers(first)), ""),
             values=tuple(values),
-            accuracies=measured.accuracies,
-            missing_tasks=measured.missing,
-            setting=setting,
-            retained=NAN if retained is None else float(retained),
-            parameters=int(parameters or 0),
-            provenance=run.record.get("provenance") or {},
+            accuracies=tuple(self._accuracies(row, results, first)),
+            missing_tasks=tuple(self._runs.missing_tasks(row.study).items()),
+            drift=results.get(drift) if row.reads == "drift" else None,
+            clock=self._clock(first, results) if row.reads in TIMED else None,
+            retained=kept,
+            parameters=parameters,
+            precision=results.graph.inputs.precision,
+            versions=results.details(first),
         )
 
-    def _values(self, row: Row, run: _Recorded) -> tuple[list[Value], str]:
-        """Every number of a row but accuracies, none where one is missing; and how speed was measured."""
-        if row.reads not in (*_PERPLEXITY, *TIMED):
-            return self._figure(row, run), ""
-        values = self._perplexities(row, run) if row.reads in _PERPLEXITY else []
-        if row.reads not in TIMED or (row.reads in _PERPLEXITY and not values):
-            return values, ""
-        found, setting = self._speed(row, run)
-        return ([*values, *found] if found else []), setting
+    def _stages(self, row: Row, results: Results) -> list[Stage[Any]]:
+        """The results that a row is read from; the first is what it is all about."""
+        if row.reads in FIGURES:
+            return list(figures.sources(row, results.graph))
+        found: list[Stage[Any]] = [self._speed(row, results)] if row.reads in TIMED else []
+        if row.reads != "speed":
+            texts = row.study.evaluation.texts
+            found += [perplexity(results.graph, row.method, text) for text in texts]
+        return found + (_tasks(row, results) if row.reads == "perplexity" else [])
 
-    def _speed(self, row: Row, run: _Recorded) -> tuple[list[Value], str]:
-        """What a run's clock says of a row, where all methods of the row's study ran side by side."""
-        key = self._key(run, throughput.STAGE, throughput.STAGE)
-        if not key or not set(row.study.methods) <= set(run.study.methods):
-            return [], ""
-        record = self.store.get(throughput.STAGE, key, Throughput)
-        found = throughput.measures(record, row.method)
-        return [Value(name, "", value, error) for name, value, error in found], throughput.describe(record)
+    def _speed(self, row: Row, results: Results) -> Stage[Throughput]:
+        """The measurement of all methods of a row's study side by side, alone or with more of them."""
+        own, inputs = together(row.study.methods), results.graph.inputs
+        larger = (run.study.methods for run in self._runs.every if set(own) <= set(run.study.methods))
+        studies = [replace(row.study, methods=methods) for methods in dict.fromkeys((*larger, own))]
+        stages = [speed(Graph(study, inputs)) for study in studies]
+        return next(filter(results.holds, stages), stages[-1])
 
-    def _accuracies(self, row: Row, run: _Recorded) -> Measured | None:
+    def _clock(self, stage: Stage[Throughput], results: Results) -> Throughput:
+        if stage.key not in self._clocks:
+            self._clocks[stage.key] = results.record(stage)
+        return self._clocks[stage.key]
+
+    def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
+        """Every number of a row but accuracies; none where its method was not measured."""
+        if row.reads in FIGURES:
+            return _measured(figures.measures(row, results))
+        texts = row.study.evaluation.texts if row.reads != "speed" else ()
+        values = [_perplexity(results, row.method, text) for text in texts]
+        if row.reads not in TIMED:
+            return values
+        timed = throughput.measures(self._clock(stages[0], results), row.method)
+        return [*values, *_measured(timed)] if timed else []
+
+    def _accuracies(self, row: Row, results: Results, first: Stage[Any]) -> list[Accuracy]:
+        """Of the tasks of the study; where it has none, of those of a run with the same perplexity."""
         if row.reads != "perplexity":
-            return Measured()
-        evaluation = row.study.evaluation
-        return self._tasks.measured(evaluation, run.study.evaluation, run.record, row.method)
+            return []
+        if row.study.evaluation.tasks:
+            return [results.record(stage) for stage in _tasks(row, results)]
+        studies = (_with_tasks(row.study, run.study) for run in self._runs.makers(first))
+        for study in studies:
+            for other in self._runs.results(study) if study.evaluation.tasks else ():
+                if other.graph.inputs.precision == results.graph.inputs.precision:
+                    return [other.record(stage) for stage in _tasks(row, other) if other.there(stage)]
+        return []
 
-    def _perplexities(self, row: Row, run: _Recorded) -> list[Value]:
-        evaluated, values = list(run.study.evaluation.texts), []
-        for text in row.study.evaluation.texts:
-            if text not in evaluated:
-                return []
-            key = self._key(run, f"perplexity.{row.method}.{evaluated.index(text)}", "perplexity")
-            if not key:
-                return []
-            found = self.store.get("perplexity", key, Perplexity)
-            number = float(found.perplexity)
-            error = float(found.standard_error)
-            values.append(Value("perplexity", text, number, error, int(found.windows), int(found.length)))
-        return values
+    def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
+        """Why a row can have no numbers, where a run says so; else None."""
+        # a measurement side by side does without the methods that cannot run
+        asked = [stage for stage in stages if not stage.optional]
+        method = METHODS[row.method]
+        if row.reads in TIMED and method.decision != "none":
+            asked.append(masks(results.graph, method.masks))
+        reason = self._runs.reason(asked, results)
+        return None if reason is None else Answer(row, reason.run, reason=reason.words)
 
-    def _figure(self, row: Row, run: _Recorded) -> list[Value]:
-        keys = {}
-        for name in figures.stages(row):
-            key = self._key(run, name, "masks" if name.startswith("masks_") else name)
-            if not key:
-                return []
-            keys[name] = key
-        found = figures.measures(row, self.store, keys)
-        return [Value(name, "", value, error) for name, value, error in found]
 
-    def _key(self, run: _Recorded, name: str, stage: str) -> str:
-        """Key of a result of a run that is still whole; empty otherwise."""
-        key = str((run.record["stages"].get(name) or {}).get("key", ""))
-        return key if key and self.store.has(stage, key) else ""
+def _tasks(row: Row, results: Results) -> list[Stage[Any]]:
+    """The accuracies of a row's method on the tasks that have data."""
+    return [accuracy(results.graph, row.method, task) for task in results.graph.inputs.tasks]
 
-    def _current(self, run: _Recorded) -> bool:
-        """Whether model, texts and formulas are still those of the run; what it does not say is believed."""
-        if run.record.get("formulas", VERSIONS) != VERSIONS:
-            return False
-        inputs = (run.record.get("provenance") or {}).get("inputs") or {}
-        study = run.study
-        # the third text only matters where it was read
-        roles = [role for role in ("primary", "auxiliary", "substitute") if getattr(study, role)]
-        pairs = [(inputs.get("model"), self._now("model", study.model))]
-        calibration, evaluation = inputs.get("calibration") or {}, inputs.get("evaluation") or {}
-        pairs += [(calibration.get(role), self._now("calibration", getattr(study, role))) for role in roles]
-        pairs += [(evaluation.get(text), self._now("evaluation", text)) for text in study.evaluation.texts]
-        return all(not then or not now or then == now for then, now in pairs)
 
-    def _now(self, role: str, name: str) -> str:
-        """Present fingerprint of a model or text; empty where it cannot be told, as of one not downloaded."""
-        if (role, name) not in self._inputs:
-            try:
-                if role == "model":
-                    found = models.fingerprint(name)
-                else:
-                    found = corpora.fingerprint(
-                        name, "calibration" if role == "calibration" else "evaluation"
-                    )
-            except GpruneError:
-                found = ""
-            self._inputs[role, name] = found
-        return self._inputs[role, name]
+def _with_tasks(study: Study, other: Study) -> Study:
+    """A study with the tasks of another."""
+    return study.with_settings({f"evaluation.{name}": getattr(other.evaluation, name) for name in TASKS})
+
+
+def _measured(found: list[figures.Measure]) -> list[Value]:
+    return [Value(name, "", value, error) for name, value, error in found]
+
+
+def _perplexity(results: Results, method: str, text: str) -> Value:
+    found = results.get(perplexity, method, text)
+    numbers = float(found.perplexity), float(found.standard_error)
+    return Value("perplexity", text, *numbers, int(found.windows), int(found.length))
+
+
+def _size(row: Row, results: Results) -> tuple[float, int]:
+    """Kept fraction of the decoder's weights and parameters of the model, where they are known."""
+    try:
+        found = retained(results, [row.method])
+    except StoreError:
+        return NAN, 0
+    return float(found["retention"][row.method]), int(found["parameters"][row.method])

@@ -14,13 +14,14 @@ import pandas as pd
 
 from gprune.analysis import accuracy
 from gprune.analysis import tables as derived
-from gprune.records import Accuracy, Throughput
+from gprune.analysis.studies import StudyRow
+from gprune.records import Accuracy
 from gprune.reproduction import beside, figures, means, throughput
-from gprune.reproduction.accuracies import NAN
-from gprune.reproduction.answers import Answer, Finished, Value
+from gprune.reproduction.answers import NAN, Answer, Finished, Value
 from gprune.reproduction.cells import cell, count, digits, heading, number, with_error
-from gprune.reproduction.series import TIMED, Row, Series, label, task_key
+from gprune.reproduction.series import TIMED, Row, Series, label, shared
 from gprune.reproduction.tables import Table
+from gprune.study import Study
 
 __all__ = ["NOT_RUN", "REASON", "Assembled", "assemble", "cell", "gaps", "heading", "number", "wide"]
 
@@ -66,6 +67,8 @@ class Assembled:
     """what they belong to"""
     notes: tuple[str, ...]
     """what a reader must know"""
+    rows: dict[str, tuple[StudyRow, ...]] = field(default_factory=dict)
+    """the rows with their numbers, by accuracy rule"""
     attachments: dict[str, pd.DataFrame] = field(default_factory=dict)
     """further tables, by the end of their file's name"""
     fixed: Assembled | None = None
@@ -91,7 +94,7 @@ class _Known:
 
 
 def assemble(
-    table: Table, series: Series, finished: Finished, failures: Mapping[str, str] | None = None
+    table: Table, series: Series, finished: Finished, failures: Mapping[Study, str] | None = None
 ) -> Assembled:
     """Puts a table together from the runs that are there.
 
@@ -99,7 +102,7 @@ def assemble(
         table: which one.
         series: the reproduction it belongs to.
         finished: the runs of the cache.
-        failures: why tasks failed just now, by their key.
+        failures: why errands failed just now, by what their rows share.
     """
     answers = tuple(_answered(row, finished, failures or {}) for row in table.rows(series))
     known = _Known(table, answers, means.common(answers))
@@ -113,7 +116,8 @@ def assemble(
         published=shown,
         published_title=title,
         notes=_notes(known, series),
-        attachments=_attachments(known, finished),
+        rows={rule: tuple(_row(known, answer, rule) for answer in answers) for rule in accuracy.RULES},
+        attachments=_attachments(known),
     )
     if table.name != beside.MAIN or not known.names:
         return made
@@ -127,11 +131,11 @@ def _of_rule(made: Assembled, rule: str) -> Assembled:
     return replace(made, notes=(*made.notes, f"single tasks under the rule {rule}"))
 
 
-def _answered(row: Row, finished: Finished, failures: Mapping[str, str]) -> Answer:
+def _answered(row: Row, finished: Finished, failures: Mapping[Study, str]) -> Answer:
     found = finished.answer(row)
     if found is not None:
         return found
-    return Answer(row, reason=failures.get(task_key(row.study)) or finished.failure(row) or NOT_RUN)
+    return Answer(row, reason=failures.get(shared(row.study)) or finished.failure(row) or NOT_RUN)
 
 
 def wide(answers: tuple[Answer, ...], rule: str, names: tuple[str, ...]) -> pd.DataFrame:
@@ -155,6 +159,30 @@ def wide(answers: tuple[Answer, ...], rule: str, names: tuple[str, ...]) -> pd.D
     return pd.DataFrame(lines)
 
 
+def _row(known: _Known, answer: Answer, rule: str) -> StudyRow:
+    """A row as the pages compare it, with what its table is about."""
+    row, own = answer.row, figures.SHOWN.get(known.table.name)
+    values = _numbers(answer) | means.columns(answer, known.names, rule)
+    errors = {_column(value): value.error for value in answer.values}
+    errors |= means.errors(answer, known.names, rule)
+    return StudyRow(
+        labels={name: cell(value, name) for name, value in row.labels.items()},
+        method=row.method_id,
+        retention=1.0 if row.method == "dense" else row.study.retention,
+        seed=row.study.seed,
+        run=answer.run,
+        values={name: value for name, value in _known_numbers(values) if not own or name in own},
+        errors=dict(_known_numbers(errors)),
+        kept=answer.retained,
+        reason=answer.reason,
+        control=row.extra,
+    )
+
+
+def _known_numbers(found: dict[str, float]) -> list[tuple[str, float]]:
+    return [(name, float(value)) for name, value in found.items() if not np.isnan(value)]
+
+
 def _numbers(answer: Answer) -> dict[str, float]:
     """The numbers of a row but accuracies, by their column."""
     return {_column(value): value.value for value in answer.values}
@@ -174,7 +202,7 @@ def _lines(table: Table, index: int, answer: Answer) -> list[dict[str, Any]]:
         "parameters": answer.parameters or None,
         "reason": answer.reason,
         "run": answer.run,
-        "precision": (answer.provenance.get("inputs") or {}).get("precision", ""),
+        "precision": answer.precision,
         **{name: _field(row.study, name) for name in _SETTINGS},
     }
     values = (*answer.values, *(value for found in answer.accuracies for value in _both(found)))
@@ -301,7 +329,7 @@ def _notes(known: _Known, series: Series) -> tuple[str, ...]:
     extra = sum(answer.row.extra for answer in answers)
     notes += [f"rows that the paper does not have, as controls: {extra}"] * (0 < extra < len(answers))
     notes += means.notes(answers, known.names)
-    kinds = {str((a.provenance.get("inputs") or {}).get("precision", "")) for a in answers if a.filled} - {""}
+    kinds = {answer.precision for answer in answers if answer.filled} - {""}
     if len(kinds) > 1:
         notes.append(f"rows were computed in different number types ({', '.join(sorted(kinds))})")
     windows = {(value.windows, value.length) for a in answers for value in a.values if value.windows}
@@ -310,20 +338,17 @@ def _notes(known: _Known, series: Series) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _attachments(known: _Known, finished: Finished) -> dict[str, pd.DataFrame]:
+def _attachments(known: _Known) -> dict[str, pd.DataFrame]:
     table, answers = known.table, known.answers
     if table.derived:
         return {"values": _derived_values(known)}
     made = {"accuracy": means.table(answers, known.names)} if known.names else {}
     if table.name == "seeds":
         made["spread"] = means.under_both(derived.over_seeds, known.frames())
-    if table.name == "figure-1a" and answers[0].filled:
-        key = finished.stage_key(answers[0].run, "drift")
-        made["histogram"] = figures.histogram(finished.store, key)
-    runs = dict.fromkeys(answer.run for answer in answers if answer.filled and answer.setting)
-    if runs:
-        stage = throughput.STAGE
-        records = {run: finished.store.get(stage, finished.stage_key(run, stage), Throughput) for run in runs}
-        parts = [throughput.every_row(record, run) for run, record in records.items()]
+    if table.name == "figure-1a" and answers[0].drift is not None:
+        made["histogram"] = figures.histogram(answers[0].drift)
+    clocks = {answer.clock: answer.run for answer in answers if answer.clock is not None}
+    if clocks:
+        parts = [throughput.every_row(record, run) for record, run in clocks.items()]
         made["runs"] = pd.concat(parts, ignore_index=True)
     return made

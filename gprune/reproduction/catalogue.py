@@ -13,28 +13,12 @@ from typing import Any
 
 import pandas as pd
 
+from gprune.analysis.studies import StudyRow
 from gprune.errors import StoreError
+from gprune.published import RULES
 from gprune.reproduction.writing import INDEX, read_index
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,120}")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One row of a table and the run it comes from."""
-
-    labels: dict[str, Any]
-    """what names the row, by column"""
-    method: str
-    """method id, as gprune.published names it"""
-    run: str
-    """name of the run in the cache; empty where there is none"""
-    run_method: str
-    """the method within that run"""
-    reason: str
-    """why the row has no numbers; empty where it has"""
-    in_paper: bool
-    """whether the paper has this row; the others are controls"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +30,14 @@ class Reproduced:
     notes: tuple[str, ...]
     filled: int
     """rows that have their numbers"""
-    entries: tuple[Entry, ...]
-    """one a row"""
+    rows: dict[str, tuple[StudyRow, ...]]
+    """the rows with their numbers, by accuracy rule"""
     display: pd.DataFrame
     """the short form: text cells"""
     published: pd.DataFrame
     """the paper's own figures, to stand beside and never among the measured ones; may be empty"""
     published_title: str
     """what they belong to"""
-    csv: Path
-    """the long form: one line a number, full precision"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +80,7 @@ def load(cache: Path, name: str) -> dict[str, Reproduced]:
     if index is None:
         raise StoreError(f"there is no reproduction {name[:80]!r} in {cache}: choose one from the list")
     try:
-        return {table: _reproduced(folder, table, entry) for table, entry in index["tables"].items()}
+        return {table: _reproduced(table, entry) for table, entry in index["tables"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(f"{folder / INDEX} is damaged ({error!r}): run `reproduce` again") from error
 
@@ -113,8 +95,7 @@ def _reproduction(folder: Path) -> Reproduction | None:
     )
 
 
-def _reproduced(folder: Path, name: str, entry: dict[str, Any]) -> Reproduced:
-    keys = ("labels", "method", "run", "run_method", "reason", "in_paper")
+def _reproduced(name: str, entry: dict[str, Any]) -> Reproduced:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not the name of a table")
     return Reproduced(
@@ -122,12 +103,20 @@ def _reproduced(folder: Path, name: str, entry: dict[str, Any]) -> Reproduced:
         title=str(entry["title"]),
         notes=tuple(map(str, entry["notes"])),
         filled=int(entry["filled"]),
-        entries=tuple(Entry(**{key: row[key] for key in keys}) for row in entry["rows"]),
+        rows={rule: tuple(map(_row, entry["rows"][rule])) for rule in RULES},
         display=_frame(entry["display"]),
         published=_frame(entry["published"]),
         published_title=str(entry["published"]["title"]),
-        csv=folder / f"{name}.csv",
     )
+
+
+def _row(values: dict[str, Any]) -> StudyRow:
+    """A row of the index; a number that it has not is none."""
+    row = StudyRow(**{**values, "kept": float("nan") if values["kept"] is None else float(values["kept"])})
+    numbers = (*row.values.values(), *row.errors.values(), row.retention, row.seed)
+    if not all(isinstance(number, int | float) for number in numbers):
+        raise ValueError(f"a row of {row.method!r} holds something else than numbers")
+    return row
 
 
 def _frame(values: dict[str, Any]) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gprune.reproduction.series import short
+from gprune.study import short
 
 
 def heading(metric: str) -> str:

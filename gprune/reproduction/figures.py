@@ -1,6 +1,6 @@
 """Answers: which rows do the paper's figures have, and what do a run's records say in each?
 
-Figures 1 and 3 and the table of module agreement (appendix): numbers of records, not perplexities.
+Figs. 1 and 3 and the table of module agreement (appendix): numbers of records, not perplexities.
 """
 
 from __future__ import annotations
@@ -8,15 +8,17 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from gprune import stages
 from gprune.analysis import agreement, decisions, drift
-from gprune.errors import MethodError, StoreError
-from gprune.records import Agreement, Partition, PruningMasks, RankDrift
-from gprune.reproduction.series import Row, Series, short
-from gprune.store import Store
+from gprune.comparisons import COMPARISONS, CONTROL, SUBSTITUTION, Comparison, compared
+from gprune.errors import MethodError
+from gprune.records import RankDrift
+from gprune.reproduction.series import Row, Series
+from gprune.stages import Graph, Results, Stage
+from gprune.study import Study, short
 
 BINS = 5
 HISTOGRAM_BINS = 50
-FLAP_MASKS, OUR_MASKS = "masks_flap", "masks_gprune"
 OVERLAP_NOTE = (
     "mean and standard deviation over layers; a shared k-means seed alone makes partitions agree, hence the "
     "controls"
@@ -30,11 +32,6 @@ JACCARD_NOTE = (
     "agreement of the kept neurons with FLAP's, modules in five bins of rising mean rank drift; chance is "
     "the agreement of independent choices of the same sizes"
 )
-_PAIRS = {"A-B against A-C": "AB AC", "A-B against B-C": "AB BC", "A-C against B-C": "AC BC"}
-_CONTROLS = ("control: A-B, another seed", "control: initialization only, A-B against A-C")
-_FANG_SEED = "control: FANG, another seed"
-_FANG_BESIDE = ("FANG: A against C", "FANG: B against C", _FANG_SEED)
-_SWAPS = {"swap: A-B against B-A": "GPrune (twFLAP)", "FANG: A against B": "FANG"}
 _CURVES = {
     drift.CROSS: "the texts switched",
     drift.FLOOR_PRIMARY: "A re-sampled",
@@ -49,42 +46,41 @@ Measure = tuple[str, float, float]
 def module_overlap(series: Series) -> list[Row]:
     """Modules under substitution of each text, with two controls."""
     study = series.study(substitute=series.scale.substitute)
-    names = {"A": series.scale.primary, "B": series.scale.auxiliary, "C": series.scale.substitute}
-    rows = []
-    for title, pairs in _PAIRS.items():
-        first, second = ("–".join(short(names[letter]) for letter in pair) for pair in pairs.split())
-        rows.append(Row({"comparison": f"{first} vs. {second}"}, study, reads="agreement", item=title))
-    return rows + [
-        Row({"comparison": title}, study, reads="agreement", item=title, extra=True) for title in _CONTROLS
-    ]
+
+    def label(comparison: Comparison) -> str:
+        if comparison.kind != SUBSTITUTION:
+            return comparison.title
+        sides = (comparison.first.texts, comparison.second.texts)
+        return " vs. ".join("–".join(short(getattr(series.scale, role)) for role in texts) for texts in sides)
+
+    return [_agreement_row(study, made, {"comparison": label(made)}) for made in _compared(study)]
 
 
 def figure_1b(series: Series) -> list[Row]:
     """Modules of token-weighted FLAP and FANG's groups when the texts swap; beside it, substitutions."""
     study = series.study(metric="twflap", substitute=series.scale.substitute)
+
+    def labels(comparison: Comparison) -> dict[str, str]:
+        title = comparison.title
+        if comparison.kind != CONTROL:
+            title = title.removeprefix(f"{comparison.kind}: ")
+        return {"method": "FANG" if comparison.fang else "GPrune (twFLAP)", "comparison": title}
+
+    # the paper's own rows are those of A and B alone
     rows = [
-        Row(
-            {"method": method, "comparison": title.split(": ")[1]},
-            study,
-            "fang" if method == "FANG" else "gprune",
-            "agreement",
-            title,
-        )
-        for title, method in _SWAPS.items()
+        _agreement_row(study, made, labels(made), "substitute" in made.texts) for made in _compared(study)
     ]
-    beside = [("GPrune (twFLAP)", "gprune", title) for title in (*_PAIRS, *_CONTROLS)]
-    beside += [("FANG", "fang", title) for title in _FANG_BESIDE]
-    return rows + [
-        Row(
-            {"method": name, "comparison": title.removeprefix("FANG: ")},
-            study,
-            method,
-            "agreement",
-            title,
-            True,
-        )
-        for name, method, title in beside
-    ]
+    return sorted(rows, key=lambda row: (row.extra, row.method == "fang"))
+
+
+def _compared(study: Study) -> tuple[Comparison, ...]:
+    return compared(study.metric, study.methods, study.substitute)
+
+
+def _agreement_row(study: Study, comparison: Comparison, labels: dict[str, str], extra: bool = False) -> Row:
+    method = "fang" if comparison.fang else "gprune"
+    extra = extra or comparison.kind == CONTROL
+    return Row(labels, study, method, "agreement", comparison.name, extra)
 
 
 def figure_1a(series: Series) -> list[Row]:
@@ -100,39 +96,61 @@ def figure_3(series: Series) -> list[Row]:
     """GPrune beside FLAP in five bins of rising rank drift."""
     study = series.study(methods=("gprune", "flap"))
     return [
-        Row({"drift bin": name}, study, reads="bins", item=str(index))
+        Row({"drift bin": name}, study, reads="bins", item=index)
         for index, name in enumerate(decisions.bin_names(BINS))
     ]
 
 
-def stages(row: Row) -> tuple[str, ...]:
-    """The stages of a run that a figure's row is made of."""
-    parts = {"bins": ("drift", "partition", OUR_MASKS, FLAP_MASKS), "masks": (OUR_MASKS,)}
-    return parts.get(row.reads, (row.reads,))
+def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
+    """The stages that a figure's row is read from.
+
+    Args:
+        row: a row that reads neither perplexities nor a clock.
+        graph: that of its study.
+
+    Raises:
+        MethodError: its study does not make this comparison.
+    """
+    if row.reads == "agreement":
+        made = stages.agreements(graph)
+        if row.item not in made:
+            raise MethodError(f"the study has no comparison {COMPARISONS[str(row.item)].title!r}")
+        return (made[str(row.item)],)
+    if row.reads == "drift":
+        return (stages.drift(graph),)
+    ours = stages.masks(graph, "gprune")
+    if row.reads == "masks":
+        return (ours,)
+    return stages.drift(graph), stages.partition(graph), ours, stages.masks(graph, "flap")
 
 
-def measures(row: Row, store: Store, keys: dict[str, str]) -> list[Measure]:
+def measures(row: Row, results: Results) -> list[Measure]:
     """What a figure's row says.
 
     Args:
-        row: a row that does not read perplexities.
-        store: where the records are.
-        keys: content key of each of its stages.
+        row: a row that reads neither perplexities nor a clock.
+        results: what there is of its study, with all that the row is read from.
 
     Returns:
         The measures.
 
     Raises:
         MethodError: the model cannot have this row.
-        StoreError: a record is damaged.
+        StoreError: a record is absent or damaged.
     """
+    records = [results.record(stage) for stage in sources(row, results.graph)]
     if row.reads == "drift":
-        return _drift(store.get("drift", keys["drift"], RankDrift), row.item)
+        return _drift(records[0], str(row.item))
     if row.reads == "masks":
-        return [("kept", float(store.get("masks", keys[OUR_MASKS], PruningMasks).retention), np.nan)]
+        return [("kept", float(records[0].retention), np.nan)]
     if row.reads == "agreement":
-        return _agreement(store.get("agreement", keys["agreement"], Agreement), row.item)
-    return _bin(store, keys, int(row.item))
+        (found,) = records
+        return [
+            ("ARI", *agreement.spread(found.ari)),
+            ("matched overlap", *agreement.spread(found.overlap)),
+        ]
+    moved, partition, ours, base = records
+    return _bin(decisions.compare(moved.magnitude, partition, ours, base, BINS), int(row.item))
 
 
 def _drift(record: RankDrift, name: str) -> list[Measure]:
@@ -140,25 +158,7 @@ def _drift(record: RankDrift, name: str) -> list[Measure]:
     return [("rank correlation", curve.correlation, np.nan), ("median drift", curve.median, np.nan)]
 
 
-def _agreement(record: Agreement, title: str) -> list[Measure]:
-    if title not in record.comparisons:
-        if title == _FANG_SEED and "FANG: A against B" in record.comparisons:
-            raise StoreError(f"the agreement is from before the comparison {title!r} was made: run it again")
-        raise MethodError(
-            f"the run has no comparison {title!r}: the method behind it cannot run on this model"
-        )
-    index = record.comparisons.index(title)
-    return [
-        ("ARI", *agreement.spread(record.ari[index])),
-        ("matched overlap", *agreement.spread(record.overlap[index])),
-    ]
-
-
-def _bin(store: Store, keys: dict[str, str], index: int) -> list[Measure]:
-    record = store.get("drift", keys["drift"], RankDrift)
-    partition = store.get("partition", keys["partition"], Partition)
-    ours, base = (store.get("masks", keys[name], PruningMasks) for name in (OUR_MASKS, FLAP_MASKS))
-    bins = decisions.compare(record.magnitude, partition, ours, base, BINS)
+def _bin(bins: decisions.Bins, index: int) -> list[Measure]:
     if len(bins.names) < BINS:
         raise MethodError(f"the model has only {len(bins.names)} modules, too few for {BINS} bins")
     columns = {
@@ -179,7 +179,6 @@ SHOWN = {
 """measures that a table of bins shows; the others belong to its sister"""
 
 
-def histogram(store: Store, key: str) -> pd.DataFrame:
+def histogram(record: RankDrift) -> pd.DataFrame:
     """The curves of Figure 1a: share of neurons in bins of rank drift."""
-    record = store.get("drift", key, RankDrift)
     return drift.distribution_table(drift.distributions(record, HISTOGRAM_BINS))

@@ -42,6 +42,15 @@ def columns(answer: Answer, names: tuple[str, ...], rule: str) -> dict[str, floa
     return mean | {f"{MEAN}:{found.task}": 100.0 * accuracy.reported(found, rule) for found in chosen}
 
 
+def errors(answer: Answer, names: tuple[str, ...], rule: str) -> dict[str, float]:
+    """Standard errors of these, in points."""
+    chosen = _chosen(answer, names)
+    if not chosen:
+        return {}
+    mean = {MEAN: 100.0 * accuracy.mean_accuracy(chosen, rule).error}
+    return mean | {f"{MEAN}:{found.task}": 100.0 * accuracy.reported_error(found, rule) for found in chosen}
+
+
 def shown(answer: Answer, names: tuple[str, ...], each: str = "") -> dict[str, float]:
     """Mean accuracies under both rules, and under one rule, if it is named, those of every task."""
     means = {

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from gprune import published
 from gprune.demo import questions
 from gprune.errors import SettingsError
-from gprune.settings import require, require_choice
+from gprune.settings import require, require_choice, require_choices
 from gprune.study_demo import TEXTS
 
 SCALES = ("paper", "demo")
@@ -66,8 +66,8 @@ class Scale:
     """documents of each task at most; None measures all"""
     task_folder: str = ""
     """folder with local files of the seven tasks; empty reads them from the hub"""
-    speed: str = "auto"
-    """setting of the speed tables: auto, cpu or gpu"""
+    speed: Literal["auto", "cpu", "gpu"] = "auto"
+    """setting of the speed tables"""
     settings: tuple[tuple[str, Any], ...] = ()
     """further fields of every study, as ("reliability.score_quantile", 0.85)"""
 
@@ -78,7 +78,7 @@ class Scale:
         require(bool(self.texts), "--evaluate", self.texts, "at least one text")
         for name, values in (("--retentions", self.retentions), ("--seeds", self.seeds)):
             require(len(set(values)) == len(values), name, values, "values that differ from each other")
-        require_choice("--speed", self.speed, ("auto", "cpu", "gpu"))
+        require_choices(self, "--")
         three = (self.primary, self.auxiliary, self.substitute)
         rule = "three texts that differ from each other: A, B and C"
         require(all(three) and len(set(three)) == 3, "--primary, --auxiliary and --substitute", three, rule)

@@ -20,7 +20,11 @@ from pathlib import Path
 from gprune import jobs
 from gprune.errors import GpruneError, JobError
 from gprune.jobs.queue import SLOTS_VARIABLE, slots
-from gprune.reproduction.series import Task, task_key
+from gprune.pipeline import opened
+from gprune.reproduction.series import Errand
+from gprune.stages.course import wanted
+from gprune.store import Store
+from gprune.study import Study
 
 POLL_SECONDS = 0.5
 RECONCILE_SECONDS = 2.0
@@ -31,7 +35,7 @@ CANCELLED = "its job was cancelled: run the command again to go on"
 class Open:
     """A job that has not ended."""
 
-    task: Task
+    errand: Errand
     job: str
     """id of the job"""
     device: str
@@ -57,20 +61,20 @@ class Status:
 
 
 Watcher = Callable[[Status], None]
-Ended = Callable[[Task, str], None]
-"""Called with a task that has ended and the reason why it failed, empty where it did not."""
+Ended = Callable[[Errand, str], None]
+"""Called with an errand that has ended and the reason why it failed, empty where it did not."""
 
 
 class Schedule:
-    """Runs tasks through the queue of jobs of one cache."""
+    """Runs errands through the queue of jobs of one cache."""
 
     def __init__(
         self,
         cache: Path,
         devices: Sequence[str] = (),
         watch: Watcher = lambda _: None,
-        ended: Ended = lambda _task, _reason: None,
-        needed: Callable[[Task], bool] = lambda _: True,
+        ended: Ended = lambda _errand, _reason: None,
+        needed: Callable[[Errand], bool] = lambda _: True,
         build: jobs.CommandBuilder = jobs.worker_command,
     ) -> None:
         """Prepares a schedule; nothing is started yet.
@@ -79,8 +83,8 @@ class Schedule:
             cache: the cache folder.
             devices: devices to keep busy, one study each; none leaves the choice to the studies.
             watch: told where the work stands.
-            ended: told of every task that has ended.
-            needed: asked before a task is started, since a job of an earlier command may just have ended.
+            ended: told of every errand that has ended.
+            needed: asked before an errand is started, since a job of an earlier command may just have ended.
             build: makes a run's argument list, as for gprune.jobs.submit.
         """
         self.cache, self.devices = cache, tuple(devices)
@@ -89,26 +93,26 @@ class Schedule:
         self._seconds: list[float] = []
         self._reconciled = 0.0
 
-    def run(self, tasks: Sequence[Task]) -> dict[str, str]:
-        """Has every task run once.
+    def run(self, errands: Sequence[Errand]) -> dict[Study, str]:
+        """Has every errand run once.
 
         Args:
-            tasks: what to run, in this order, those with a clock after all others.
+            errands: what to run, in this order, those with a clock after all others.
 
         Returns:
-            Why tasks failed, by their key; those that ended well are absent.
+            Why errands failed, by what their rows share; those that ended well are absent.
 
         Raises:
             JobError: the cache cannot be written, or the number of slots is not valid.
         """
-        waiting = deque(sorted(tasks, key=lambda task: task.timed))
-        failures = dict[str, str]()
+        waiting = deque(sorted(errands, key=lambda errand: errand.timed))
+        failures = dict[Study, str]()
         try:
             while waiting or self._open:
                 while waiting and self._room(waiting[0]):
                     self._start(waiting.popleft())
                 self._look(failures)
-                self._watch(self._status(len(tasks), len(waiting)))
+                self._watch(self._status(len(errands), len(waiting)))
                 if waiting or self._open:
                     time.sleep(POLL_SECONDS)
         except BaseException:
@@ -116,49 +120,49 @@ class Schedule:
             raise
         return failures
 
-    def _room(self, task: Task) -> bool:
-        if task.timed:
+    def _room(self, errand: Errand) -> bool:
+        if errand.timed:
             return not self._open and not any(job.active for job in jobs.jobs(self.cache))
         if len(self.devices) > 1:
             return len(self._open) < len(self.devices)
         # one more than can run, so that the queue never stands still between two looks
         return len(self._open) <= slots()
 
-    def _start(self, task: Task) -> None:
-        found = self._already_open(task)
+    def _start(self, errand: Errand) -> None:
+        found = self._already_open(errand)
         if found is not None:
-            job, own, device = found
-            self._open.append(Open(task, job, device, own))
+            self._open.append(found)
             return
-        if not self._needed(task):
-            self._ended(task, "")
+        if not self._needed(errand):
+            self._ended(errand, "")
             return
         busy = {item.device for item in self._open}
         device = next((name for name in self.devices if name not in busy), (*self.devices, "")[0])
-        study = replace(task.study, device=device) if device else task.study
-        job = jobs.submit(self.cache, study, study.name, ("--until", task.until), self._build).id
-        self._open.append(Open(task, job, device, own=True))
+        study = replace(errand.study, device=device) if device else errand.study
+        job = jobs.submit(self.cache, study, study.name, _arguments(errand), self._build).id
+        self._open.append(Open(errand, job, device, own=True))
 
-    def _already_open(self, task: Task) -> tuple[str, bool, str] | None:
-        """A job that is under way for the same work, whoever started it and on whatever device."""
-        arguments = ("--until", task.until)
+    def _already_open(self, errand: Errand) -> Open | None:
+        """A job that is under way and makes all that an errand wants, whoever started it."""
         taken = {item.job for item in self._open}
         for job in jobs.jobs(self.cache):
             if job.state not in ("queued", "running") or job.id in taken:
                 continue
-            with contextlib.suppress(JobError):
+            if job.arguments not in (_arguments(errand), ()):
+                continue
+            # a model or a text that cannot be read here makes nothing
+            with contextlib.suppress(GpruneError):
                 study = jobs.study_of(self.cache, job.id)
-                same = task_key(study) == task.key and set(task.study.methods) <= set(study.methods)
-                enough = set(task.study.evaluation.texts) <= set(study.evaluation.texts)
-                wanted, had = task.study.evaluation, study.evaluation
-                tasks = set(wanted.tasks) <= set(had.tasks) and (
-                    not wanted.tasks or wanted.limit == had.limit
-                )
-                if same and enough and tasks and job.arguments in (arguments, ()):
-                    return job.id, False, study.device
+                own = self._keys(replace(errand.study, device=study.device), errand.until)
+                if own <= self._keys(study, errand.until if job.arguments else "all"):
+                    return Open(errand, job.id, study.device, own=False)
         return None
 
-    def _look(self, failures: dict[str, str]) -> None:
+    def _keys(self, study: Study, until: str) -> set[str]:
+        """Keys of what a study wants."""
+        return {stage.key for stage in wanted(opened(study, Store(self.cache)).graph, until)}
+
+    def _look(self, failures: dict[Study, str]) -> None:
         if time.monotonic() - self._reconciled >= RECONCILE_SECONDS:
             jobs.reconcile(self.cache)
             self._reconciled = time.monotonic()
@@ -168,8 +172,8 @@ class Schedule:
                 continue
             self._open.remove(item)
             if reason:
-                failures[item.task.key] = reason
-            self._ended(item.task, reason)
+                failures[item.errand.shared] = reason
+            self._ended(item.errand, reason)
 
     def _ending(self, item: Open) -> str | None:
         """None while a job is under way; afterwards why it failed, or an empty text."""
@@ -191,7 +195,10 @@ class Schedule:
             with contextlib.suppress(GpruneError):
                 progress = jobs.progress(self.cache, item.job)
                 if progress.stage:
-                    label, stage = item.task.study.name, f"{progress.stage} {progress.done}/{progress.total}"
+                    label, stage = (
+                        item.errand.study.name,
+                        f"{progress.stage} {progress.done}/{progress.total}",
+                    )
                     break
         at_once = max(1, len(self.devices), slots())
         mean = sum(self._seconds) / len(self._seconds) if self._seconds else None
@@ -203,6 +210,10 @@ class Schedule:
             if item.own:
                 with contextlib.suppress(GpruneError):
                     jobs.cancel(self.cache, item.job)
+
+
+def _arguments(errand: Errand) -> tuple[str, ...]:
+    return "--until", errand.until
 
 
 def allow(devices: Sequence[str]) -> None:

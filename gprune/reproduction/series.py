@@ -1,4 +1,4 @@
-"""Answers: which study does a row of a table need, and when are two studies the same one?
+"""Answers: which study does a row of a table need, and which rows can one study fill?
 
 Rows of different tables that ask for the same setting get equal studies, so that each is run once (the full
 GPrune on FLAP at 50 % retention stands in seven of the paper's tables).
@@ -6,7 +6,6 @@ GPrune on FLAP at 50 % retention stands in seven of the paper's tables).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,21 +15,20 @@ from gprune.errors import ModelError
 from gprune.methods import METHODS
 from gprune.models import identity as models
 from gprune.reproduction.scale import Scale
-from gprune.study import Study, from_dict
+from gprune.stages import UNTIL
+from gprune.study import Study, short
 
 GROUP = "reproduce"
 Reads = Literal["perplexity", "drift", "agreement", "bins", "masks", "speed", "alignment"]
 """alignment is perplexity and speed of a row; masks stand in no table, but are learned before a clock runs"""
 TIMED: tuple[Reads, ...] = ("speed", "alignment")
 """rows whose study measures speed, and must have the machine to itself"""
+FIGURES: tuple[Reads, ...] = ("drift", "agreement", "bins", "masks")
+"""rows that are read from no model that runs, but from what is decided before"""
 _UNTIL = {"drift": "drift", "agreement": "agreement", "bins": "masks", "masks": "masks"}
-_DEPTH = ("drift", "agreement", "masks", "perplexity")
 _METRICS = {"flap": "FLAP", "wanda_sp": "Wanda-sp", "twflap": "twFLAP"}
-# fields that change no number of a row; texts, tasks, speed, methods and the third text are compared on
-# their own
-_FREE = ("name", "group", "device", "methods", "trust_remote_code", "substitute")
-_TASKS = ("tasks", "limit", "task_folder")
-_FREE_IN = {"calibration": ("batch",), "evaluation": ("batch", "texts", "speed", *_TASKS)}
+TASKS = ("tasks", "limit", "task_folder")
+"""fields that say which zero-shot tasks a study measures, and how"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +43,8 @@ class Row:
     """the method of the study that the row reports"""
     reads: Reads = "perplexity"
     """which results the row is made of"""
-    item: str = ""
-    """which part of them: a comparison, a curve, the number of a bin"""
+    item: str | int = ""
+    """which part of them: the name of a comparison or a curve, the number of a bin"""
     extra: bool = False
     """whether the row stands beside the paper's own rows, as a control"""
     before: Study | None = None
@@ -59,12 +57,12 @@ class Row:
 
     @property
     def until(self) -> str:
-        """How far the study must have come, one of gprune.plan.UNTIL."""
+        """How far the study must have come, one of gprune.stages.UNTIL."""
         return _UNTIL.get(self.reads, "perplexity")
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Errand:
     """A study to run, for all rows that need it."""
 
     study: Study
@@ -75,9 +73,9 @@ class Task:
     """the rows it fills"""
 
     @property
-    def key(self) -> str:
-        """What tells it from other tasks."""
-        return task_key(self.study)
+    def shared(self) -> Study:
+        """What its rows have in common, and what tells it from other errands."""
+        return shared(self.study)
 
     @property
     def timed(self) -> bool:
@@ -88,12 +86,6 @@ class Task:
 def label(row: Row) -> str:
     """A row's method as tables name it: `GPrune (FLAP)`, `Wanda-sp`."""
     return f"GPrune ({_METRICS[row.study.metric]})" if row.method == "gprune" else METHODS[row.method].label
-
-
-def short(text: str) -> str:
-    """A text's or a model's name without the folders before it; options stay."""
-    place, sign, options = text.partition("#")
-    return place.rstrip("/").rpartition("/")[2] + sign + options
 
 
 class Series:
@@ -123,7 +115,7 @@ class Series:
         sizes: dict[str, Any] = {"calibration.samples": scale.samples, "sparsity.epochs": scale.epochs}
         values = sizes | {"sparsity.batch": scale.batch} | evaluation
         self.base = plain.with_settings(values | dict(scale.settings))
-        self._tasks = {f"evaluation.{name}": getattr(scale, name) for name in _TASKS} if scale.tasks else {}
+        self._tasks = {f"evaluation.{name}": getattr(scale, name) for name in TASKS} if scale.tasks else {}
         self.tasks = self.base.with_settings(self._tasks).evaluation
         """how zero-shot tasks are measured, in the studies that measure any"""
 
@@ -184,43 +176,29 @@ class Series:
         mine, common = study.to_dict(), self.base.to_dict()
         for section, values in mine.items():
             if isinstance(values, dict):
-                told = (name for name in values if name not in _TASKS)
+                told = (name for name in values if name not in TASKS)
                 changed = (name for name in told if values[name] != common[section][name])
                 words += [f"{name.replace('_', ' ')} {values[name]}" for name in changed]
         return " ".join(words)
 
 
-def identity(study: Study) -> str:
-    """Equal for studies whose numbers are the same whatever their name, device, methods and batch sizes.
-
-    Texts, tasks and the setting of speed are left out: they say what is measured, and change no other number.
-    """
-    values: dict[str, Any] = {name: value for name, value in study.to_dict().items() if name not in _FREE}
-    for section, free in _FREE_IN.items():
-        values[section] = {name: value for name, value in values[section].items() if name not in free}
-    return json.dumps(values, sort_keys=True)
+def shared(study: Study) -> Study:
+    """What the studies of one run's rows have in common: all but their methods, names and device."""
+    return replace(study, methods=tuple(METHODS), name="", group="", device="auto")
 
 
-def recorded_study(record: dict[str, Any]) -> Study | None:
-    """The study of a run's record; None where this version cannot read it."""
-    try:
-        return from_dict(record["study"])
-    except (ValueError, KeyError, TypeError):
-        return None
+def together(methods: Iterable[str]) -> tuple[str, ...]:
+    """Methods in the order in which a study runs them."""
+    wanted = set(methods)
+    return tuple(name for name in METHODS if name in wanted)
 
 
-def task_key(study: Study) -> str:
-    """Equal for rows that one run can fill; agreement under a third text and speed are runs of their own."""
-    speed = study.evaluation.speed
-    return identity(study) + study.substitute + ("" if speed == "none" else f" speed {speed}")
-
-
-def tasks(rows: Iterable[Row]) -> list[Task]:
+def errands(rows: Iterable[Row]) -> list[Errand]:
     """Groups rows into as few studies as fill them, in the order of the rows, those with a clock last."""
-    groups: dict[str, list[Row]] = {}
+    groups: dict[Study, list[Row]] = {}
     for row in rows:
-        groups.setdefault(task_key(row.study), []).append(row)
-    return sorted((_task(group) for group in groups.values()), key=lambda task: task.timed)
+        groups.setdefault(shared(row.study), []).append(row)
+    return sorted((_errand(group) for group in groups.values()), key=lambda errand: errand.timed)
 
 
 def before(rows: Iterable[Row]) -> list[Row]:
@@ -228,8 +206,7 @@ def before(rows: Iterable[Row]) -> list[Row]:
     return [Row({}, row.before, reads="masks") for row in rows if row.before is not None]
 
 
-def _task(rows: list[Row]) -> Task:
-    wanted = {name for row in rows for name in row.study.methods}
-    methods = tuple(name for name in METHODS if name in wanted)
-    until = max((row.until for row in rows), key=_DEPTH.index)
-    return Task(replace(rows[0].study, methods=methods), until, tuple(rows))
+def _errand(rows: list[Row]) -> Errand:
+    methods = together(name for row in rows for name in row.study.methods)
+    until = max((row.until for row in rows), key=UNTIL.index)
+    return Errand(replace(rows[0].study, methods=methods), until, tuple(rows))

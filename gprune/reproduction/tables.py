@@ -15,7 +15,8 @@ from gprune.errors import SettingsError
 from gprune.published import TABLES as PUBLISHED
 from gprune.reproduction import figures, throughput
 from gprune.reproduction.scale import LARGE, PAPER_EPOCHS, paper_model
-from gprune.reproduction.series import Row, Series, label, short
+from gprune.reproduction.series import Row, Series, label
+from gprune.study import short
 
 ALL = "all"
 QUANTILES = (0.80, 0.85, 0.90)

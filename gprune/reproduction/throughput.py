@@ -16,7 +16,6 @@ from gprune.records import Throughput
 from gprune.reproduction.figures import Measure
 from gprune.reproduction.series import Row, Series, label
 
-STAGE = "speed"
 ALIGNMENTS = (1, 8, 16, 32, 64)
 SMALLEST_SHARE = 8
 """an alignment is at most one part in this many of the FFN width; coarser ones leave little to decide"""

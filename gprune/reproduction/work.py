@@ -2,59 +2,50 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from gprune import corpora, jobs
-from gprune.errors import CorpusError
-from gprune.evaluation import tasks as zero_shot
-from gprune.models import identity as models
+from gprune import jobs
 from gprune.reproduction import series as grouping
 from gprune.reproduction.answers import Finished
 from gprune.reproduction.assembly import Assembled, assemble
 from gprune.reproduction.schedule import Schedule, Watcher
-from gprune.reproduction.series import Series, Task, task_key
+from gprune.reproduction.series import Errand, Series, shared
 from gprune.reproduction.tables import Table
 from gprune.reproduction.writing import write
+from gprune.stages.inputs import read
 from gprune.store import Store
+from gprune.study import Study
 
 INCOMPLETE = "its run ended without this result: run the command again, and see the job's log"
 
 
-def needed(tables: Sequence[Table], series: Series) -> list[Task]:
+def needed(tables: Sequence[Table], series: Series) -> list[Errand]:
     """Every study behind some tables, each once, in the order of the tables; those with a clock last."""
     rows = [row for table in tables for row in table.rows(series)]
-    return grouping.tasks([*rows, *grouping.before(rows)])
+    return grouping.errands([*rows, *grouping.before(rows)])
 
 
-def missing(tables: Sequence[Table], series: Series, finished: Finished) -> list[Task]:
+def missing(tables: Sequence[Table], series: Series, finished: Finished) -> list[Errand]:
     """The studies that still have to run, with the methods that no run has yet."""
     every = (row for table in tables for row in table.rows(series))
     rows = [row for row in every if finished.answer(row) is None]
     first = (row for row in grouping.before(rows) if finished.answer(row) is None)
-    return grouping.tasks([*rows, *first])
+    return grouping.errands([*rows, *first])
 
 
 def prepare(series: Series) -> None:
-    """Makes sure that the model and the texts are on this machine, before the first study starts.
+    """Makes sure that all that the studies read is on this machine, before the first one starts.
 
     Tasks without data stop nothing: the studies leave them out, and say why.
 
     Raises:
         ModelError: there is no such model, or it cannot be downloaded.
         CorpusError: a text is missing, or cannot be downloaded.
-        SettingsError: the name of a text or of a task is not valid.
+        SettingsError: the name of a text or of a task is not valid, or two texts hold the same content.
     """
-    for task in series.tasks.tasks:
-        with contextlib.suppress(CorpusError):
-            zero_shot.resolve(task, series.tasks)
-    models.locate(series.model, download=True)
-    scale = series.scale
-    for text in (scale.primary, scale.auxiliary, scale.substitute):
-        corpora.prepare(text, "calibration")
-    for text in series.base.evaluation.texts:
-        corpora.prepare(text, "evaluation")
+    read(replace(series.base, substitute=series.scale.substitute, evaluation=series.tasks))
 
 
 class Work:
@@ -81,13 +72,13 @@ class Work:
         self.store, self.series, self.tables, self.folder = store, series, tuple(tables), folder
         self.command = command
         self.finished = Finished(store)
-        self.failures: dict[str, str] = {}
+        self.failures: dict[Study, str] = {}
 
     def run(
         self,
         devices: Sequence[str] = (),
         watch: Watcher = lambda _: None,
-        told: Callable[[Task, str], None] = lambda _task, _reason: None,
+        told: Callable[[Errand, str], None] = lambda _errand, _reason: None,
         build: jobs.CommandBuilder = jobs.worker_command,
     ) -> list[Assembled]:
         """Has the missing studies run and writes the tables, again after every study.
@@ -105,13 +96,13 @@ class Work:
             GpruneError: the cache or the folder cannot be written; the work under way is cancelled.
         """
 
-        def ended(task: Task, reason: str) -> None:
+        def ended(errand: Errand, reason: str) -> None:
             if reason:
-                self.failures[task.key] = reason
-            if self._needed(task) and not reason:
-                self.failures[task.key] = INCOMPLETE
-            self.write([table for table in self.tables if self._has(table, task.key)])
-            told(task, self.failures.get(task.key, ""))
+                self.failures[errand.shared] = reason
+            if self._needed(errand) and not reason:
+                self.failures[errand.shared] = INCOMPLETE
+            self.write([table for table in self.tables if self._has(table, errand)])
+            told(errand, self.failures.get(errand.shared, ""))
 
         self.write(self.tables)
         left = missing(self.tables, self.series, self.finished)
@@ -128,9 +119,9 @@ class Work:
         """One table of what is there now."""
         return assemble(table, self.series, self.finished, self.failures)
 
-    def _needed(self, task: Task) -> bool:
+    def _needed(self, errand: Errand) -> bool:
         self.finished.refresh()
-        return any(self.finished.answer(row) is None for row in task.rows)
+        return any(self.finished.answer(row) is None for row in errand.rows)
 
-    def _has(self, table: Table, key: str) -> bool:
-        return any(task_key(row.study) == key for row in table.rows(self.series))
+    def _has(self, table: Table, errand: Errand) -> bool:
+        return any(shared(row.study) == errand.shared for row in table.rows(self.series))

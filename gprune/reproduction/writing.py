@@ -13,40 +13,26 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import filelock
 import pandas as pd
 
+from gprune.analysis.latex import source
+from gprune.analysis.studies import StudyRow
 from gprune.errors import StoreError
+from gprune.files import write_json, write_text
 from gprune.reproduction.assembly import Assembled
 from gprune.reproduction.scale import Scale, choose
-from gprune.reproduction.series import Series, short
-from gprune.store import explain, is_full, write_json
+from gprune.reproduction.series import Series
+from gprune.store import explain, is_full
+from gprune.study import short
 
 INDEX = "index.json"
-FORMAT = 1
-_TEX = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "±": r"$\pm$",
-    "–": "--",
-    "…": r"\dots{}",
-}
+FORMAT = 2
 
 
 def folder_name(model: str, scale: Scale) -> str:
@@ -134,13 +120,13 @@ def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, An
         _short(f"{name}-fixed", table.fixed, series) if table.fixed else {}
     )
     for file, text in texts.items():
-        _replace(folder / file, text)
+        write_text(folder / file, text)
     return {
         "title": table.table.title,
         "notes": list(table.notes),
         "files": sorted(texts),
         "filled": table.filled,
-        "rows": [_entry(answer) for answer in table.answers],
+        "rows": {rule: [_plain(row) for row in rows] for rule, rows in table.rows.items()},
         "display": _cells(table.display),
         "published": _cells(table.published) | {"title": table.published_title},
         "versions": _versions(table),
@@ -155,16 +141,11 @@ def _short(name: str, table: Assembled, series: Series) -> dict[str, str]:
     return texts
 
 
-def _entry(answer: Any) -> dict[str, Any]:
-    row = answer.row
+def _plain(row: StudyRow) -> dict[str, Any]:
+    """A row as JSON, which has no numbers that are none."""
+    values = asdict(row)
     return {
-        "labels": row.labels,
-        "method": row.method_id,
-        "reads": row.reads,
-        "in_paper": not row.extra,
-        "run": answer.run,
-        "run_method": row.method,
-        "reason": answer.reason,
+        name: None if isinstance(value, float) and value != value else value for name, value in values.items()
     }
 
 
@@ -177,19 +158,10 @@ def _versions(table: Assembled) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for answer in table.answers:
         for name in ("gprune", "commit", "torch", "transformers"):
-            version = str(answer.provenance.get(name, ""))
+            version = str(answer.versions.get(name, ""))
             if version and version not in found.setdefault(name, []):
                 found[name].append(version)
     return found
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}-{uuid4().hex}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def setting(series: Series) -> str:
@@ -232,36 +204,7 @@ def _one_line(text: str) -> str:
 
 def latex(table: Assembled, series: Series) -> str:
     """A table as LaTeX for the booktabs package, the published figures as a table of their own."""
-    parts = [_latex_table(table.display, f"{table.table.title}. {setting(series)}")]
+    parts = [source(table.display, f"{table.table.title}. {setting(series)}")]
     if len(table.published):
-        parts.append(_latex_table(table.published, f"{table.table.title}. {table.published_title}"))
+        parts.append(source(table.published, f"{table.table.title}. {table.published_title}"))
     return "\n".join(parts)
-
-
-def _latex_table(frame: pd.DataFrame, caption: str) -> str:
-    lines = [" & ".join(escape(str(name)) for name in frame.columns) + r" \\", r"\midrule"]
-    for cells in frame.astype(str).to_numpy().tolist():
-        lines.append(" & ".join(escape(text) for text in cells) + r" \\")
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{escape(caption)}}}",
-            rf"\begin{{tabular}}{{{'l' * max(1, len(frame.columns))}}}",
-            r"\toprule",
-            *lines,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    )
-
-
-def escape(text: str) -> str:
-    """Text with every character that means something to LaTeX made harmless."""
-    return "".join(_TEX.get(character, character) for character in _spaces(text))
-
-
-def _spaces(text: str) -> str:
-    return " ".join(text.split())

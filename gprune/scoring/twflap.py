@@ -117,6 +117,7 @@ def score(
 
 def _fluctuation(merged: ContextStatistics, layer: int, weights: Array, labels: Array) -> Array:
     """(neurons,) token-weighted variance: within the contexts, and between their means."""
+    # (contexts, neurons) in memory: the sums below run over the few contexts, a row of neurons at a time
     weight = np.ascontiguousarray(weights[labels].T)
     mean = merged.mean[0, layer]
     share = merged.tokens[0, layer][:, None] * weight

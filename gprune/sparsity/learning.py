@@ -183,6 +183,7 @@ class _Learner:
         soft = losses.distillation_gradient
         sums = self._unit_gradients(student, losses.cross_entropy_gradient, retain=soft is not None)
         sums = self._family.threshold_gradient(sums, thresholds, kind)
+        # from sums, which float16 can hold on their way back, to means over a subset's predictions
         gradient, admitted = combine(
             sums / (quarter * (length - 1)), self._family.modules, self._settings.supervision
         )

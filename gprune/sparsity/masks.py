@@ -1,4 +1,4 @@
-"""Which masks can be learned, and how a mask's gradient becomes a threshold's (section 3.3, Eq. "mask").
+"""Which masks can be learned, and how a mask's gradient becomes a threshold's (section 3.3, Eq. 10).
 
 A unit is kept when its rank quantile reaches the threshold of its module (FFN) or of its layer (attention).
 All units lie in one flat order, the neurons of every layer and then the key/value groups of every layer, and

@@ -1,4 +1,4 @@
-"""What MSL minimises: cross-entropy, distillation and the retention constraint (section 3.3, appendix).
+"""What MSL minimises: cross-entropy, distillation and the retention constraint (section 3.3, Eqs. 11 and 18).
 
 The language-model head is run once, in chunks of tokens, and its gradients are taken there and then: neither
 the logits of a whole batch nor a graph through the head ever exist. What remains for the decoder is a
@@ -124,12 +124,13 @@ def _distillation(student: Tensor, teacher: Tensor, temperature: float) -> tuple
     target = teacher.exp()
     loss = torch.linalg.vecdot(target, teacher - student)
     slope = student.exp().sub_(target)
+    # the logits are divided by the temperature, which leaves one of its two powers to the gradient
     return loss * temperature**2, slope.mul_(temperature) if temperature != 1 else slope
 
 
 @dataclass(slots=True)
 class RetentionConstraint:
-    """Augmented Lagrangian of g = R-hat - R* (Eq. "l_constr"): multiplier * g + penalty / 2 * g^2."""
+    """Augmented Lagrangian of g = R-hat - R* (Eq. 11): multiplier * g + penalty / 2 * g^2."""
 
     target: float
     """R*, the retention asked for"""

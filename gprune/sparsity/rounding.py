@@ -44,6 +44,7 @@ def exact_masks(family: MaskFamily, thresholds: Tensor, target: float, alignment
         its threshold.
     """
     shape = family.shape
+    # in float64: the shift falls between two margins that float32 may not tell apart
     ffn, heads = family.split(family.margins(thresholds.double()).cpu())
     neuron_margin, head_margin = ffn.numpy(), heads.numpy()
     least = budget.least_neurons(shape, alignment)
@@ -95,6 +96,7 @@ def _common_shift(shape: ModelShape, neurons: Array, heads: Array, target: float
     ends = np.flatnonzero(np.append(margin[order][:-1] > margin[order][1:], True))
     cut = ends[np.abs(kept[ends] - target * shape.decoder_weights).argmin()]
     above, below = margin[order[cut]], margin[order][cut + 1 :]
+    # nothing but the floors is to stay: the shift goes above every margin
     if not np.isfinite(above):
         return float(np.nextafter(max(neurons.max(), heads.max()), np.inf))
     return float((above + below[0]) / 2 if below.size else above)
@@ -110,6 +112,7 @@ def _floors_first(margin: Array, least: int) -> Array:
 
 def _feasible_heads(shape: ModelShape, margin: Array, kept: Array, target: float, least: int) -> Array:
     """Adds or removes key/value groups, nearest the threshold first, until neurons can make up the rest."""
+    # margins lie between -1 and 1: raised by 2, those kept stay in their order and before all others
     order = np.argsort(-_floors_first(np.where(kept, margin + 2, margin), 1), axis=None, kind="stable")
     fewest, most = shape.layers * least, shape.layers * shape.neurons
 

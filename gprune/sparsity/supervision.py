@@ -1,4 +1,4 @@
-"""Whose cross-entropy moves the FFN thresholds (appendix, "Adaptive Cross-Distribution Supervision").
+"""Whose cross-entropy moves the FFN thresholds (appendix, adaptive cross-distribution supervision).
 
 Each step brings two disjoint subsets of each text: A', A'' of the primary and B', B'' of the auxiliary one.
 The auxiliary cross-entropy is admitted when the change that it brings on one pair of subsets agrees with the
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def admits(gradients: Tensor) -> Tensor:
-    """Whether the auxiliary cross-entropy agrees with the primary one across subsets.
+    """Whether the auxiliary cross-entropy agrees with the primary one across subsets (Eqs. 19 and 20).
 
     Args:
         gradients: (4, modules) FFN threshold gradients of the cross-entropy on A', A'', B', B''.
@@ -28,7 +28,7 @@ def admits(gradients: Tensor) -> Tensor:
 
 
 def combine(gradients: Tensor, modules: int, supervision: str) -> tuple[Tensor, Tensor]:
-    """The cross-entropy gradient of all thresholds.
+    """The cross-entropy gradient of all thresholds: of one text or of both (Eq. 18).
 
     Args:
         gradients: (4, thresholds) gradients on A', A'', B', B''; FFN thresholds before attention thresholds.

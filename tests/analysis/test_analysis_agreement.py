@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from gprune.analysis import agreement
+from gprune.comparisons import COMPARISONS, SWAP
 from gprune.records import Agreement
 
-NAMES = ("A-B against A-C", "A-B against B-C", "control: A-B, another seed")
+NAMES = ("ab_ac", "ab_bc", "other_seed")
+TITLES = ["A-B against A-C", "A-B against B-C", "control: A-B, another seed"]
 
 
 def a_record() -> Agreement:
@@ -28,6 +30,7 @@ def test_a_record_of_controls_alone_has_no_mean() -> None:
 
 def test_summary_gives_mean_and_deviation_over_layers() -> None:
     table = agreement.summary(a_record())
+    assert table["comparison"].tolist() == TITLES
     np.testing.assert_allclose(table["mean ARI"], [0.3, 0.6, 0.9])
     np.testing.assert_allclose(table["s.d. of ARI"], [0.1, 0.2, 0.0], atol=1e-12)
     np.testing.assert_allclose(table["mean overlap"], [0.4, 0.7, 1.0])
@@ -40,31 +43,34 @@ def test_one_layer_has_no_spread() -> None:
 def test_layer_table_is_long() -> None:
     table = agreement.layer_table(a_record())
     assert len(table) == 6 and table["layer"].tolist() == [0, 1] * 3
+    assert table["comparison"].tolist() == [title for title in TITLES for _ in range(2)]
     assert table["ARI"].tolist() == [0.2, 0.4, 0.4, 0.8, 0.9, 0.9]
     assert "0.45 when one calibration text is replaced" in agreement.headline(a_record())
     assert "0.90 when only the seed changes" in agreement.headline(a_record())
 
 
-def test_comparisons_are_told_apart_by_the_beginning_of_their_titles() -> None:
-    kinds = [agreement.kind(name) for name in agreement.PAIRS]
-    assert kinds == ["substitution"] * 3 + ["swap"] + ["FANG"] * 3 + ["control"] * 3
-    assert agreement.kind("something: else") == "substitution"
-    assert {stage for pair in agreement.PAIRS.values() for stage in pair} == set(agreement.SIDES)
+def test_every_comparison_has_a_kind_and_two_sides_of_their_own() -> None:
+    kinds = [comparison.kind for comparison in COMPARISONS.values()]
+    assert kinds == ["substitution"] * 3 + ["control"] * 2 + ["swap"] + ["FANG"] * 3 + ["control"]
+    sides = {side for made in COMPARISONS.values() for side in (made.first, made.second)}
+    assert len({side.label for side in sides}) == len(sides) == 11
+    assert all(made.name == name and made.first != made.second for name, made in COMPARISONS.items())
+    # a kind stands at the beginning of the title, but that of substitutions
+    for made in COMPARISONS.values():
+        assert made.title.startswith(f"{made.kind}: ") or made.kind == "substitution"
 
 
 def test_only_what_says_something_is_drawn_at_first() -> None:
-    names = tuple(agreement.PAIRS)
+    names = tuple(COMPARISONS)
     chosen = agreement.default_choice(names, "flap")
-    assert set(names) - set(chosen) == {
-        "swap: A-B against B-A",
-        "FANG: A against C",
-        "FANG: B against C",
-    }
-    assert "swap: A-B against B-A" in agreement.default_choice(names, "twflap")
+    assert set(names) - set(chosen) == {"swap", "fang_ac", "fang_bc"}
+    assert chosen == [name for name in names if name in chosen]
+    assert COMPARISONS["swap"].kind == SWAP
+    assert "swap" in agreement.default_choice(names, "twflap")
 
 
 def test_fang_enters_neither_the_modules_mean_nor_their_controls() -> None:
-    names = (*NAMES, "swap: A-B against B-A", "FANG: A against B", agreement.FANG_OTHER_SEED)
+    names = (*NAMES, "swap", "fang_ab", "fang_other_seed")
     ari = np.vstack([a_record().ari, [[0.99, 0.99], [0.1, 0.2], [0.0, 0.0]]])
     record = Agreement(names, ari, ari)
     assert agreement.mean_substitution(record) == pytest.approx((0.45, 0.15))
@@ -74,6 +80,12 @@ def test_fang_enters_neither_the_modules_mean_nor_their_controls() -> None:
     )
     alone = Agreement(names[4:5], ari[4:5], ari[4:5])
     assert agreement.headline(alone) == "FANG's groups of two texts agree at a mean ARI of 0.15"
+
+
+def test_both_controls_of_the_modules_are_found() -> None:
+    ari = np.array([[0.5, 0.7], [0.2, 0.4], [0.0, 0.0]])
+    record = Agreement(("initialization", "other_seed", "fang_other_seed"), ari, ari)
+    assert agreement.controls(record) == (pytest.approx(0.3), pytest.approx(0.6))
 
 
 def test_confusion_puts_the_best_match_on_the_diagonal() -> None:

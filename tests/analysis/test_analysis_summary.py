@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from gprune import published as rows
 from gprune.analysis import published, summary
 from gprune.records import ModelShape, PruningMasks
 from gprune.study import CalibrationSettings, EvaluationSettings, Study
@@ -19,7 +19,7 @@ def a_study(**changes: Any) -> Study:
 
 
 def a_record(**inputs: Any) -> dict[str, Any]:
-    return {"shape": asdict(SHAPE), "provenance": {"commit": "abc", "inputs": inputs}}
+    return {"provenance": {"commit": "abc", "inputs": inputs}}
 
 
 def masks(retention: float) -> dict[str, PruningMasks]:
@@ -28,7 +28,9 @@ def masks(retention: float) -> dict[str, PruningMasks]:
 
 
 def verdicts(record: dict[str, Any], study: Study, found: dict[str, PruningMasks]) -> dict[str, str]:
-    return {check.sentence.split(":")[0]: check.verdict for check in summary.checks(record, study, found)}
+    return {
+        check.sentence.split(":")[0]: check.verdict for check in summary.checks(record, study, SHAPE, found)
+    }
 
 
 def test_budgets_may_differ_by_one_group() -> None:
@@ -40,16 +42,18 @@ def test_budgets_may_differ_by_one_group() -> None:
 
 def test_measuring_on_the_calibration_text_is_warned_about() -> None:
     record = a_record(calibration={"primary": "1"}, evaluation={"wiki": "1", "ptb": "2"})
-    sentences = [check.sentence for check in summary.checks(record, a_study(), {})]
+    sentences = [check.sentence for check in summary.checks(record, a_study(), SHAPE, {})]
     assert any("very same text: wiki" in sentence for sentence in sentences)
     apart = a_record(calibration={"primary": "1"}, evaluation={"wiki": "2"})
-    assert any("not the identical text" in check.sentence for check in summary.checks(apart, a_study(), {}))
+    assert any(
+        "not the identical text" in check.sentence for check in summary.checks(apart, a_study(), SHAPE, {})
+    )
 
 
 def test_samples_and_windows_below_the_papers_are_named() -> None:
     study = a_study(calibration=CalibrationSettings(samples=256), evaluation=EvaluationSettings(windows=96))
     found = " ".join(
-        check.sentence for check in summary.checks(a_record(), study, {}) if check.verdict == "warn"
+        check.sentence for check in summary.checks(a_record(), study, SHAPE, {}) if check.verdict == "warn"
     )
     assert "256 calibration sequences" in found and "at most 96 windows" in found
 
@@ -57,8 +61,8 @@ def test_samples_and_windows_below_the_papers_are_named() -> None:
 def test_uncommitted_changes_and_a_missing_commit() -> None:
     record = a_record()
     record["provenance"]["uncommitted_changes"] = True
-    assert any("not committed" in check.sentence for check in summary.checks(record, a_study(), {}))
-    last = summary.checks({"shape": None, "provenance": None}, a_study(), {})[-1]
+    assert any("not committed" in check.sentence for check in summary.checks(record, a_study(), SHAPE, {}))
+    last = summary.checks({"provenance": None}, a_study(), None, {})[-1]
     assert last.verdict == "unknown"
 
 
@@ -73,6 +77,6 @@ def test_published_numbers_belong_to_llama2_7b_on_wikitext_and_ptb() -> None:
 
 def test_published_tables_hold_the_papers_values() -> None:
     assert published.substitution()["mean ARI"].tolist() == [0.575, 0.582, 0.583]
-    table = published.perplexities()
-    flap = table[(table["method"] == "GPrune (FLAP)") & (table["retained"] == 0.5)]
-    assert flap[["WikiText2", "PTB"]].to_numpy().tolist() == [[37.02, 125.41]]
+    table = rows.frame(rows.table("main"))
+    flap = table[(table["method"] == "gprune:flap") & (table["retention"] == 0.5)]
+    assert flap[["ppl:wikitext2", "ppl:ptb"]].to_numpy().tolist() == [[37.02, 125.41]]

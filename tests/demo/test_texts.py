@@ -1,16 +1,31 @@
 """Are the demo's texts disjoint, the same every time, large enough, and readable English or code?"""
 
 import ast
+import hashlib
+import inspect
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
-from gprune.demo import prose, texts
+from gprune import corpora
+from gprune.demo import MODEL_FOLDER, prose, texts
+from gprune.models.loading import load_tokenizer
 
 PROSE = ("python-reference", "science-docs")
 # Characters of the train split that a demo run needs: well below the readings on CPython 3.11.
 LEAST_CHARACTERS = {"python-reference": 600_000, "science-docs": 2_000_000, "python-code": 2_500_000}
+# SHA-256 of the documents of both splits, joined by null characters, by the text's version.
+DIGESTS = {
+    "4b5e218c14b5": "e45b536ae4732daa8fc574cb9b3b6c879b63e299bca5160c75b9985930d34604",
+    "8dbd25767998": "1b6d09756fa18b82392ce25cd6ae283a9a8cd3a3af189462ec2c1e5d904745b6",
+    "5d7cd5fcf94f": "892803a8aae5ee30e1dbcdbdbe5f24bba1c6d53db9dfca8d0c9fc44c5f7f486c",
+}
 
 
 @pytest.fixture
@@ -88,6 +103,27 @@ def test_a_second_build_gives_the_same_documents(text_cache: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", texts.NAMES)
+def test_one_version_says_one_thing(name: str, text_cache: Path) -> None:
+    # Results are kept by the version: who changes a text has to raise the builder's.
+    version = texts.version(name)
+    if version not in DIGESTS:
+        pytest.skip(f"no digest of {name} is known for these versions of Python and the packages ({version})")
+    documents = [document for split in texts.SPLITS for document in texts.documents(name, split, text_cache)]
+    assert hashlib.sha256("\0".join(documents).encode()).hexdigest() == DIGESTS[version]
+
+
+def test_drawn_tokens_are_permuted_blocks_of_the_documents_tokens(text_cache: Path) -> None:
+    tokenizer = Tokenizer.from_file(str(MODEL_FOLDER / "tokenizer.json"))
+    documents = texts.documents("python-reference", "train", text_cache)
+    flow = [token for document in documents for token in tokenizer.encode(document).ids]
+    blocks = [flow[start : start + 128] for start in range(0, len(flow) - 127, 128)]
+    order = np.random.default_rng(7).permutation(len(blocks))
+    drawn = corpora.draw("python-reference", load_tokenizer("demo"), 144, 128, 7, cache=text_cache)
+    assert drawn.available == len(blocks)
+    np.testing.assert_array_equal(drawn.ids, [blocks[place] for place in order[:144]])
+
+
 @pytest.mark.usefixtures("no_building")
 def test_whole_cache_is_used_instead_of_building(text_cache: Path) -> None:
     assert texts.documents("science-docs", "test", text_cache)
@@ -149,6 +185,61 @@ def test_paragraphs_keep_sentences_and_drop_tables() -> None:
         "Return the weighted mean of the values along the given axis.",
         "The values whose mean is wanted, as an numpy.ndarray of real numbers.",
     ]
+
+
+def rule_by_rule(docstring: str, shortest: int, least_letters: float) -> list[str]:
+    """The paragraphs of a docstring with every rule tried on every line."""
+    blocks, block, indentation, in_directive = [], [], 0, False
+    for line in inspect.cleandoc(docstring).split("\n"):
+        depth = len(line) - len(line.lstrip())
+        bullet = re.match(r"\s*(?:[-*+•]|\(?\d+[.)]|\.\. \[\d+\])\s+", line)
+        ruled = re.match(r"\s*[-=~^*#\"+'_.|]{3,}[-=~^*#\"+'_.|\s]*$", line)
+        empty = not line.strip()
+        if empty or ruled or bullet or depth != indentation:
+            blocks.append(block)
+            block = []
+        starts = re.match(r"\s*(?:\.\.\s|:\w[\w ]*:)", line)
+        in_directive = bool(starts) or (in_directive and not empty)
+        if not (empty or ruled or in_directive):
+            block.append(line[bullet.end() :] if bullet else line.strip())
+            indentation = bullet.end() if bullet else depth
+    found = []
+    for lines in [*blocks, block]:
+        text = re.sub(r":[a-zA-Z:+-]+:`~?\.?([^`<]+?)(?:\s*<[^`>]*>)?`", r"\1", " ".join(lines))
+        text = re.sub(r"``([^`]*)``", r"`\1`", text)
+        text = re.sub(r"\s*\[\d+\]_|`([^`<]+?)(?:\s*<[^`>]*>)?`__?", lambda match: match[1] or "", text)
+        text = re.sub(r"\s+", " ", text.replace("**", "").replace("::", ":")).strip()
+        sentence = text.endswith((".", "!", "?", ":", ")", "`", '"'))
+        table = text.startswith((">>>", "...", "$", "|", "+"))
+        letters = sum(character.isalpha() or character == " " for character in text)
+        if len(text) >= shortest and sentence and not table and letters >= least_letters * len(text):
+            found.append(text)
+    return found
+
+
+PIECES = (
+    "Words of a sentence. \n|\n\n|    |\t|- |* |• |1. |(2) |٣. |.. [3] |.. note:: |:param x: |----\n|== ==\n"
+    "|[1]_|:func:`~a.b`|:class:`A <b.A>`|``code``|`link <x>`_|`name`__|**bold**|::|>>> |...|é ü |½ ² ٣ "
+    '|\u2003|\x1f|"'
+).split("|")
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=30), st.integers(1, 40), st.sampled_from([0.5, 0.85]))
+def test_paragraphs_follow_every_rule(pieces: list[str], shortest: int, least_letters: float) -> None:
+    docstring = "".join(pieces)
+    expected = rule_by_rule(docstring, shortest, least_letters)
+    assert prose.paragraphs(docstring, shortest, least_letters) == expected
+
+
+def test_paragraphs_of_installed_docstrings_follow_every_rule() -> None:
+    found = 0
+    for module in (np, np.linalg, np.random, np.ma, json, re, inspect):
+        for value in vars(module).values():
+            docstring = value.__doc__ if callable(value) and isinstance(value.__doc__, str) else ""
+            expected = rule_by_rule(docstring, 80, 0.85)
+            assert prose.paragraphs(docstring) == expected
+            found += len(expected)
+    assert found > 1000
 
 
 def test_without_docstrings_keeps_the_rest_of_the_source() -> None:

@@ -10,6 +10,7 @@ import tiny_study
 import torch
 import yaml
 from evaluation.task_files import ROWS, SPLITS, write_rows, write_seven
+from masking import masked
 from transformers import AutoModelForCausalLM
 
 from gprune.errors import Cancelled, CorpusError, NumericsError
@@ -19,7 +20,7 @@ from gprune.models.decoder import Decoder
 from gprune.models.loading import load
 from gprune.records import PruningMasks
 from gprune.study import EvaluationSettings
-from gprune.surgery import cut, masked
+from gprune.surgery import cut
 
 OWN = [
     {"question": "The opposite of hot is", "choices": ["cold", "a very warm day", "blue"], "answer": 0},

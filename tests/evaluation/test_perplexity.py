@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from masking import masked
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from gprune.errors import Cancelled, CorpusError, NumericsError, SettingsError
@@ -13,7 +14,7 @@ from gprune.models.families import FAMILIES
 from gprune.models.tiny import tiny_decoder
 from gprune.records import Array, PruningMasks
 from gprune.study import EvaluationSettings
-from gprune.surgery import cut, masked
+from gprune.surgery import cut
 
 
 def stream(count: int, vocabulary: int = 64) -> Array:

@@ -60,7 +60,8 @@ def test_what_is_loaded_equals_what_was_saved(
     assert torch.equal(loaded.generate(ids, attention_mask=attention, **GENERATION), expected)
     assert type(loaded).__name__ == f"Gprune{family.capitalize()}ForCausalLM"
     assert sum(p.numel() for p in loaded.parameters()) == sum(p.numel() for p in live.parameters())
-    assert checkpoint.verify(folder).bias_compensation == compensated
+    checkpoint.load_verified(folder)
+    assert plan_file.read(folder).bias_compensation == compensated
 
 
 def test_folder_holds_safetensors_configuration_code_tokenizer_and_plan(
@@ -103,7 +104,8 @@ def test_half_precision_stays(
     name = str(dtype).removeprefix("torch.")
     loaded: Any = checkpoint.load(folder, device="cpu", dtype=name)
     assert_equal_logits(loaded(torch.arange(9)[None]).logits, live(torch.arange(9)[None]).logits)
-    assert checkpoint.verify(folder).masks.method == "gprune"
+    checkpoint.load_verified(folder)
+    assert plan_file.read(folder).masks.method == "gprune"
 
 
 def test_tied_embeddings_are_stored_once(
@@ -215,7 +217,8 @@ def test_from_a_gpu_and_back(
     ids = torch.arange(9)[None].cuda()
     assert loaded.device.type == "cuda" and loaded.dtype == dtype
     torch.testing.assert_close(loaded(ids).logits, live(ids).logits, rtol=1e-2, atol=1e-2)
-    assert checkpoint.verify(folder).source == "dense"
+    checkpoint.load_verified(folder)
+    assert plan_file.read(folder).source == "dense"
 
 
 def test_a_real_model(shared: Path, tmp_path: Path) -> None:
@@ -235,4 +238,5 @@ def test_a_real_model(shared: Path, tmp_path: Path) -> None:
     loaded: Any = checkpoint.load(folder, device="cpu")
     ids = decoder.tokenizer("The river was named after", return_tensors="pt").input_ids
     assert_equal_logits(loaded(ids).logits, live(ids).logits)
-    assert checkpoint.verify(folder).fingerprint == fingerprint(name)
+    checkpoint.load_verified(folder)
+    assert plan_file.read(folder).fingerprint == fingerprint(name)

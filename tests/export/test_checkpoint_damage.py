@@ -31,7 +31,9 @@ def test_a_taken_folder_is_refused_and_left_alone(
     assert (tmp_path / "taken" / "thesis.tex").read_text() == "years of work"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["file", "taken"]
     (tmp_path / "empty").mkdir()
-    assert checkpoint.verify(saved(live, None, tmp_path / "empty")).source == "dense"
+    folder = saved(live, None, tmp_path / "empty")
+    checkpoint.load_verified(folder)
+    assert plan_file.read(folder).source == "dense"
 
 
 @contextmanager
@@ -148,17 +150,17 @@ def test_verify_sees_changed_weights(folder: Path) -> None:
     tensors["model.layers.0.self_attn.q_proj.weight"] *= 1.5
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(CheckpointError, match="is damaged: .*logits differ"):
-        checkpoint.verify(folder)
+        checkpoint.load_verified(folder)
     tensors["model.norm.weight"][0] = float("nan")
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(CheckpointError, match=r"is damaged: model\.norm\.weight .* NaN"):
-        checkpoint.verify(folder)
+        checkpoint.load_verified(folder)
 
 
 def test_verify_sees_other_widths(folder: Path) -> None:
     change(folder / "config.json", ffn_widths=[1, 5, 13])
     with pytest.raises(CheckpointError, match="config.json and plan.json name different widths"):
-        checkpoint.verify(folder)
+        checkpoint.load_verified(folder)
     with pytest.raises(CheckpointError, match=r"disagrees with the weights.*of another size.*layers\.1"):
         checkpoint.load(folder)
     change(folder / "config.json", ffn_widths=[1, 13])
@@ -170,13 +172,13 @@ def test_verify_sees_truncated_and_missing_files(folder: Path) -> None:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-8])
     with pytest.raises(CheckpointError, match="truncated or damaged"):
-        checkpoint.verify(folder)
+        checkpoint.load_verified(folder)
     weights.unlink()
     with pytest.raises(CheckpointError, match="has no weights"):
-        checkpoint.verify(folder)
+        checkpoint.load_verified(folder)
     (folder / "plan.json").unlink()
     with pytest.raises(CheckpointError, match="has no plan.json: it is no pruned checkpoint"):
-        checkpoint.verify(folder)
+        checkpoint.load_verified(folder)
 
 
 @pytest.mark.parametrize(

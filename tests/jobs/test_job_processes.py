@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from waiting import SLEEPER, limit
 
+from gprune import machine
 from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.state import JobState
@@ -104,7 +105,7 @@ def test_environment_leaves_a_core_to_the_app_where_there_are_more_than_two(monk
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for cores, threads in ((1, "1"), (2, "2"), (8, "7")):
-        monkeypatch.setattr(local, "_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(machine, "cores", lambda cores=cores: cores)
         assert local.environment()["OMP_NUM_THREADS"] == threads
     assert local.environment()["HF_HUB_OFFLINE"] == "1"
     monkeypatch.setenv("OMP_NUM_THREADS", "5")

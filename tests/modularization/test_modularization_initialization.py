@@ -242,6 +242,42 @@ def test_split_takes_the_most_varied_modules_of_all_layers():
     np.testing.assert_array_equal(split(labels, drift, 0.0), labels)
 
 
+@pytest.mark.parametrize("fraction", [0.1, 0.2, 0.5, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_split_is_that_of_the_loop(seed, fraction):
+    rng = np.random.default_rng(seed)
+    labels = np.stack([rng.permutation(np.arange(40) % count) for count in (5, 8, 3)])
+    drift = rng.beta(1, 3, labels.shape)
+    # Eq. 13 for every module of every layer, then the best cut in two of those with the largest
+    sigmas = {}
+    for layer in range(3):
+        for k in range(labels[layer].max() + 1):
+            d = [drift[layer, i] for i in range(40) if labels[layer, i] == k]
+            mean = sum(d) / len(d)
+            sigmas[layer, k] = (sum((value - mean) ** 2 for value in d) / len(d)) ** 0.5
+    chosen = sorted(sigmas, key=lambda module: -sigmas[module])[: int(fraction * len(sigmas) + 0.5)]
+    parts = {}
+    for layer, k in sigmas:
+        members = [i for i in range(40) if labels[layer, i] == k]
+        ordered = sorted(members, key=lambda i: drift[layer, i])
+        cut = len(ordered)
+        if (layer, k) in chosen:
+            cuts = range(1, len(ordered))
+            cut = min(
+                cuts, key=lambda j: sum(_squares(drift[layer, part]) for part in (ordered[:j], ordered[j:]))
+            )
+        parts[layer, k] = {frozenset(part) for part in (ordered[:cut], ordered[cut:]) if part}
+    found = split(labels, drift, fraction)
+    for layer in range(3):
+        expected = set().union(*(part for (at, _), part in parts.items() if at == layer))
+        modules = {frozenset(np.flatnonzero(found[layer] == k)) for k in range(found[layer].max() + 1)}
+        assert modules == expected
+
+
+def _squares(values):
+    return sum((value - sum(values) / len(values)) ** 2 for value in values)
+
+
 def test_split_leaves_modules_of_equal_drift():
     labels = np.array([[0, 0, 0, 1, 1, 1]])
     drift = np.array([[0.1, 0.1, 0.1, 0.2, 0.2, 0.7]])

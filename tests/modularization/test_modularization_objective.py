@@ -77,14 +77,14 @@ def naive_consistency(profile, p):
 
 
 def naive_dispersion(rows, p, k):
-    """l_k of the appendix over all ordered pairs."""
+    """l_k (Eq. 14) over all ordered pairs."""
     pairs = [(i, j) for i in range(len(rows)) for j in range(len(rows)) if i != j]
     weight = sum(p[i][k] * p[j][k] for i, j in pairs)
     return sum(p[i][k] * p[j][k] * (1 - cosine(rows[i], rows[j])) for i, j in pairs) / weight
 
 
 def naive_pair(rows, p):
-    """L_pair of the appendix: mean of l_k over the highest-dispersion quartile, rounded up."""
+    """L_pair (Eq. 14): mean of l_k over the highest-dispersion quartile, rounded up."""
     dispersion = sorted((naive_dispersion(rows, p, k) for k in range(len(p[0]))), reverse=True)
     quartile = dispersion[: math.ceil(len(dispersion) / 4)]
     return sum(quartile) / len(quartile)

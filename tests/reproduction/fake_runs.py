@@ -1,4 +1,4 @@
-"""Runs made by hand: the records that a finished study leaves, without a model.
+"""Runs made by hand: the results that a finished study leaves at its own keys, without a model.
 
 As a script it is the worker of a job: it reads the job's study, finishes it, and behaves as `behaviour.json`
 in the cache says of studies by name (`fail`, `hold`).
@@ -8,37 +8,45 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gprune.plan import run_name
-from gprune.records import Agreement, Partition, Perplexity, PruningMasks, RankDrift, Throughput
+from gprune import stages
+from gprune.comparisons import COMPARISONS
+from gprune.methods import METHODS
+from gprune.pipeline import provenance
+from gprune.pipeline.record import RunRecord
+from gprune.records import (
+    Accuracy,
+    ModelShape,
+    ModelSize,
+    Partition,
+    PartitionAgreement,
+    Perplexity,
+    PruningMasks,
+    RankDrift,
+    Throughput,
+)
 from gprune.reproduction.scale import Scale, choose
-from gprune.reproduction.series import Series, Task
+from gprune.reproduction.series import Errand, Series
+from gprune.stages import Graph, Results, Stage
+from gprune.stages.course import wanted
+from gprune.stages.inputs import read
 from gprune.store import Store
 from gprune.study import Study, from_file
 
 LAYERS, NEURONS, MODULES = 2, 40, 5
-TITLES = (
-    "A-B against A-C",
-    "A-B against B-C",
-    "A-C against B-C",
-    "control: A-B, another seed",
-    "control: initialization only, A-B against A-C",
-)
-TOKEN_TITLES = (
-    "swap: A-B against B-A",
-    "FANG: A against B",
-    "FANG: A against C",
-    "FANG: B against C",
-    "control: FANG, another seed",
-)
+SHAPE = ModelShape(layers=LAYERS, neurons=NEURONS, heads=2, kv_heads=2, head_width=8, hidden=16)
+SIZE = ModelSize(parameters=10_000, group_biases=0, neuron_biases=0, missing_biases=4)
 _NOT_TOLD = ("methods", "device", "name", "group", "substitute", "evaluation")
+Accuracies = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 def a_series(**changes: Any) -> Series:
@@ -85,77 +93,113 @@ def throughput_of(study: Study, methods: Sequence[str]) -> Throughput:
     return Throughput("float32 on cpu, batch 1", "a processor, 2 threads", tuple(rows))
 
 
+def opened(
+    store: Store,
+    study: Study,
+    changed: Mapping[str, Any] | None = None,
+    missing_tasks: dict[str, str] | None = None,
+) -> Results:
+    """The results of a study as it is read on this machine, with some digests changed."""
+    found = read(study, missing_tasks, download=False)
+    for name, value in (changed or {}).items():
+        whole = getattr(found, name) | value if isinstance(value, dict) else value
+        found = replace(found, **{name: whole})
+    return Results(store, Graph(study, found))
+
+
 def finish(
     store: Store,
-    task: Task | Study,
+    errand: Errand | Study,
     *,
     state: str = "done",
     error: str | None = None,
-    unavailable: dict[str, str] | None = None,
-    accuracy: dict[str, Any] | None = None,
-    missing_tasks: dict[str, str] | None = None,
+    unavailable: Mapping[str, str] | None = None,
+    accuracy: Accuracies | None = None,
     value: Callable[[Study, str, str], float] = perplexity_of,
-    provenance: dict[str, Any] | None = None,
-    formulas: dict[str, int] | None = None,
+    changed: Mapping[str, Any] | None = None,
 ) -> str:
-    """Leaves what a run of a study leaves; every run has records of its own. Returns the run's name."""
-    study = task.study if isinstance(task, Task) else task
-    run, stages = run_name(study), {}
-    out = unavailable or {}
-    measured = [name for name in study.methods if name not in out]
-    absent = missing_tasks or {}
-    if accuracy is None and study.evaluation.tasks:
-        asked = [task for task in study.evaluation.tasks if task not in absent]
-        accuracy = {name: {task: accuracy_of(study, name, task) for task in asked} for name in measured}
+    """Leaves what a whole run of a study leaves, at the keys of its graph.
 
-    def put(name: str, stage: str, record: object) -> None:
-        key = hashlib.sha256(f"{run} {name}".encode()).hexdigest()[:32]
-        store.put(stage, key, record)
-        stages[name] = {"stage": stage, "key": key, "seconds": 0.1, "reused": False}
+    Args:
+        store: where to.
+        errand: the study, or an errand with its study.
+        state: how the run ended; only one that is done leaves results.
+        error: why it failed.
+        unavailable: why methods cannot run, by method.
+        accuracy: figures by method and task; where it is left out, those of `accuracy_of`.
+        value: the perplexities.
+        changed: digests of what was read that are not those of today.
 
-    if state == "done":
-        for method in measured:
-            for index, text in enumerate(study.evaluation.texts):
-                number = value(study, method, text)
-                losses = np.array([np.log(number) - 0.1, np.log(number) + 0.1])
-                record = Perplexity(text, "128", 128, 2, number, 0.5, losses)
-                put(f"perplexity.{method}.{index}", "perplexity", record)
-        for name, stage, record in structure(study):
-            put(name, stage, record)
-        if study.evaluation.speed != "none":
-            put("speed", "speed", throughput_of(study, measured))
-    result = {
-        "retention": {name: 1.0 if name == "dense" else study.retention - 0.001 for name in measured},
-        "parameters": {name: 1000 + len(name) for name in measured},
-        "perplexity": {name: {t: value(study, name, t) for t in study.evaluation.texts} for name in measured},
-        "unavailable": out,
-    }
-    result |= {"accuracy": accuracy, "unavailable_tasks": absent} if accuracy is not None else {}
-    record = {"run": run, "study": study.to_dict(), "state": state, "error": error, "stages": stages}
-    record |= {"result": result if state == "done" else None, "provenance": provenance or {}}
-    store.save_run(run, record | ({"formulas": formulas} if formulas else {}))
-    return run
+    Returns:
+        The run's name.
+    """
+    study = errand.study if isinstance(errand, Errand) else errand
+    missing_tasks: dict[str, str] = {}
+    results = opened(store, study, changed, missing_tasks)
+    record = RunRecord(results, "all", {}, missing_tasks, lambda *_: None)
+    out = {METHODS[name].masks: reason for name, reason in (unavailable or {}).items()}
+    able = [name for name in study.methods if METHODS[name].masks not in out]
+
+    def made(stage: Stage[Any]) -> object | None:
+        if stage.kind == "perplexity":
+            text = study.evaluation.texts[stage.id.item or 0]
+            number = value(study, stage.id.method, text)
+            losses = np.array([np.log(number) - 0.1, np.log(number) + 0.1])
+            return Perplexity(text, "128", 128, 2, number, 0.5, losses)
+        if stage.kind == "accuracy":
+            task = study.evaluation.tasks[stage.id.item or 0]
+            if accuracy is None:
+                return _accuracy(study, task, accuracy_of(study, stage.id.method, task))
+            values = accuracy.get(stage.id.method, {}).get(task)
+            return _accuracy(study, task, values) if values else None
+        return throughput_of(study, able) if stage.kind == "speed" else structure(study, stage)
+
+    left_out = record.unavailable
+    for stage in [stages.shape(results.graph), *wanted(results.graph)] if state == "done" else ():
+        lacking = next((left_out[need] for need in stages.needed(stage) if need in left_out), None)
+        reason = out.get(stage.id.method) if stage.kind == "masks" else lacking
+        if reason is not None and not stage.optional:
+            left_out[stage] = reason
+            continue
+        found = made(stage)
+        if found is not None:
+            store.put(stage.kind, stage.key, found, {"seconds": 0.1, **provenance.versions()})
+            record.stages[stage.name] = {"key": stage.key, "seconds": 0.1, "reused": False}
+    record.save(state, error=error)
+    return record.name
 
 
-def structure(study: Study) -> list[tuple[str, str, object]]:
+def _accuracy(study: Study, task: str, values: Mapping[str, Any]) -> Accuracy:
+    names = ("acc", "acc_norm", "acc_error", "acc_norm_error", "chance")
+    numbers = {name: math.nan if values.get(name) is None else values[name] for name in names}
+    samples, version = values.get("samples", 0), values.get("version", "")
+    limit = study.evaluation.limit or 0
+    return Accuracy(task=task, samples=samples, limit=limit, version=version, data="", **numbers)
+
+
+def structure(study: Study, stage: Stage[Any]) -> object | None:
     """Drift, modules, masks and agreement; the drift of neuron i of N is i / (N - 1)."""
-    magnitude = np.tile(np.arange(NEURONS) / (NEURONS - 1), (LAYERS, 1))
-    rho = {name: np.full(LAYERS, value) for name, value in CORRELATIONS.items()}
-    drift = RankDrift(magnitude, magnitude, magnitude, magnitude / 4, magnitude / 5, magnitude / 2, **rho)
-    labels = np.tile(np.repeat(np.arange(MODULES), NEURONS // MODULES), (LAYERS, 1)).astype(np.int32)
-    counts, nan = np.full(LAYERS, MODULES, dtype=np.int32), np.full(2, np.nan)
-    empty = np.zeros((LAYERS, 1)), nan, nan, np.zeros((LAYERS, 1, 5))
-    partition = Partition("refined", "magnitude", labels, counts, counts, *empty)
-    made: list[tuple[str, str, object]] = [("drift", "drift", drift), ("partition", "partition", partition)]
-    for name, step in (("gprune", 2), ("flap", 4)):
+    if stage.kind in ("shape", "size"):
+        return SHAPE if stage.kind == "shape" else SIZE
+    if stage.kind == "drift":
+        magnitude = np.tile(np.arange(NEURONS) / (NEURONS - 1), (LAYERS, 1))
+        rho = {name: np.full(LAYERS, value) for name, value in CORRELATIONS.items()}
+        return RankDrift(magnitude, magnitude, magnitude, magnitude / 4, magnitude / 5, magnitude / 2, **rho)
+    if stage.kind == "partition":
+        labels = np.tile(np.repeat(np.arange(MODULES), NEURONS // MODULES), (LAYERS, 1)).astype(np.int32)
+        counts, nan = np.full(LAYERS, MODULES, dtype=np.int32), np.full(2, np.nan)
+        empty = np.zeros((LAYERS, 1)), nan, nan, np.zeros((LAYERS, 1, 5))
+        return Partition("refined", "magnitude", labels, counts, counts, *empty)
+    if stage.kind == "masks":
         ffn = np.zeros((LAYERS, NEURONS), dtype=bool)
-        ffn[:, ::step] = True
-        made.append((f"masks_{name}", "masks", PruningMasks(name, ffn, np.ones((LAYERS, 2), bool), 0.5, 0.5)))
-    if study.substitute:
-        titles = TITLES + (TOKEN_TITLES if study.metric == "twflap" else ())
-        ari = np.array([[0.1 * i, 0.1 * i + 0.2] for i in range(len(titles))])
-        made.append(("agreement", "agreement", Agreement(titles, ari, ari + 0.05)))
-    return made
+        ffn[:, :: 4 if stage.id.method == "flap" else 2] = True
+        heads, kept = np.ones((LAYERS, 2), bool), study.retention - 0.001
+        return PruningMasks(stage.id.method, ffn, heads, kept, study.retention)
+    if stage.kind == "agreement":
+        place = list(COMPARISONS).index(stage.id.variant[0])
+        ari = np.array([0.1 * place, 0.1 * place + 0.2])
+        return PartitionAgreement(ari, ari + 0.05)
+    return None
 
 
 CORRELATIONS = {

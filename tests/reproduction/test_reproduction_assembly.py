@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from reproduction.fake_runs import CORRELATIONS, a_series, finish, perplexity_of
+from reproduction.fake_runs import CORRELATIONS, a_series, finish, opened, perplexity_of
 
-from gprune.fingerprints import VERSIONS
-from gprune.models import identity as models
-from gprune.records import Agreement
+from gprune import __version__, stages
 from gprune.reproduction import tables, work
 from gprune.reproduction.answers import Finished
 from gprune.reproduction.assembly import NOT_RUN, REASON, Assembled, assemble
 from gprune.reproduction.series import Series
+from gprune.stages import KINDS, inputs
 from gprune.store import Store
 from gprune.study import Study
 
@@ -29,8 +29,8 @@ def store(tmp_path: Path) -> Store:
 
 
 def run_all(store: Store, *names: str, series: Series | None = None, **how: Any) -> None:
-    for task in work.needed(tables.choose(names), series or a_series()):
-        finish(store, task, **how)
+    for errand in work.needed(tables.choose(names), series or a_series()):
+        finish(store, errand, **how)
 
 
 def made(store: Store, name: str, **changes: Any) -> Assembled:
@@ -53,73 +53,106 @@ def test_every_row_of_every_table_is_filled_by_its_own_run(store: Store) -> None
 def test_only_what_is_missing_is_left_to_run(store: Store) -> None:
     run_all(store, "ablation")
     left = work.missing(tables.choose(["main", "ablation"]), a_series(), Finished(store))
-    assert all(task.study.methods != ("flap", "gprune") for task in left)
-    half = [task for task in left if (task.study.metric, task.study.retention) == ("flap", 0.5)]
+    assert all(errand.study.methods != ("flap", "gprune") for errand in left)
+    half = [errand for errand in left if (errand.study.metric, errand.study.retention) == ("flap", 0.5)]
     # flap and gprune are there: only the other methods of that study are still to run
-    assert [task.study.methods for task in half] == [("dense", "llm_pruner", "wanda_sp", "fang")]
+    assert [errand.study.methods for errand in half] == [("dense", "llm_pruner", "wanda_sp", "fang")]
     assert len(left) == 9
 
 
 def test_a_lost_result_an_unfinished_run_or_another_size_fill_nothing(store: Store) -> None:
-    (task,) = work.needed([tables.TABLES["figure-3a"]], a_series())
+    (errand,) = work.needed([tables.TABLES["figure-3a"]], a_series())
     chosen = [tables.TABLES["ablation"]]
-    finish(store, task.study, state="running")
+    finish(store, errand.study, state="running")
     assert len(work.missing(chosen, a_series(), Finished(store))) == 3
-    run = finish(store, task.study)
+    finish(store, errand.study)
     assert len(work.missing(chosen, a_series(), Finished(store))) == 2
     assert len(work.missing(chosen, a_series(samples=48), Finished(store))) == 3
-    key = (store.run(run) or {})["stages"]["perplexity.gprune.1"]["key"]
+    key = stages.perplexity(opened(store, errand.study).graph, "gprune", TEXTS[1]).key
     (store.root / "perplexity" / key / "losses.npy").unlink()
     assert len(work.missing(chosen, a_series(), Finished(store))) == 3
 
 
-def test_a_changed_model_or_text_makes_a_run_old(store: Store) -> None:
-    (task,) = work.needed([tables.TABLES["figure-1a"]], a_series())
-    row = task.rows[0]
-    for inputs, current in (
-        ({"model": models.fingerprint("demo")}, True),
-        ({"model": "0" * 64}, False),
-        ({"calibration": {"primary": "0" * 64}}, False),
-        ({"evaluation": {"python-code": "0" * 64}}, False),
-    ):
-        finish(store, task.study, provenance={"inputs": inputs})
-        assert (Finished(store).answer(row) is not None) == current
+@pytest.mark.parametrize(
+    ("changed", "current"),
+    [
+        ({}, (True, True)),
+        ({"model": "0" * 64}, (False, False)),
+        ({"calibration": {"primary": "0" * 64}}, (False, False)),
+        # what is measured on does not enter the drift
+        ({"evaluation": {"python-code": "0" * 64}}, (True, False)),
+    ],
+)
+def test_a_changed_model_or_text_makes_results_old(
+    store: Store, changed: dict[str, Any], current: tuple[bool, bool]
+) -> None:
+    drift, perplexity = tables.TABLES["figure-1a"].rows(a_series())[0], tables.ablation(a_series())[-1]
+    assert drift.study == perplexity.study
+    finish(store, drift.study, changed=changed)
+    finished = Finished(store)
+    assert tuple(finished.answer(row) is not None for row in (drift, perplexity)) == current
 
 
 def test_a_changed_third_text_makes_an_agreement_old(store: Store) -> None:
-    (task,) = work.needed([tables.TABLES["module-overlap"]], a_series())
-    row = task.rows[0]
-    for inputs, current in (({}, True), ({"calibration": {"substitute": "0" * 64}}, False)):
-        finish(store, task.study, provenance={"inputs": inputs})
-        assert (Finished(store).answer(row) is not None) == current
-
-
-def test_a_changed_formula_makes_a_run_old(store: Store) -> None:
-    (task,) = work.needed([tables.TABLES["figure-1a"]], a_series())
-    row = task.rows[0]
-    finish(store, task.study, formulas=VERSIONS)
-    assert Finished(store).answer(row) is not None
-    finish(store, task.study, formulas=VERSIONS | {"drift": VERSIONS["drift"] - 1})
+    (errand,) = work.needed([tables.TABLES["module-overlap"]], a_series())
+    row = errand.rows[0]
+    finish(store, errand.study, changed={"calibration": {"substitute": "0" * 64}})
     assert Finished(store).answer(row) is None
+    finish(store, errand.study)
+    assert Finished(store).answer(row) is not None
 
 
-def test_more_texts_another_device_or_a_third_text_answer_as_well(store: Store) -> None:
+def test_a_raised_formula_version_makes_old_numbers_missing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = tables.choose(["ablation", "figure-1a", "module-overlap"])
+    run_all(store, "ablation", "figure-1a", "module-overlap")
+    assert work.missing(chosen, a_series(), Finished(store)) == []
+    raised = replace(KINDS["drift"], version=KINDS["drift"].version + 1)
+    monkeypatch.setitem(KINDS, "drift", raised)
+    assert made(store, "figure-1a").filled == made(store, "module-overlap").filled == 0
+    # FLAP has no drift in it; the modules of the other rows follow from it
+    assert [answer.filled for answer in made(store, "ablation").answers] == [True, False, False, False]
+    left = work.missing(chosen, a_series(), Finished(store))
+    assert [errand.study.methods for errand in left] == [("gprune",)] * 4
+    run_all(store, "ablation", "figure-1a", "module-overlap")
+    assert work.missing(chosen, a_series(), Finished(store)) == []
+    # the old numbers are still there for whoever goes back
+    monkeypatch.undo()
+    assert work.missing(chosen, a_series(), Finished(store)) == []
+
+
+def test_what_a_run_has_finished_counts_however_it_ended(store: Store) -> None:
+    study = a_series().study(methods=("flap", "gprune"))
+    record = store.run(finish(store, study)) or {}
+    store.save_run(record["run"], record | {"state": "cancelled"})
+    answers = made(store, "ablation").answers
+    assert [answer.filled for answer in answers] == [True, False, False, True]
+    assert answers[0].run == record["run"]
+    assert answers[0].versions["gprune"] == __version__
+    (store.root / "runs" / record["run"] / "run.json").unlink()
+    answers = made(store, "ablation").answers
+    assert [(answer.filled, answer.run) for answer in answers][:2] == [(True, ""), (False, "")]
+
+
+def test_more_texts_another_device_or_a_third_text_answer_as_well(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("another text")
     study = a_series().study(methods=("flap", "gprune"))
     other = study.with_settings(
         {"device": "cuda:1", "group": "", "substitute": "python-code", "name": "from the app"}
     )
-    finish(store, other.with_settings({"evaluation.texts": ["python-docs", *reversed(TEXTS)]}))
+    finish(store, other.with_settings({"evaluation.texts": [str(tmp_path / "more.txt"), *reversed(TEXTS)]}))
     answers = made(store, "ablation").answers
     assert [answer.filled for answer in answers] == [True, False, False, True]
     assert [value.subject for value in answers[0].values] == list(TEXTS)
 
 
 def test_a_failed_study_and_a_method_that_cannot_run_say_why_and_the_rest_is_there(store: Store) -> None:
-    for task in work.needed([tables.TABLES["main"]], a_series()):
-        if task.study.metric == "twflap" and task.study.retention == 0.7:
-            finish(store, task, state="failed", error="the disk is full: free some space")
+    for errand in work.needed([tables.TABLES["main"]], a_series()):
+        if errand.study.metric == "twflap" and errand.study.retention == 0.7:
+            finish(store, errand, state="failed", error="the disk is full: free some space")
         else:
-            finish(store, task, unavailable={"llm_pruner": "no gradients in this model: leave it out"})
+            finish(store, errand, unavailable={"llm_pruner": "no gradients in this model: leave it out"})
     table = made(store, "main")
     reasons = {
         (answer.row.method_id, answer.row.study.retention): answer.reason
@@ -137,13 +170,13 @@ def test_a_failed_study_and_a_method_that_cannot_run_say_why_and_the_rest_is_the
     assert (table.display[REASON] != "").sum() == 4
     # what cannot run is not tried again, what failed is
     left = work.missing([tables.TABLES["main"]], a_series(), Finished(store))
-    assert [(task.study.metric, task.study.retention) for task in left] == [("twflap", 0.7)]
+    assert [(errand.study.metric, errand.study.retention) for errand in left] == [("twflap", 0.7)]
 
 
 def test_a_reason_of_just_now_replaces_that_of_an_earlier_run(store: Store) -> None:
-    tasks = work.needed([tables.TABLES["ablation"]], a_series())
-    finish(store, tasks[0], state="failed", error="yesterday")
-    table = assemble(tables.TABLES["ablation"], a_series(), Finished(store), {tasks[1].key: "killed"})
+    errands = work.needed([tables.TABLES["ablation"]], a_series())
+    finish(store, errands[0], state="failed", error="yesterday")
+    table = assemble(tables.TABLES["ablation"], a_series(), Finished(store), {errands[1].shared: "killed"})
     assert [answer.reason for answer in table.answers] == ["yesterday", "killed", NOT_RUN, "yesterday"]
 
 
@@ -166,9 +199,9 @@ def test_mean_and_population_deviation_over_seeds(store: Store) -> None:
 
 
 def test_a_missing_seed_is_counted_in_the_summary(store: Store) -> None:
-    for task in work.needed([tables.TABLES["seeds"]], a_series()):
-        if task.study.seed != 2:
-            finish(store, task)
+    for errand in work.needed([tables.TABLES["seeds"]], a_series()):
+        if errand.study.seed != 2:
+            finish(store, errand)
     display = made(store, "seeds").display
     assert list(display["seed"]).count("mean ± s.d. of 2 of 3 seeds") == 2
 
@@ -184,7 +217,7 @@ def test_figures_read_drift_agreement_and_bins(store: Store) -> None:
     }
     swap = made(store, "figure-1b").answers[0]
     # the sixth comparison of two layers: 0.5 and 0.7
-    assert swap.row.item == "swap: A-B against B-A"
+    assert swap.row.item == "swap"
     np.testing.assert_allclose([swap.values[0].value, swap.values[0].error], [0.6, 0.1], rtol=1e-12)
     bins = made(store, "figure-3b").answers
     found = [{value.measure: value.value for value in answer.values} for answer in bins]
@@ -199,33 +232,34 @@ def test_figures_read_drift_agreement_and_bins(store: Store) -> None:
 
 
 def test_a_comparison_that_the_run_could_not_make_says_so(store: Store) -> None:
-    (task,) = work.needed([tables.TABLES["figure-1b"]], a_series())
-    finish(store, task.study.with_settings({"metric": "twflap"}))
-    row = next(row for row in task.rows if row.item == "FANG: A against B")
+    (errand,) = work.needed([tables.TABLES["figure-1b"]], a_series())
+    finish(store, errand.study.with_settings({"metric": "twflap"}))
+    row = next(row for row in errand.rows if row.item == "fang_ab")
     (agreed,) = work.needed([tables.TABLES["module-overlap"]], a_series())
     finish(store, agreed)
     assert Finished(store).answer(row).filled  # type: ignore[union-attr]
-    other = Finished(store).answer(replace(agreed.rows[0], item="FANG: A against B"))
+    other = Finished(store).answer(replace(agreed.rows[0], item="fang_ab"))
     assert other is not None and "no comparison 'FANG: A against B'" in other.reason
 
 
-def test_the_control_of_fangs_groups_is_made_anew_where_an_older_run_lacks_it(store: Store) -> None:
-    (task,) = work.needed([tables.TABLES["figure-1b"]], a_series())
-    run = finish(store, task)
-    control = next(row for row in task.rows if row.item == "control: FANG, another seed")
+def test_the_control_of_fangs_groups_is_made_anew_where_it_is_not_there(store: Store) -> None:
+    (errand,) = work.needed([tables.TABLES["figure-1b"]], a_series())
+    run = finish(store, errand)
+    control = next(row for row in errand.rows if row.item == "fang_other_seed")
     assert control.extra and control.method == "fang"
     assert Finished(store).answer(control).filled  # type: ignore[union-attr]
-    record = store.run(run) or {}
-    older = Agreement(("swap: A-B against B-A", "FANG: A against B"), np.ones((2, 2)), np.ones((2, 2)))
-    store.put("agreement", "0" * 32, older)
-    record["stages"]["agreement"]["key"] = "0" * 32
-    store.save_run(run, record)
+    graph = opened(store, control.study).graph
+    shutil.rmtree(store.folder("agreement", stages.agreements(graph)["fang_other_seed"].key))
     assert Finished(store).answer(control) is None
+    assert made(store, "figure-1b").filled == len(errand.rows) - 1
     # without FANG at all it is the method that cannot run
-    store.put("agreement", "1" * 32, Agreement(older.comparisons[:1], np.ones((1, 2)), np.ones((1, 2))))
-    record["stages"]["agreement"]["key"] = "1" * 32
-    store.save_run(run, record)
-    assert "cannot run on this model" in Finished(store).answer(control).reason  # type: ignore[union-attr]
+    groups = {"key": stages.groups(graph).key, "reason": "FANG cannot run on this model: leave it out"}
+    record = store.run(run) or {}
+    store.save_run(run, record | {"unavailable": {"groups_primary": groups}})
+    refused = Finished(store).answer(control)
+    assert refused is not None and (refused.reason, refused.run) == (groups["reason"], run)
+    # what is there is not taken back
+    assert made(store, "figure-1b").filled == len(errand.rows) - 1
 
 
 def test_derived_tables_take_measured_rows_only(store: Store) -> None:
@@ -269,10 +303,12 @@ def test_derived_tables_take_measured_rows_only(store: Store) -> None:
     }
 
 
-def test_number_types_that_differ_are_said(store: Store) -> None:
-    for task, kind in zip(
-        work.needed([tables.TABLES["ablation"]], a_series()), ("float32", "bfloat16", "float32"), strict=True
-    ):
-        finish(store, task, provenance={"inputs": {"precision": kind}, "torch": "2.13"})
+def test_number_types_that_differ_are_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = {"auto": "float32", "cuda:1": "bfloat16"}
+    monkeypatch.setattr(inputs, "_precision", lambda study: devices[study.device])
+    errands = work.needed([tables.TABLES["ablation"]], a_series())
+    for errand, device in zip(errands, ("auto", "cuda:1", "auto"), strict=True):
+        finish(store, replace(errand.study, device=device))
+    assert {answer.precision for answer in made(store, "ablation").answers} == {"float32", "bfloat16"}
     notes = made(store, "ablation").notes
     assert "rows were computed in different number types (bfloat16, float32)" in notes

@@ -28,8 +28,8 @@ def call(*words: object) -> int:
 
 
 def finish_all(cache: Path, *names: str, **how: Any) -> None:
-    for task in work.needed(tables.choose(names), Series("demo", choose("demo"))):
-        finish(Store(cache), task, **how)
+    for errand in work.needed(tables.choose(names), Series("demo", choose("demo"))):
+        finish(Store(cache), errand, **how)
 
 
 def test_list_names_every_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,7 +69,7 @@ def test_a_row_that_cannot_be_filled_is_another_exit_code(
     assert call("seeds", "--model", "demo", "--cache", tmp_path) == reproduce.EXIT_UNFILLED
     assert "\n3 of 6 rows: this model is too narrow: leave FANG out\n" in capsys.readouterr().out
     seeds = catalogue.load(tmp_path, "demo-demo")["seeds"]
-    assert [entry.reason for entry in seeds.entries] == ["this model is too narrow: leave FANG out"] * 3 + [
+    assert [row.reason for row in seeds.rows["max"]] == ["this model is too narrow: leave FANG out"] * 3 + [
         ""
     ] * 3
 
@@ -79,8 +79,8 @@ def test_tasks_and_their_folder_are_options(tmp_path: Path, capsys: pytest.Captu
     own.write_text('{"question": "a", "choices": ["b", "c"], "answer": 0}\n')
     words = ["ablation", "--model", "demo", "--cache", tmp_path, "--dry-run", "--tasks"]
     series = Series("demo", choose("demo", changes={"tasks": ("demo", str(own)), "limit": 3}))
-    for task in work.needed(tables.choose(["ablation"]), series):
-        finish(Store(tmp_path), task)
+    for errand in work.needed(tables.choose(["ablation"]), series):
+        finish(Store(tmp_path), errand)
     assert call(*words, "demo", own, "--limit", 3) == 0
     assert "3 studies, 0 of them missing" in capsys.readouterr().out
     assert call(*words, "demo", own, "--limit", 4) == 0
@@ -127,13 +127,14 @@ def test_a_small_model_goes_through_the_ablation_for_real(
     assert len(jobs.jobs(cache)) == 3
     (found,) = catalogue.reproductions(cache)
     ablation = catalogue.load(cache, found.name)["ablation"]
-    long = pd.read_csv(ablation.csv)
+    long = pd.read_csv(found.folder / "ablation.csv")
     assert list(long["windows"]) == [6] * 4
     assert long["value"].between(1, 1e6).all()
     assert long["retained"].between(0.4, 0.6).all()
     # the numbers are those of the runs themselves
-    for entry, value in zip(ablation.entries, long["value"], strict=True):
-        record = Store(cache).run(entry.run) or {}
-        assert record["result"]["perplexity"][entry.run_method][c] == value
+    for row, value in zip(ablation.rows["max"], long["value"], strict=True):
+        record = Store(cache).run(row.run) or {}
+        assert record["result"]["perplexity"][row.method.partition(":")[0]][c] == value
+        assert row.values == {f"ppl:{c}": value} and row.errors[f"ppl:{c}"] > 0
     assert call(*common, "--samples", 16, "--epochs", 1) == 0
     assert len(jobs.jobs(cache)) == 3

@@ -26,8 +26,8 @@ def store(tmp_path: Path) -> Store:
 
 
 def run_all(store: Store, *names: str) -> None:
-    for task in work.needed(tables.choose(names), a_series()):
-        finish(store, task)
+    for errand in work.needed(tables.choose(names), a_series()):
+        finish(store, errand)
 
 
 def a_work(store: Store, *names: str, series: Series | None = None) -> work.Work:
@@ -84,18 +84,9 @@ def test_published_inconsistencies_stand_in_the_table_of_their_model(store: Stor
     assert any("52.98" in note for note in table.published["note"])
 
 
-def test_latex_escapes_every_special_character() -> None:
-    text = "a_b & 50% of $x$ #1 {y} ~z ^2 \\n ± 1 <|> 0–20"
-    escaped = writing.escape(text)
-    assert escaped == (
-        r"a\_b \& 50\% of \$x\$ \#1 \{y\} \textasciitilde{}z \textasciicircum{}2 \textbackslash{}n $\pm$ 1 "
-        r"\textless{}\textbar{}\textgreater{} 0--20"
-    )
-
-
 def test_markdown_cells_stay_in_their_cell(store: Store) -> None:
-    tasks = work.needed([tables.TABLES["ablation"]], a_series())
-    table = assemble(tables.TABLES["ablation"], a_series(), Finished(store), {tasks[0].key: "a | b\nc"})
+    errands = work.needed([tables.TABLES["ablation"]], a_series())
+    table = assemble(tables.TABLES["ablation"], a_series(), Finished(store), {errands[0].shared: "a | b\nc"})
     lines = [line for line in writing.markdown(table, a_series()).splitlines() if r"a \| b c" in line]
     assert len(lines) == 2
 
@@ -132,16 +123,19 @@ def test_the_catalogue_lists_and_loads_what_was_written(store: Store) -> None:
     assert found.scale["samples"] == 96
     loaded = catalogue.load(store.root, found.name)
     ablation = loaded["ablation"]
-    assert ablation.filled == 4 and [entry.reason for entry in ablation.entries] == [""] * 4
-    assert all(store.run(entry.run) for entry in ablation.entries)
-    assert [(e.method, e.run_method) for e in ablation.entries][:2] == [
-        ("flap", "flap"),
-        ("gprune:flap", "gprune"),
-    ]
+    rows = ablation.rows["max"]
+    assert ablation.filled == 4 and [row.reason for row in rows] == [""] * 4
+    assert all(store.run(row.run) for row in rows)
+    assert [row.method for row in rows][:2] == ["flap", "gprune:flap"]
+    # what the pages compare is what the table was made of, to the last digit
+    assert rows == first.assemble(tables.TABLES["ablation"]).rows["max"]
+    assert set(ablation.rows) == {"max", "fixed"} and all(
+        sum("ppl:" in name for name in row.values) == 3 for row in rows
+    )
     assert ablation.display.equals(first.assemble(tables.TABLES["ablation"]).display)
     assert "37.02" in set(ablation.published["wikitext2 PPL"])
-    assert sum(pd.read_csv(ablation.csv)["measure"] == "perplexity") == 12
-    assert {entry.reason for entry in loaded["seeds"].entries} == {NOT_RUN}
+    assert sum(pd.read_csv(found.folder / "ablation.csv")["measure"] == "perplexity") == 12
+    assert {row.reason for row in loaded["seeds"].rows["fixed"]} == {NOT_RUN}
 
 
 def test_a_damaged_or_foreign_index_is_passed_over_or_named(store: Store) -> None:

@@ -21,7 +21,7 @@ from gprune.jobs import local
 from gprune.jobs.state import read_state
 from gprune.reproduction import tables, work, writing
 from gprune.reproduction.schedule import CANCELLED, Schedule, Status, allow
-from gprune.reproduction.series import Task
+from gprune.reproduction.series import Errand
 from gprune.store import Store
 
 pytestmark = pytest.mark.process
@@ -50,7 +50,7 @@ def a_work(cache: Path, *names: str) -> work.Work:
     return work.Work(Store(cache), series, tables.choose(names), cache / "out")
 
 
-def some_tasks(name: str = "ablation") -> list[Task]:
+def some_errands(name: str = "ablation") -> list[Errand]:
     return work.needed(tables.choose([name]), a_series(samples=16))
 
 
@@ -59,14 +59,14 @@ def behave(cache: Path, **behaviours: str) -> None:
 
 
 def test_only_missing_studies_become_jobs_and_a_second_call_starts_none(cache: Path) -> None:
-    done = some_tasks()[0]
+    done = some_errands()[0]
     finish(Store(cache), done)
     seen: list[Status] = []
     ended: list[tuple[str, str]] = []
     made = a_work(cache, "ablation")
-    (table,) = made.run((), seen.append, lambda task, why: ended.append((task.study.name, why)), command)
+    (table,) = made.run((), seen.append, lambda errand, why: ended.append((errand.study.name, why)), command)
     assert table.filled == 4
-    expected = [task.study.name for task in some_tasks()[1:]]
+    expected = [errand.study.name for errand in some_errands()[1:]]
     assert sorted(job.label for job in jobs.jobs(cache)) == sorted(expected)
     assert sorted(ended) == sorted((name, "") for name in expected)
     assert {job.arguments for job in jobs.jobs(cache)} == {("--until", "perplexity")}
@@ -76,7 +76,7 @@ def test_only_missing_studies_become_jobs_and_a_second_call_starts_none(cache: P
 
 
 def test_a_failed_study_leaves_its_rows_with_the_reason_and_the_rest_goes_on(cache: Path) -> None:
-    first, second, _ = some_tasks()
+    first, second, _ = some_errands()
     behave(cache, **{second.study.name: "fail"})
     made = a_work(cache, "ablation")
     (table,) = made.run((), build=command)
@@ -84,12 +84,12 @@ def test_a_failed_study_leaves_its_rows_with_the_reason_and_the_rest_goes_on(cac
     assert reasons == ["", "the text 'x' is empty: choose another", "", ""]
     index = writing.read_index(cache / "out") or {}
     assert index["tables"]["ablation"]["filled"] == 3
-    assert made.failures == {second.key: "the text 'x' is empty: choose another"}
+    assert made.failures == {second.shared: "the text 'x' is empty: choose another"}
 
 
 def test_no_more_jobs_are_open_than_run_and_one_waits(cache: Path) -> None:
-    tasks = some_tasks("fine-grained")[:5]
-    behave(cache, **{task.study.name: "hold" for task in tasks})
+    errands = some_errands("fine-grained")[:5]
+    behave(cache, **{errand.study.name: "hold" for errand in errands})
     most = 0
 
     def watch(status: Status) -> None:
@@ -98,15 +98,15 @@ def test_no_more_jobs_are_open_than_run_and_one_waits(cache: Path) -> None:
         if status.done == 0 and most == 3:
             (cache / "go").touch()
 
-    assert Schedule(cache, watch=watch, build=command).run(tasks) == {}
+    assert Schedule(cache, watch=watch, build=command).run(errands) == {}
     assert most == 3
     assert len(jobs.jobs(cache)) == 5
 
 
 def test_what_measures_speed_comes_last_and_runs_alone(cache: Path) -> None:
-    tasks = [*some_tasks("alignment")[-2:], *some_tasks()]
-    timed = {task.study.name for task in tasks if task.timed}
-    assert [task.timed for task in tasks] == [True, True, False, False, False]
+    errands = [*some_errands("alignment")[-2:], *some_errands()]
+    timed = {errand.study.name for errand in errands if errand.timed}
+    assert [errand.timed for errand in errands] == [True, True, False, False, False]
     started: list[str] = []
 
     def watch(_: Status) -> None:
@@ -115,14 +115,14 @@ def test_what_measures_speed_comes_last_and_runs_alone(cache: Path) -> None:
             assert len(active) == 1
         started.extend(name for name in active if name not in started)
 
-    assert Schedule(cache, watch=watch, build=command).run(tasks) == {}
+    assert Schedule(cache, watch=watch, build=command).run(errands) == {}
     labels = [job.label for job in sorted(jobs.jobs(cache), key=lambda job: job.created)]
     assert set(labels[-2:]) == timed and len(labels) == 5
 
 
 def test_a_clock_waits_until_the_jobs_of_others_have_ended(cache: Path) -> None:
-    task = next(task for task in some_tasks("speed") if task.timed)
-    other = some_tasks()[1].study
+    errand = next(errand for errand in some_errands("speed") if errand.timed)
+    other = some_errands()[1].study
     behave(cache, **{other.name: "hold"})
     job = jobs.submit(cache, other, other.name, ("--until", "perplexity"), command)
     wait_for(lambda: jobs.progress(cache, job.id).message == "holding")
@@ -136,28 +136,28 @@ def test_a_clock_waits_until_the_jobs_of_others_have_ended(cache: Path) -> None:
         if looks == 2:
             (cache / "go").touch()
 
-    assert Schedule(cache, watch=watch, build=command).run([task]) == {}
-    assert {found.label for found in jobs.jobs(cache)} == {other.name, task.study.name}
+    assert Schedule(cache, watch=watch, build=command).run([errand]) == {}
+    assert {found.label for found in jobs.jobs(cache)} == {other.name, errand.study.name}
 
 
 def test_a_job_with_other_documents_is_not_waited_for(cache: Path) -> None:
     series = a_series(samples=16, tasks=("demo",))
-    task = work.needed([tables.TABLES["ablation"]], series)[1]
+    errand = work.needed([tables.TABLES["ablation"]], series)[1]
     for limit, jobs_in_all in ((5, 2), (48, 1)):
-        study = replace(task.study, group="").with_settings({"evaluation.limit": limit})
+        study = replace(errand.study, group="").with_settings({"evaluation.limit": limit})
         behave(cache, **{study.name: "hold"})
         (cache / "go").unlink(missing_ok=True)
         job = jobs.submit(cache, study, "by hand", ("--until", "perplexity"), command)
         wait_for(lambda job=job: jobs.progress(cache, job.id).message == "holding")
         before = len(jobs.jobs(cache))
-        Schedule(cache, watch=lambda _: (cache / "go").touch(), build=command).run([task])
+        Schedule(cache, watch=lambda _: (cache / "go").touch(), build=command).run([errand])
         assert len(jobs.jobs(cache)) - before == jobs_in_all - 1
 
 
 def test_a_job_that_is_under_way_is_waited_for_whatever_its_device(cache: Path) -> None:
-    task = some_tasks()[1]
-    behave(cache, **{task.study.name: "hold"})
-    elsewhere = replace(task.study, device="cpu", group="")
+    errand = some_errands()[1]
+    behave(cache, **{errand.study.name: "hold"})
+    elsewhere = replace(errand.study, device="cpu", group="")
     job = jobs.submit(cache, elsewhere, "by hand", ("--until", "perplexity"), command)
     wait_for(lambda: jobs.progress(cache, job.id).message == "holding")
     seen: list[Status] = []
@@ -166,7 +166,7 @@ def test_a_job_that_is_under_way_is_waited_for_whatever_its_device(cache: Path) 
         seen.append(status)
         (cache / "go").touch()
 
-    assert Schedule(cache, watch=watch, build=command).run([task]) == {}
+    assert Schedule(cache, watch=watch, build=command).run([errand]) == {}
     assert [found.id for found in jobs.jobs(cache)] == [job.id]
     assert "masks_gprune 1/2" in {status.stage for status in seen}
 
@@ -177,8 +177,8 @@ def test_devices_are_kept_busy_one_study_each_and_found_again_on_others(
     monkeypatch.setenv("GPRUNE_JOB_SLOTS", "1")
     allow(("cuda:0", "cuda:1"))
     assert os.environ["GPRUNE_JOB_SLOTS"] == "2"
-    tasks = some_tasks()
-    behave(cache, **{task.study.name: "hold" for task in tasks})
+    errands = some_errands()
+    behave(cache, **{errand.study.name: "hold" for errand in errands})
     pairs = []
 
     def watch(_: Status) -> None:
@@ -197,16 +197,18 @@ def test_devices_are_kept_busy_one_study_each_and_found_again_on_others(
 
 
 def test_an_interrupt_cancels_the_schedules_own_jobs_only(cache: Path) -> None:
-    tasks = some_tasks()
-    behave(cache, **{task.study.name: "hold" for task in tasks})
-    other = jobs.submit(cache, replace(tasks[0].study, group=""), "mine", ("--until", "perplexity"), command)
+    errands = some_errands()
+    behave(cache, **{errand.study.name: "hold" for errand in errands})
+    other = jobs.submit(
+        cache, replace(errands[0].study, group=""), "mine", ("--until", "perplexity"), command
+    )
     wait_for(lambda: jobs.progress(cache, other.id).message == "holding")
 
     def interrupt(_: Status) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Schedule(cache, watch=interrupt, build=command).run(tasks)
+        Schedule(cache, watch=interrupt, build=command).run(errands)
     own = [job for job in jobs.jobs(cache) if job.id != other.id]
     wait_for(lambda: all(not jobs.get(cache, job.id).active for job in own))
     assert [jobs.get(cache, job.id).state for job in own] == ["cancelled", "cancelled"]
@@ -214,15 +216,15 @@ def test_an_interrupt_cancels_the_schedules_own_jobs_only(cache: Path) -> None:
 
 
 def test_a_job_cancelled_by_hand_is_a_reason(cache: Path) -> None:
-    task = some_tasks()[2]
-    behave(cache, **{task.study.name: "hold"})
+    errand = some_errands()[2]
+    behave(cache, **{errand.study.name: "hold"})
 
     def watch(_: Status) -> None:
         for job in jobs.jobs(cache):
             if job.active:
                 jobs.cancel(cache, job.id)
 
-    assert Schedule(cache, watch=watch, build=command).run([task]) == {task.key: CANCELLED}
+    assert Schedule(cache, watch=watch, build=command).run([errand]) == {errand.shared: CANCELLED}
 
 
 SCRIPT = """
@@ -239,7 +241,7 @@ made.run((), build=command)
 
 
 def test_killed_and_started_again_it_goes_on_with_nothing_done_twice(cache: Path) -> None:
-    names = [task.study.name for task in some_tasks()]
+    names = [errand.study.name for errand in some_errands()]
     behave(cache, **{name: "hold" for name in names[1:]})
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(cache)])
     try:

@@ -7,15 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reproduction.fake_runs import a_scale, a_series
+from reproduction.fake_runs import a_scale, a_series, opened
 
-from gprune import published
+from gprune import published, stages
 from gprune.demo import questions
 from gprune.errors import SettingsError
 from gprune.evaluation.tasks import STANDARD_TASKS
 from gprune.methods import METHODS
 from gprune.reproduction import scale, tables, work
-from gprune.reproduction.series import Row, Series, Task, identity, task_key
+from gprune.reproduction.series import Errand, Row, Series, shared
+from gprune.store import Store
 from gprune.study import Study
 
 PERPLEXITY_TABLES = (
@@ -85,12 +86,12 @@ def test_every_published_table_is_reproduced_or_said_to_be_left() -> None:
 
 
 def test_the_full_method_is_one_study_in_seven_tables() -> None:
-    full = identity(a_series().study())
+    full = shared(a_series().study())
     names = [
         name
         for name in tables.TABLES
         if any(
-            identity(r.study) == full and r.method == "gprune" and r.reads == "perplexity" for r in rows(name)
+            shared(r.study) == full and r.method == "gprune" and r.reads == "perplexity" for r in rows(name)
         )
     ]
     assert names == [
@@ -106,61 +107,75 @@ def test_the_full_method_is_one_study_in_seven_tables() -> None:
     ]
 
 
-def untimed() -> list[Task]:
+def untimed() -> list[Errand]:
     """The studies behind all tables that measure no speed."""
     found = work.needed(tables.choose(["all"]), a_series())
-    return [task for task in found if not task.timed]
+    return [errand for errand in found if not errand.timed]
 
 
 def test_all_needs_48_studies_and_every_baseline_of_a_retention_is_in_one() -> None:
     every = work.needed(tables.choose(["all"]), a_series())
-    assert len(every) == len({task.key for task in every}) == 48
-    tasks = untimed()
+    assert len(every) == len({errand.shared for errand in every}) == 48
+    errands = untimed()
     # those with a clock come after all others
-    assert every[: len(tasks)] == tasks and len(tasks) == 41
-    with_baselines = [t for t in tasks if set(t.study.methods) - {"gprune"} and t.study.seed == 0]
+    assert every[: len(errands)] == errands and len(errands) == 41
+    with_baselines = [t for t in errands if set(t.study.methods) - {"gprune"} and t.study.seed == 0]
     own_pair = [t for t in with_baselines if t.study.primary == "python-reference"]
     assert sorted(t.study.retention for t in own_pair) == [0.5, 0.7, 0.8]
     assert all(t.study.metric == "flap" for t in own_pair)
     half = next(t for t in own_pair if t.study.retention == 0.5)
-    assert sum("dense" in task.study.methods for task in tasks) == 1
+    assert sum("dense" in errand.study.methods for errand in errands) == 1
     assert set(METHODS) - set(half.study.methods) == {"flap_no_bias"}
 
 
 def test_each_method_of_each_setting_is_pruned_once() -> None:
-    tasks = untimed()
-    pruned = Counter((task.key, name) for task in tasks for name in task.study.methods)
+    errands = untimed()
+    pruned = Counter((errand.shared, name) for errand in errands for name in errand.study.methods)
     assert max(pruned.values()) == 1
-    fang = [task for task in tasks if "fang" in task.study.methods and task.study.retention == 0.5]
-    assert sorted(task.study.seed for task in fang) == [0, 1, 2]
+    studies = [errand.study for errand in errands]
+    fang = [study for study in studies if "fang" in study.methods and study.retention == 0.5]
+    assert sorted(study.seed for study in fang) == [0, 1, 2]
 
 
 def test_agreement_and_perplexity_stop_where_they_have_enough() -> None:
     # the masks are those of the aligned widths, learned before the clock runs
-    assert Counter(task.until for task in untimed()) == {"perplexity": 35, "agreement": 2, "masks": 4}
+    assert Counter(errand.until for errand in untimed()) == {"perplexity": 35, "agreement": 2, "masks": 4}
     assert [t.until for t in work.needed(tables.choose(["figure-1a"]), a_series())] == ["drift"]
     only = work.needed(tables.choose(["figure-3a", "figure-3b"]), a_series())
-    assert [(task.until, task.study.methods) for task in only] == [("masks", ("gprune", "flap"))]
+    assert [(errand.until, errand.study.methods) for errand in only] == [("masks", ("gprune", "flap"))]
 
 
 def test_what_changes_no_number_does_not_tell_studies_apart() -> None:
     study = a_series().study()
-    same = replace(study, device="cuda:1", name="x", group="", methods=("flap",)).with_settings(
-        {"calibration.batch": 3, "evaluation.batch": 5, "evaluation.texts": ["science-docs"]}
-    )
-    assert identity(same) == identity(study)
-    for change in ({"seed": 4}, {"sparsity.batch": 8}, {"evaluation.windows": 7}, {"dtype": "float16"}):
-        assert identity(study.with_settings(change)) != identity(study)
+    same = replace(study, device="cuda:1", name="x", group="", methods=("flap",))
+    assert shared(same) == shared(study)
+    # results are the same for still more: what is measured on, in which batches, and a third text
+    texts = {"calibration.batch": 3, "evaluation.batch": 5, "evaluation.texts": ["science-docs"]}
     third = replace(study, substitute="python-code")
-    assert identity(third) == identity(study)
-    assert task_key(third) != task_key(study)
+    for other in (same, same.with_settings(texts), third):
+        assert number(other) == number(study)
+    assert shared(third) != shared(study)
+    for change in ({"seed": 4}, {"sparsity.batch": 8}, {"evaluation.windows": 7}, {"dtype": "float16"}):
+        assert number(study.with_settings(change)) != number(study)
+        assert shared(study.with_settings(change)) != shared(study)
+
+
+def number(study: Study) -> str:
+    """The key of GPrune's perplexity on a text that every study here is measured on."""
+    return stages.perplexity(opened(Store(), study).graph, "gprune", "science-docs").key
+
+
+def masks_of(study: Study) -> str:
+    """The key of GPrune's masks."""
+    return stages.masks(opened(Store(), study).graph).key
 
 
 def test_every_study_of_a_series_is_named_after_what_sets_it_apart() -> None:
-    names = [task.study.name for task in work.needed(tables.choose(["all"]), a_series())]
+    names = [errand.study.name for errand in work.needed(tables.choose(["all"]), a_series())]
     assert len(set(names)) == len(names)
     assert "demo FLAP 50% drift quantile 0.8 score quantile 0.85" in names
-    assert all(task.study.group == "reproduce" for task in work.needed(tables.choose(["main"]), a_series()))
+    studies = [errand.study for errand in work.needed(tables.choose(["main"]), a_series())]
+    assert all(study.group == "reproduce" for study in studies)
 
 
 def test_scales() -> None:
@@ -233,32 +248,34 @@ def test_wrong_scales_and_tables_are_named() -> None:
 def test_studies_are_valid_and_survive_their_json() -> None:
     from gprune.study import from_dict
 
-    for task in work.needed(tables.choose(["all"]), a_series(tasks=("boolq",))):
-        assert isinstance(task.study, Study)
-        assert from_dict(task.study.to_dict()) == task.study
-        assert task.study.evaluation.tasks == (() if task.timed else ("boolq",))
+    for errand in work.needed(tables.choose(["all"]), a_series(tasks=("boolq",))):
+        assert isinstance(errand.study, Study)
+        assert from_dict(errand.study.to_dict()) == errand.study
+        assert errand.study.evaluation.tasks == (() if errand.timed else ("boolq",))
 
 
 def test_demo_measures_tasks_where_the_main_table_is_and_the_paper_everywhere() -> None:
     demo, paper = a_series(), Series(HUB[0], scale.choose(HUB[0]))
-    in_main = {task_key(row.study) for row in rows("main", demo)}
-    for task in untimed():
-        expected = (questions.NAMES, 48) if task.key in in_main else ((), None)
-        assert (task.study.evaluation.tasks, task.study.evaluation.limit) == expected
+    in_main = {shared(row.study) for row in rows("main", demo)}
+    for errand in untimed():
+        expected = (questions.NAMES, 48) if errand.shared in in_main else ((), None)
+        assert (errand.study.evaluation.tasks, errand.study.evaluation.limit) == expected
     assert len(in_main) == 9
-    for task in work.needed(tables.choose(["all"]), paper):
-        evaluation = task.study.evaluation
-        assert (evaluation.tasks, evaluation.limit) == (() if task.timed else published.TASKS, None)
+    for errand in work.needed(tables.choose(["all"]), paper):
+        evaluation = errand.study.evaluation
+        assert (evaluation.tasks, evaluation.limit) == (() if errand.timed else published.TASKS, None)
     assert scale.choose("/models/other", "demo").tasks == ()
 
 
 def test_rows_of_one_study_never_ask_for_different_tasks() -> None:
-    asked: dict[str, set[object]] = {}
+    asked: dict[tuple[Study, str], set[object]] = {}
     for name in tables.TABLES:
         for row in rows(name):
             evaluation = row.study.evaluation
-            words = evaluation.tasks, evaluation.limit, evaluation.task_folder, evaluation.speed
-            asked.setdefault(task_key(row.study), set()).add(words)
+            words = evaluation.tasks, evaluation.limit, evaluation.task_folder
+            # all that a study measures on its masks, but for the clock
+            of_all = replace(shared(row.study), evaluation=a_series().base.evaluation)
+            asked.setdefault((of_all, evaluation.speed), set()).add(words)
     assert {len(words) for words in asked.values()} == {1}
 
 
@@ -268,8 +285,8 @@ def test_tasks_are_named_one_by_one_or_as_a_suite_and_then_measured_everywhere()
     assert (named.tasks_in, named.limit, a_scale().tasks_in, a_scale().limit) == ("all", None, "main", 48)
     assert a_scale(tasks=("paper",)).tasks == published.TASKS == tuple(STANDARD_TASKS)
     assert a_scale(tasks=("none",)).tasks == ()
-    (task, *_) = work.needed([tables.TABLES["quantile-sweep"]], Series("demo", named))
-    assert task.study.evaluation.task_folder == "/data"
+    (errand, *_) = work.needed([tables.TABLES["quantile-sweep"]], Series("demo", named))
+    assert errand.study.evaluation.task_folder == "/data"
     with pytest.raises(SettingsError, match=r"evaluation\.limit must be at least 1"):
         a_series(limit=-1)
     with pytest.raises(SettingsError, match="there is no task 'bolq'.*did you mean boolq"):
@@ -279,24 +296,24 @@ def test_tasks_are_named_one_by_one_or_as_a_suite_and_then_measured_everywhere()
 def test_speed_takes_the_masks_of_the_main_studies_with_dense_beside() -> None:
     found = work.needed([tables.TABLES["speed"]], a_series())
     first, timed = [t for t in found if not t.timed], [t for t in found if t.timed]
-    main = {identity(row.study) for row in rows("main") if row.study.retention == 0.5}
-    assert {identity(task.study) for task in found} == main
-    assert [(task.until, task.study.methods) for task in first] == [("masks", ("gprune",))] * 3
-    assert {task.study.metric: task.study.methods for task in timed} == {
+    main = {masks_of(row.study) for row in rows("main") if row.study.retention == 0.5}
+    assert {masks_of(errand.study) for errand in found} == main and len(main) == 3
+    assert [(errand.until, errand.study.methods) for errand in first] == [("masks", ("gprune",))] * 3
+    assert {errand.study.metric: errand.study.methods for errand in timed} == {
         "flap": ("dense", "gprune", "llm_pruner", "flap"),
         "wanda_sp": ("dense", "gprune", "wanda_sp"),
         "twflap": ("dense", "gprune", "fang"),
     }
-    assert {task.study.evaluation.speed for task in timed} == {"cpu"}
+    assert {errand.study.evaluation.speed for errand in timed} == {"cpu"}
     paper = work.needed([tables.TABLES["speed"]], Series(HUB[0], scale.choose(HUB[0])))
-    assert {task.study.evaluation.speed for task in paper} == {"none", "auto"}
+    assert {errand.study.evaluation.speed for errand in paper} == {"none", "auto"}
 
 
 def test_alignments_fit_the_width_and_the_first_is_the_study_of_the_speed_table(tmp_path: Path) -> None:
     shown = [(row.method, row.labels["alignment"]) for row in rows("alignment")]
     assert shown == [("dense", ""), *(("gprune", multiple) for multiple in (1, 8, 16, 32, 64))]
-    speed = {task_key(row.study) for row in rows("speed")}
-    assert [task_key(row.study) in speed for row in rows("alignment")] == [True, True] + [False] * 4
+    speed = {shared(row.study) for row in rows("speed")}
+    assert [shared(row.study) in speed for row in rows("alignment")] == [True, True] + [False] * 4
     (tmp_path / "config.json").write_text('{"intermediate_size": 130}')
     narrow = Series(str(tmp_path), scale.choose(str(tmp_path), "demo"))
     assert [row.labels["alignment"] for row in rows("alignment", narrow)] == ["", 1, 8, 16]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 from reproduction.fake_runs import a_series, finish, perplexity_of, throughput_of
 
+from gprune import machine
+from gprune.jobs import local
 from gprune.records import Throughput
 from gprune.reproduction import tables, throughput, work, writing
 from gprune.reproduction.answers import Finished
@@ -26,8 +29,8 @@ def made(store: Store, name: str, **changes: Any) -> Assembled:
 
 
 def run_all(store: Store, *names: str, **changes: Any) -> None:
-    for task in work.needed(tables.choose(names), a_series(**changes)):
-        finish(store, task)
+    for errand in work.needed(tables.choose(names), a_series(**changes)):
+        finish(store, errand)
 
 
 def test_rows_read_their_own_method_and_ratios_to_the_dense_model_of_their_run(store: Store) -> None:
@@ -103,13 +106,13 @@ def test_runs_with_a_clock_answer_perplexities_and_others_no_speed(store: Store)
     assert Finished(store).answer(full) is not None
     run_all(store, "main", tasks=("none",))
     assert len(work.missing([tables.TABLES["speed"]], series, Finished(store))) == 3
-    assert all(task.timed for task in work.missing([tables.TABLES["speed"]], series, Finished(store)))
+    assert all(errand.timed for errand in work.missing([tables.TABLES["speed"]], series, Finished(store)))
 
 
 def test_a_method_that_cannot_run_leaves_the_others_their_speed(store: Store) -> None:
-    for task in work.needed([tables.TABLES["speed"]], a_series()):
-        out = {"llm_pruner": "no gradients: leave it out"} if "llm_pruner" in task.study.methods else {}
-        finish(store, task, unavailable=out)
+    for errand in work.needed([tables.TABLES["speed"]], a_series()):
+        out = {"llm_pruner": "no gradients: leave it out"} if "llm_pruner" in errand.study.methods else {}
+        finish(store, errand, unavailable=out)
     table = made(store, "speed")
     assert [answer.reason for answer in table.answers] == ["", "no gradients: leave it out"] + [""] * 6
     assert work.missing([tables.TABLES["speed"]], a_series(), Finished(store)) == []
@@ -119,10 +122,34 @@ def test_a_run_of_fewer_methods_leaves_the_table_to_be_measured_side_by_side(sto
     row = next(row for row in tables.TABLES["speed"].rows(a_series()) if row.method_id == "gprune:flap")
     finish(store, replace(row.study, methods=("dense", "gprune")))
     assert Finished(store).answer(row) is None
-    (task,) = (
+    (errand,) = (
         t for t in work.missing([tables.TABLES["speed"]], a_series(), Finished(store)) if row in t.rows
     )
-    assert task.study.methods == ("dense", "gprune", "llm_pruner", "flap")
+    assert errand.study.methods == ("dense", "gprune", "llm_pruner", "flap")
+
+
+def test_a_run_of_more_methods_answers_the_rows_of_fewer(store: Store) -> None:
+    run_all(store, "speed")
+    answers = made(store, "alignment").answers
+    assert [answer.filled for answer in answers] == [True, True] + [False] * 4
+    largest = next(answer for answer in made(store, "speed").answers if answer.row.method_id == "flap")
+    assert {answer.run for answer in answers[:2]} == {largest.run}
+    # one measurement, however many rows read it
+    assert len({id(answer.clock) for answer in (*answers[:2], largest)}) == 2
+
+
+def test_a_speed_is_looked_up_with_the_threads_of_the_jobs(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr(machine, "cores", lambda: 8)
+    with monkeypatch.context() as job:
+        job.setenv("OMP_NUM_THREADS", local.environment()["OMP_NUM_THREADS"])
+        assert os.environ["OMP_NUM_THREADS"] == "7"
+        run_all(store, "speed")
+    assert made(store, "speed").filled == 8
+    monkeypatch.setattr(machine, "cores", lambda: 4)
+    assert made(store, "speed").filled == 0
 
 
 def test_the_tables_of_speed_are_written(store: Store) -> None:

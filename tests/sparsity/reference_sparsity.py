@@ -51,7 +51,7 @@ def long_tailed(distance: float) -> float:
 def masks(
     scores: Array, head_scores: Array, labels: Array, module_thresholds: list[Array], head_thresholds: Array
 ) -> tuple[Array, Array]:
-    """Eq. "mask", unit by unit: (layers, neurons) and (layers, groups) bool."""
+    """Eq. 10, unit by unit: (layers, neurons) and (layers, groups) bool."""
     ffn, heads = np.zeros(scores.shape, dtype=bool), np.zeros(head_scores.shape, dtype=bool)
     for layer in range(len(scores)):
         for neuron in range(scores.shape[1]):
@@ -107,7 +107,7 @@ def distillation(student: torch.Tensor, teacher: torch.Tensor, temperature: floa
 
 
 def admitted(g: Array) -> bool:
-    """The admission rule of the appendix for FFN threshold gradients on A', A'', B', B''."""
+    """The admission rule (Eqs. 19 and 20) for FFN threshold gradients on A', A'', B', B''."""
     a1, a2, b1, b2 = ([float(x) for x in row] for row in g)
     union1 = [(x + y) / 2 for x, y in zip(a1, b1, strict=True)]
     union2 = [(x + y) / 2 for x, y in zip(a2, b2, strict=True)]

@@ -82,7 +82,7 @@ def test_masks_follow_the_shifted_thresholds_but_for_the_last_correction():
     np.testing.assert_array_equal(plan.masks.heads[empty].sum(axis=1), 1)
     # A key/value group costs 8 neurons here, so that half of one is the most that is left to correct.
     changed = np.count_nonzero(plan.masks.ffn != ffn.numpy())
-    assert changed <= np.ceil(shape.group_price / 2)
+    assert changed <= np.ceil(shape.group_weights / shape.neuron_weights / 2)
 
 
 def test_order_within_a_module_is_kept():

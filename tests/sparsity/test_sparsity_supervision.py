@@ -51,6 +51,26 @@ def test_ffn_thresholds_follow_the_choice_and_attention_always_both(supervision,
     assert bool(flag) is was_admitted
 
 
+@pytest.mark.parametrize("supervision", ["adaptive", "primary", "dual"])
+def test_gradients_are_those_of_the_chosen_cross_entropies(supervision):
+    generator = np.random.default_rng(1)
+    seen = set()
+    for _ in range(100):
+        # rows A', A'', B', B''; three FFN thresholds, then two of attention
+        g = generator.standard_normal((4, 5)) + np.array([[0.5], [0.5], [1.0], [1.0]])
+        both = {"adaptive": admitted(g[:, :3]), "primary": False, "dual": True}[supervision]
+        expected = []
+        for threshold in range(5):
+            of_a = (g[0, threshold] + g[1, threshold]) / 2
+            of_b = (g[2, threshold] + g[3, threshold]) / 2
+            expected.append((of_a + of_b) / 2 if both or threshold >= 3 else of_a)
+        gradient, flag = combine(torch.tensor(g), 3, supervision)
+        np.testing.assert_allclose(gradient.numpy(), expected, rtol=1e-12)
+        assert bool(flag) is both
+        seen.add(both)
+    assert seen == ({True, False} if supervision == "adaptive" else {supervision == "dual"})
+
+
 def test_the_attention_part_has_no_say_in_the_admission():
     gradients = torch.tensor([[1.0, -9.0], [1.0, -9.0], [2.0, 90.0], [2.0, 90.0]])
     gradient, flag = combine(gradients, 1, "adaptive")

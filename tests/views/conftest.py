@@ -9,8 +9,8 @@ import pytest
 from views.synthetic_run import LARGE, a_study, write_run
 
 from gprune.jobs import queue
-from gprune.study import EvaluationSettings, Study
-from gprune.views.loaders import Run, all_runs
+from gprune.study import CalibrationSettings, EvaluationSettings, Study
+from gprune.views.frame.loaders import Run, all_runs
 
 
 @pytest.fixture
@@ -53,6 +53,8 @@ def large_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         auxiliary="ptb",
         substitute="c4",
         evaluation=EvaluationSettings(texts=("wikitext2", "ptb")),
+        # statistics are kept by shard, and at this size each is tens of megabytes
+        calibration=CalibrationSettings(samples=32, length=16, shards=2),
     )
     write_run(root, LARGE, modules=46, study=study)
     return all_runs(str(root))[0][0]

@@ -8,34 +8,34 @@ from typing import Any
 import numpy as np
 import pytest
 from views.app_driver import charts, on, opened, words
-from views.synthetic_run import a_study, read, write_run
+from views.synthetic_run import a_study, exchange, names, write_run
 
-from gprune import records
+from gprune import stages
 from gprune.analysis import agreement as analysis
+from gprune.comparisons import COMPARISONS, FANG
 from gprune.methods import DEFAULT
 from gprune.modularization.agreement import contingency
 from gprune.records import Agreement
-from gprune.store import Store
 from gprune.study import Study
-from gprune.views import work
-from gprune.views.charts import agreement as figures
-from gprune.views.charts.style import BLUE, GREY
-from gprune.views.loaders import all_runs
+from gprune.views.frame import work
+from gprune.views.frame.chart_style import BLUE, GREY
+from gprune.views.frame.loaders import all_runs
+from gprune.views.module_agreement import charts as figures
 
 WITH_FANG = (*DEFAULT, "fang")
 
 
-def names(chart: dict[str, Any]) -> list[str]:
+def drawn(chart: dict[str, Any]) -> list[str]:
     return [trace["name"].rsplit(": ", 1)[0] for trace in chart["data"]]
 
 
-def an_agreement(*titles: str) -> Agreement:
-    ari = np.repeat(np.linspace(0.1, 0.9, len(titles))[:, None], 3, axis=1)
-    return Agreement(titles, ari, ari)
+def an_agreement(*compared: str) -> Agreement:
+    ari = np.repeat(np.linspace(0.1, 0.9, len(compared))[:, None], 3, axis=1)
+    return Agreement(compared, ari, ari)
 
 
 def test_kinds_differ_in_colour_and_members_in_marker() -> None:
-    figure = figures.lines(an_agreement(*analysis.PAIRS), "ari")
+    figure = figures.lines(an_agreement(*COMPARISONS), "ari")
     looks = {trace.name.rsplit(": ", 1)[0]: trace for trace in figure.data}
     assert looks["A-B against A-C"].line.color == BLUE
     fang = [trace for name, trace in looks.items() if name.startswith("FANG")]
@@ -43,25 +43,25 @@ def test_kinds_differ_in_colour_and_members_in_marker() -> None:
     controls = [trace for name, trace in looks.items() if name.startswith("control")]
     assert {trace.line.color for trace in controls} == {GREY} and figures.FANG_COLOR not in (BLUE, GREY)
     shown = [(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in figure.data]
-    assert len(set(shown)) == len(analysis.PAIRS)
-    assert len({trace.marker.symbol for trace in figure.data}) == len(analysis.PAIRS)
+    assert len(set(shown)) == len(COMPARISONS)
+    assert len({trace.marker.symbol for trace in figure.data}) == len(COMPARISONS)
     assert figure.data[0].name == "A-B against A-C: 0.10 ± 0.00"
 
 
 def test_a_comparison_keeps_its_look_whatever_else_is_chosen() -> None:
-    record = an_agreement(*analysis.PAIRS)
+    record = an_agreement(*COMPARISONS)
     whole = {trace.name: trace.line.to_plotly_json() for trace in figures.lines(record, "ari").data}
-    (alone,) = figures.lines(record, "ari", ["FANG: B against C"]).data
+    (alone,) = figures.lines(record, "ari", ["fang_bc"]).data
     assert alone.line.to_plotly_json() == whole[alone.name]
 
 
 def test_more_comparisons_make_the_legend_longer_and_leave_the_plot_as_high() -> None:
     heights = []
-    for chosen in (["A-B against A-C"], list(analysis.PAIRS)):
-        layout = figures.lines(an_agreement(*analysis.PAIRS), "overlap", chosen).layout
+    for chosen in (["ab_ac"], list(COMPARISONS)):
+        layout = figures.lines(an_agreement(*COMPARISONS), "overlap", chosen).layout
         heights.append(layout.height - layout.margin.b - layout.margin.t)
     assert heights[0] == heights[1]
-    assert figures.lines(an_agreement("A-B against A-C"), "ari", []).layout.yaxis.range == (-0.03, 1.03)
+    assert figures.lines(an_agreement("ab_ac"), "ari", []).layout.yaxis.range == (-0.03, 1.03)
 
 
 def test_confusion_names_modules_and_sums_rows_to_one() -> None:
@@ -87,8 +87,10 @@ def test_fang_stands_beside_the_substitutions_and_their_controls(cache: Path) ->
         "FANG: A against B",
         "control: FANG, another seed",
     ]
-    assert names(ari) == names(overlap) == expected
-    assert "FANG's groups of one text alone agree with another's at 0.1" in words(app)
+    assert drawn(ari) == drawn(overlap) == expected
+    groups = analysis.mean_of(all_runs(str(cache))[0][0].agreement(), FANG)
+    assert groups is not None and -0.1 < groups[0] < 0.3
+    assert f"FANG's groups of one text alone agree with another's at {groups[0]:.2f}" in words(app)
     assert "FANG has 2 groups in a layer and BCM 6 modules" in words(app).replace("\\", "")
     assert "ma_fang" not in [button.key for button in app.button]
 
@@ -96,16 +98,16 @@ def test_fang_stands_beside_the_substitutions_and_their_controls(cache: Path) ->
 def test_the_chosen_comparisons_are_drawn_in_both_charts(cache: Path) -> None:
     write_run(cache, study=a_study(methods=WITH_FANG))
     app = on(opened(), "module_agreement")
-    app.multiselect[0].set_value(["FANG: B against C", "A-B against B-C"]).run()
+    app.multiselect[0].set_value(["fang_bc", "ab_bc"]).run()
     ari, overlap, *_ = charts(app)
-    assert names(ari) == names(overlap) == ["A-B against B-C", "FANG: B against C"]
+    assert drawn(ari) == drawn(overlap) == ["A-B against B-C", "FANG: B against C"]
     app.multiselect[0].set_value([]).run()
-    assert len(names(charts(app)[0])) == 9
+    assert len(drawn(charts(app)[0])) == 9
 
 
 def test_the_swap_is_drawn_at_once_for_token_weighted_flap_only(cache: Path) -> None:
     write_run(cache, study=a_study(metric="twflap"))
-    assert "swap: A-B against B-A" in names(charts(on(opened(), "module_agreement"))[0])
+    assert "swap: A-B against B-A" in drawn(charts(on(opened(), "module_agreement"))[0])
 
 
 def test_without_fang_a_button_computes_it(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,15 +121,14 @@ def test_without_fang_a_button_computes_it(cache: Path, monkeypatch: pytest.Monk
 
 
 def test_the_matrix_holds_the_chosen_pair_and_layer(cache: Path) -> None:
-    name = write_run(cache, study=a_study(methods=WITH_FANG))
+    write_run(cache, study=a_study(methods=WITH_FANG))
     app = on(opened(), "module_agreement")
     options = app.selectbox(key="ma_pair").options
-    assert set(options) <= set(analysis.PAIRS) and len(options) == 8
-    assert "control: FANG, another seed" not in options and "FANG: A against C" in options
-    app.selectbox(key="ma_pair").set_value("FANG: A against C").run()
+    assert set(options) == {one.title for one in COMPARISONS.values() if one.name != "swap"}
+    app.selectbox(key="ma_pair").set_value("fang_ac").run()
     app.number_input(key="ma_layer").set_value(3).run()
-    run = next(run for run in all_runs(str(cache))[0] if run.name == name)
-    labels = [run.load(f"groups_{role}", records.Partition).labels[3] for role in ("primary", "substitute")]
+    run = all_runs(str(cache))[0][0]
+    labels = [run.load(stages.groups, role).labels[3] for role in ("primary", "substitute")]
     share = np.trace(analysis.confusion(contingency(*labels), 24).counts) / 60
     assert f"Layer 3: {share:.0%} of the neurons keep their module" in words(app)
     heat = charts(app)[2]
@@ -136,10 +137,9 @@ def test_the_matrix_holds_the_chosen_pair_and_layer(cache: Path) -> None:
 
 def test_module_counts_that_differ_strongly_are_told(cache: Path) -> None:
     name = write_run(cache)
-    other = write_run(cache, modules=2, study=a_study(seed=9), seed=9)
-    values = read(cache, name)
-    values["stages"]["partition_bc"] = read(cache, other)["stages"]["partition_bc"]
-    Store(cache).save_run(name, values)
+    other = write_run(cache, modules=2, study=a_study(name="Other", seed=9))
+    coarse = next(run for run in all_runs(str(cache))[0] if run.name == other).load(stages.partition)
+    exchange(cache, name, coarse, stages.partition, "auxiliary", "substitute")
     app = on(opened(run=name), "module_agreement")
     warnings = [item.value.replace("\\", "") for item in app.warning]
     assert len(warnings) == 2
@@ -147,12 +147,7 @@ def test_module_counts_that_differ_strongly_are_told(cache: Path) -> None:
 
 
 def test_an_agreement_without_its_partitions_says_so(cache: Path) -> None:
-    name = write_run(cache)
-    values = read(cache, name)
-    values["stages"] = {
-        stage: entry for stage, entry in values["stages"].items() if not stage.startswith("partition_")
-    }
-    Store(cache).save_run(name, values)
+    write_run(cache, stages=[name for name in names() if not name.startswith("partition_")])
     app = on(opened(), "module_agreement")
     assert "partitions behind the agreement are not in this run" in words(app)
     assert len(charts(app)) == 3 and not app.error

@@ -39,7 +39,7 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[str, str, str]]:
     """A fresh server over two runs: its address and the names of the runs."""
-    first, second = write_run(tmp_path), write_run(tmp_path, study=a_study(seed=1, name="Second"), seed=1)
+    first, second = write_run(tmp_path), write_run(tmp_path, study=a_study(seed=1, name="Second"))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

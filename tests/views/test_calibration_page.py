@@ -12,18 +12,17 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 from views.app_driver import charts, on, opened, words
-from views.synthetic_run import DRIFT_ONLY, a_study, read, write_run
+from views.synthetic_run import a_study, folder_of, names, write_run
 
-from gprune import records
+from gprune import stages
 from gprune.analysis import calibration as analysis
 from gprune.errors import CorpusError, ModelError
-from gprune.plan import run_name
 from gprune.records import ModelShape
-from gprune.study import CalibrationSettings, Study
-from gprune.views import own_text
-from gprune.views.charts import calibration as figures
-from gprune.views.charts.style import BLUE, GREEN, PURPLE, VERMILLION
-from gprune.views.loaders import Run, all_runs
+from gprune.study import CalibrationSettings, Study, run_name
+from gprune.views.calibration_data import charts as figures
+from gprune.views.calibration_data import own_text
+from gprune.views.frame.chart_style import BLUE, GREEN, PURPLE, VERMILLION
+from gprune.views.frame.loaders import Run, all_runs
 
 PROSE = "Calibration text decides which neurons look important, so choose it with care. "
 SHORT = a_study(calibration=CalibrationSettings(samples=32, length=16, shards=4))
@@ -66,18 +65,24 @@ def test_a_finished_run_fills_the_page(cache: Path) -> None:
     assert table["% of vocabulary"].notna().all()
     assert table["sequences"].tolist() == ["32 of 64", "32 of 96", "32 of 128"]
     assert "3 texts, 32 sequences of 16 tokens each" in words(app)
-    assert "English prose of Python's reference" in words(app)
+    assert "What is known of python-reference" in words(app).replace("\\", "")
 
 
 def test_the_matrix_shows_records_and_their_controls(cache: Path) -> None:
     write_run(cache)
-    drift = the_run(cache).load("drift", records.RankDrift)
+    drift = the_run(cache).load(stages.drift)
     values = np.array(charts(page())[0]["data"][0]["text"], dtype=float)
     assert values[0, 1] == pytest.approx(np.median(drift.correlation), abs=6e-4)
     assert values[0, 0] == pytest.approx(np.median(drift.correlation_primary), abs=6e-4)
-    scores = [
-        the_run(cache).load(f"scores_{role}", records.UnitScores).ffn for role in ("primary", "substitute")
-    ]
+    other = the_run(cache).load(stages.drift, "primary", "substitute")
+    assert values[0, 2] == pytest.approx(np.median(other.correlation), abs=6e-4)
+    assert 0 < values[2, 2] <= 1
+
+
+def test_where_a_drift_is_not_there_the_matrix_shows_what_the_scores_say(cache: Path) -> None:
+    write_run(cache, stages=[name for name in names() if not name.startswith("drift_")])
+    values = np.array(charts(page())[0]["data"][0]["text"], dtype=float)
+    scores = [the_run(cache).load(stages.scores, role).ffn for role in ("primary", "substitute")]
     assert values[0, 2] == pytest.approx(analysis.rank_levels(*scores)[0], abs=6e-4)
     assert 0 < values[2, 2] <= 1
 
@@ -106,7 +111,7 @@ def test_fangs_groups_need_fang(cache: Path) -> None:
 
 
 def test_half_a_run_shows_the_two_texts_that_are_there(cache: Path) -> None:
-    write_run(cache, study=a_study(substitute=""), stages=DRIFT_ONLY, state="cancelled")
+    write_run(cache, study=a_study(substitute=""), stages="drift", state="cancelled")
     app = page()
     matrix, curves = charts(app)
     assert matrix["data"][0]["x"] == ["A", "B"] and "`substitute` is empty" in words(app)
@@ -118,9 +123,14 @@ def test_half_a_run_shows_the_two_texts_that_are_there(cache: Path) -> None:
 def test_a_run_that_has_only_begun_says_what_is_missing(cache: Path) -> None:
     write_run(cache, stages=("norms",), state="cancelled")
     text = words(page())
-    for missing in ("drawing calibration text A", "rank drift", "activation statistics on A"):
+    for missing in (
+        "drawing calibration text A",
+        "rank drift between A and B",
+        "activation statistics on A",
+    ):
         assert f"Needs “{missing}”" in text
-    write_run(cache, stages=("norms", "tokens_primary", "statistics_primary"), state="cancelled")
+    begun = ("shape", "norms", "tokens_primary", "statistics_primary")
+    write_run(cache, stages=begun, state="cancelled")
     (curves,) = charts(page())
     assert curves["data"][0]["name"].startswith("A with itself")
 
@@ -132,8 +142,7 @@ def test_no_run_no_card(cache: Path) -> None:
 
 def test_damaged_statistics_cost_their_card_only(cache: Path) -> None:
     name = write_run(cache)
-    key = read(cache, name)["stages"]["statistics_auxiliary"]["key"]
-    (cache / "statistics" / key / "ffn_mean.npy").unlink()
+    (folder_of(cache, name, stages.statistics, "auxiliary") / "ffn_mean.npy").unlink()
     app = page()
     assert len(charts(app)) == 1 and len(app.error) == 1 and "no whole result" in app.error[0].value
 

@@ -8,26 +8,23 @@ from collections.abc import Callable
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from views.synthetic_run import SMALL, a_study, everything
+from views.synthetic_run import MAKERS, names
 
-from gprune import records
+from gprune import records, stages
 from gprune.analysis import comparison as compare
 from gprune.analysis import drift as drift_analysis
 from gprune.analysis import thresholds
 from gprune.records import ModelShape
-from gprune.views import derived
-from gprune.views.charts import (
-    agreement,
-    comparison,
-    decisions,
-    drift,
-    learning,
-    overview,
-    reliability,
-    style,
-    ticks,
-)
-from gprune.views.loaders import Run
+from gprune.views.comparison import charts as comparison
+from gprune.views.frame import chart_style as style
+from gprune.views.frame import derived, ticks
+from gprune.views.frame.loaders import Run
+from gprune.views.jobs import charts as learning
+from gprune.views.module_agreement import charts as agreement
+from gprune.views.overview import charts as overview
+from gprune.views.pruning_decisions import charts as decisions
+from gprune.views.rank_drift import charts as drift
+from gprune.views.reliability import charts as reliability
 
 CEILING = 300_000
 
@@ -37,31 +34,32 @@ def _statistics(run: Run) -> tuple[records.ModuleStatistics, records.AdaptedScor
 
 
 def _decision_bins(run: Run) -> decisions.Bins:
-    keys = [run.key(name) for name in ("drift", "partition", "masks_gprune", "masks_flap")]
+    keys = [run.key(declare) for declare in (stages.drift, stages.partition, stages.masks)]
+    keys.append(run.key(stages.masks, "flap"))
     return derived.decision_bins(run.root, *keys, 5)
 
 
 FIGURES: dict[str, Callable[[Run], go.Figure]] = {
     "drift histogram": lambda run: drift.histogram(
-        derived.drift_curves(run.root, run.key("drift"), 100), False
+        derived.drift_curves(run.root, run.key(stages.drift), 100), False
     ),
     "drift histogram, log": lambda run: drift.histogram(
-        derived.drift_curves(run.root, run.key("drift"), 20), True
+        derived.drift_curves(run.root, run.key(stages.drift), 20), True
     ),
-    "drift by layer": lambda run: drift.layers(derived.drift_by_layer(run.root, run.key("drift"), 40)),
-    "correlations": lambda run: drift.correlations(derived.drift_layers(run.root, run.key("drift"))),
+    "drift by layer": lambda run: drift.layers(derived.drift_by_layer(run.root, run.key(stages.drift), 40)),
+    "correlations": lambda run: drift.correlations(derived.drift_layers(run.root, run.key(stages.drift))),
     "joint ranks": lambda run: drift.joint(
-        run.load("scores_primary", records.UnitScores).ffn[0],
-        run.load("scores_auxiliary", records.UnitScores).ffn[0],
+        run.load(stages.scores, "primary").ffn[0],
+        run.load(stages.scores, "auxiliary").ffn[0],
         0,
     ),
-    "ARI": lambda run: agreement.lines(run.load("agreement", records.Agreement), "ari"),
-    "overlap": lambda run: agreement.lines(run.load("agreement", records.Agreement), "overlap"),
-    "module counts": lambda run: agreement.counts(run.load("partition", records.Partition)),
+    "ARI": lambda run: agreement.lines(run.agreement(), "ari"),
+    "overlap": lambda run: agreement.lines(run.agreement(), "overlap"),
+    "module counts": lambda run: agreement.counts(run.load(stages.partition)),
     "modules, log": lambda run: reliability.scatter(*_statistics(run), True),
     "modules, linear": lambda run: reliability.scatter(*_statistics(run), False),
     "adapted by layer": lambda run: reliability.by_layer(
-        thresholds.by_layer(*_statistics(run), len(run.load("partition", records.Partition).counts))
+        thresholds.by_layer(*_statistics(run), len(run.load(stages.partition).counts))
     ),
     "retention": lambda run: decisions.retention(_decision_bins(run), "flap"),
     "jaccard": lambda run: decisions.jaccard(_decision_bins(run), "flap"),
@@ -69,12 +67,8 @@ FIGURES: dict[str, Callable[[Run], go.Figure]] = {
     "neurons by layer": lambda run: decisions.by_layer(run.masks(), "neurons"),
     "heads by layer": lambda run: decisions.by_layer(run.masks(), "heads"),
     "strip": lambda run: overview.strip(derived.layer_strip(run)),
-    "losses": lambda run: learning.losses(
-        run.load("history", records.LearningHistory), {"ce_primary": "on A"}
-    ),
-    "learned retention": lambda run: learning.retention(
-        run.load("history", records.LearningHistory), "retention", 0.5
-    ),
+    "losses": lambda run: learning.losses(run.load(stages.learning).history, {"ce_primary": "on A"}),
+    "learned retention": lambda run: learning.retention(run.load(stages.learning).history, "retention", 0.5),
     "perplexity": lambda run: _perplexity(run),
 }
 
@@ -171,7 +165,7 @@ def test_extreme_shapes_are_drawn(
 ) -> None:
     from views.synthetic_run import write_run
 
-    from gprune.views.loaders import all_runs
+    from gprune.views.frame.loaders import all_runs
 
     root = tmp_path_factory.mktemp("shape")
     write_run(root, shape, modules=modules)
@@ -187,9 +181,9 @@ def test_layer_ticks_never_exceed_the_limit() -> None:
         assert layers / figure.layout.xaxis.dtick <= style.MOST_LAYER_TICKS
 
 
-def test_the_synthetic_run_has_every_stage() -> None:
-    made = everything(SMALL, 6, a_study(), np.random.default_rng(0))
-    assert {"drift", "agreement", "masks_gprune", "history", "perplexity.dense.1"} <= set(made)
+def test_the_synthetic_run_has_every_stage(small_run: Run) -> None:
+    assert tuple(small_run.stages) == names() and set(MAKERS) == set(stages.KINDS)
+    assert all(small_run.there(stage) for stage in stages.every(small_run.graph))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from gprune.__main__ import main
 from gprune.study import Study, from_dict
 from gprune.study_demo import demo_study
-from gprune.views.commands import command, words
+from gprune.views.frame.commands import command, words
 
 CHANGES: list[dict[str, Any]] = [
     {},

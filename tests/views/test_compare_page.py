@@ -9,12 +9,14 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 from views.app_driver import charts, on, opened, words
-from views.synthetic_run import DRIFT_ONLY, a_study, read, write_run
+from views.synthetic_run import a_study, exchange, names, read, write_run
 
-from gprune.methods import METHODS
+from gprune import stages
+from gprune.methods import DEFAULT
 from gprune.store import Store
-from gprune.views import derived, latex, paper, stages
-from gprune.views.loaders import all_runs
+from gprune.views.comparison import paper
+from gprune.views.frame import derived
+from gprune.views.frame.loaders import all_runs
 
 
 def cells(app: AppTest, index: int = 0) -> pd.DataFrame:
@@ -25,25 +27,22 @@ def cells(app: AppTest, index: int = 0) -> pd.DataFrame:
 def grouped_runs(cache: Path, count: int = 3) -> tuple[str, list[str]]:
     own = write_run(cache)
     made = [
-        write_run(cache, study=a_study(group="reproduce", seed=seed, name="part"), seed=seed)
+        write_run(cache, study=a_study(group="reproduce", seed=seed, name="part"))
         for seed in range(1, count + 1)
     ]
     return own, made
 
 
-def leave_out(cache: Path, name: str, **reasons: str) -> None:
-    """Gives a run methods that could not run."""
-    record = read(cache, name)
-    record["study"]["methods"] = [*record["study"]["methods"], *reasons]
-    record["result"] = {"run": name, "unavailable": reasons}
-    Store(cache).save_run(name, record)
+def leave_out(cache: Path, **reasons: str) -> str:
+    """A run of methods that could not run besides the usual ones."""
+    return write_run(cache, study=a_study(methods=(*DEFAULT, *reasons)), unavailable=reasons)
 
 
 # ---- the methods of runs -----------------------------------------------------------------------------------
 
 
 def test_a_method_that_could_not_run_stands_in_the_table_with_its_reason(cache: Path) -> None:
-    leave_out(cache, write_run(cache), fang="it needs more samples", llm_pruner="it needs 12 layers")
+    leave_out(cache, fang="it needs more samples", llm_pruner="it needs 12 layers")
     app = on(opened(), "comparison")
     table = cells(app).set_index("method")
     assert table.loc["FANG", "left out because"] == "it needs more samples"
@@ -84,33 +83,23 @@ def test_differences_can_be_left_out(cache: Path) -> None:
 
 
 def test_an_unfinished_run_names_the_methods_still_to_come(cache: Path) -> None:
-    some = (*DRIFT_ONLY, "masks_gprune", "perplexity.dense.0", "perplexity.gprune.0")
+    some = (*names("masks"), "perplexity.dense.0", "perplexity.gprune.0")
     write_run(cache, stages=some, state="running")
     shown = words(on(opened(), "comparison"))
     assert "Not measured yet: FLAP, FLAP, no bias compensation, Wanda\\-sp." in shown
 
 
 def test_every_method_gets_its_own_masks_and_biases(cache: Path) -> None:
-    name = write_run(cache)
-    record = read(cache, name)
+    methods = (*DEFAULT, "flap_pooled", "wanda_sp_pooled")
+    name = write_run(cache, study=a_study(methods=methods))
+    (run,), _ = all_runs(str(cache))
     for method in ("flap_pooled", "wanda_sp_pooled"):
-        record["stages"][f"masks_{method}"] = record["stages"]["masks_flap"]
-        record["stages"][f"perplexity.{method}.0"] = record["stages"]["perplexity.flap.0"]
-    Store(cache).save_run(name, record)
-    found = {item.method: item for item in derived.measurements(all_runs(str(cache))[0][0])}
+        exchange(cache, name, run.load(stages.masks, "flap"), stages.masks, method)
+    found = {item.method: item for item in derived.measurements(run)}
     assert found["flap_pooled"].retention == found["wanda_sp_pooled"].retention == found["flap"].retention
-    biases = record["size"]["missing_biases"]
+    assert run.size is not None
     assert found["flap_pooled"].parameters == found["flap"].parameters
-    assert found["flap"].parameters - found["wanda_sp_pooled"].parameters == biases
-
-
-def test_a_method_of_another_version_is_measured_without_a_size(cache: Path) -> None:
-    name = write_run(cache)
-    record = read(cache, name)
-    record["stages"]["perplexity.unheard_of.0"] = record["stages"]["perplexity.flap.0"]
-    Store(cache).save_run(name, record)
-    app = on(opened(), "comparison")
-    assert "unheard_of" in cells(app)["method"].tolist() and not app.error
+    assert found["flap"].parameters - found["wanda_sp_pooled"].parameters == run.size.missing_biases
 
 
 # ---- the runs of studies do not drown the others -----------------------------------------------------------
@@ -139,7 +128,7 @@ def test_a_chosen_run_of_a_study_is_offered_without_asking(cache: Path) -> None:
 
 def test_where_all_runs_are_of_studies_all_are_offered(cache: Path) -> None:
     for seed in (1, 2):
-        write_run(cache, study=a_study(group="reproduce", seed=seed), seed=seed)
+        write_run(cache, study=a_study(group="reproduce", seed=seed))
     app = opened()
     assert len(app.selectbox(key="run").options) == 2
     assert "frame_studies" not in [toggle.key for toggle in app.toggle]
@@ -186,55 +175,20 @@ def test_published_throughput_keeps_its_unit_and_parameters() -> None:
     assert "tokens per second" in table.columns and table["parameters"].str.contains(",").all()
 
 
-# ---- words -------------------------------------------------------------------------------------------------
+# ---- damaged records --------------------------------------------------------------------------------------
 
 
-def test_latex_is_escaped_and_aligned() -> None:
-    table = pd.DataFrame({"method": ["A & B_1"], "PPL ↓": ["1.0 ± 0.1 (+5%) ★"], "n": [3], "kept": [np.nan]})
-    made = latex.source(table, "100 % of it")
-    assert r"A \& B\_1 & 1.0 $\pm$ 0.1 (+5\%) $\star$ & 3 & -- \\" in made
-    assert r"\begin{tabular}{lrrr}" in made and r"\caption{100 \% of it}" in made
-    assert r"PPL $\downarrow$" in made
-
-
-@pytest.mark.parametrize("metric", ["flap", "wanda_sp", "twflap"])
-@pytest.mark.parametrize("methods", [("dense",), ("fang", "flap_pooled"), tuple(METHODS)], ids=str)
-@pytest.mark.parametrize("third", ["", "python-code"])
-def test_the_stages_of_every_study_are_titled_and_counted(
-    metric: str, methods: tuple[str, ...], third: str
-) -> None:
-    study = a_study(metric=metric, methods=methods, substitute=third)
-    wanted = stages.expected(study)
-    assert len(set(wanted)) == len(wanted)
-    assert not any("_" in stages.title(stage) for stage in wanted)
-    for count in (0, len(wanted) // 2, len(wanted)):
-        present = {*wanted[:count], "a stage that nobody expects"}
-        step, steps = stages.step(study, present)
-        assert 0 <= stages.share(study, present) <= 1 and 1 <= step <= steps
-    assert stages.share(study, set(wanted)) == 1.0
-    assert ("masks_gprune" in wanted) is ("gprune" in methods)
-    assert ("agreement" in wanted) is bool(third or "fang" in methods or metric == "twflap")
-
-
-@pytest.mark.parametrize(
-    ("stage", "words_"),
-    [
-        ("contexts_substitute", "contexts of C"),
-        ("context_statistics_auxiliary", "statistics by context on B"),
-        ("context_statistics_auxiliary_by_auxiliary", "statistics by context on B, contexts of B"),
-        ("groups_primary_other_seed", "FANG’s functional groups on A, other seed"),
-        ("scores_wanda_sp_auxiliary", "importance scores of Wanda-sp on B"),
-        ("drift_flap_primary_substitute", "rank drift of FLAP between A and C"),
-        ("masks_fang_pooled", "masks of FANG, pooled"),
-        ("accuracy.flap.boolq", "accuracy of FLAP, boolq"),
-        ("first_partition_ba", "first modules for the agreement (ba)"),
-    ],
-)
-def test_titles_of_the_new_stages(stage: str, words_: str) -> None:
-    assert stages.title(stage) == words_
-
-
-def test_reasons_of_the_wrong_form_are_passed_over(cache: Path) -> None:
+@pytest.mark.parametrize("unavailable", [["fang"], {"masks_fang": "a reason"}, {"masks_fang": {"key": "0"}}])
+def test_reasons_of_the_wrong_form_are_passed_over(cache: Path, unavailable: object) -> None:
     name = write_run(cache)
-    Store(cache).save_run(name, read(cache, name) | {"result": {"unavailable": ["fang"]}})
+    Store(cache).save_run(name, read(cache, name) | {"unavailable": unavailable})
     assert derived.unavailable(all_runs(str(cache))[0][0]) == {}
+
+
+def test_a_method_that_another_run_has_made_since_is_not_left_out(cache: Path) -> None:
+    first = leave_out(cache, fang="it needs more samples")
+    (run,), _ = all_runs(str(cache))
+    assert derived.unavailable(run) == {"fang": "it needs more samples"}
+    write_run(cache, study=a_study(methods=(*DEFAULT, "fang"), name="Again"))
+    run = next(run for run in all_runs(str(cache))[0] if run.name == first)
+    assert derived.unavailable(run) == {}

@@ -16,8 +16,8 @@ from gprune.reproduction import catalogue, tables
 from gprune.reproduction.answers import Answer
 from gprune.reproduction.scale import choose
 from gprune.reproduction.series import Row
-from gprune.views import studies
-from gprune.views.loaders import all_runs
+from gprune.views.comparison import studies
+from gprune.views.frame.loaders import all_runs
 
 
 def on_studies(table: str, **query: str) -> AppTest:
@@ -36,7 +36,7 @@ def commands(app: AppTest) -> list[str]:
 def grouped_runs(cache: Path, count: int = 3) -> tuple[str, list[str]]:
     own = write_run(cache)
     made = [
-        write_run(cache, study=a_study(group="reproduce", seed=seed, name="part"), seed=seed)
+        write_run(cache, study=a_study(group="reproduce", seed=seed, name="part"))
         for seed in range(1, count + 1)
     ]
     return own, made

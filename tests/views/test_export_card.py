@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 from views.app_driver import on, opened, words
-from views.synthetic_measurements import ACCURACY, EVIL, add, an_accuracy
-from views.synthetic_run import DRIFT_ONLY, a_study, write_run
+from views.synthetic_measurements import ACCURACY, EVIL, an_accuracy
+from views.synthetic_run import a_study, folder_of, write_run
 
+from gprune import stages
 from gprune.analysis import accuracy
 from gprune.jobs import folder as files
 from gprune.jobs import submit
 from gprune.settings import EvaluationSettings
-from gprune.views import accuracy_card, export_card
-from gprune.views.loaders import Run, all_runs
+from gprune.views.frame.loaders import Run, all_runs
+from gprune.views.speed_export import accuracy_card, export_card
 
 
 def page(**query: str) -> AppTest:
@@ -27,18 +29,8 @@ def the_run(cache: Path) -> Run:
     return all_runs(str(cache))[0][0]
 
 
-def with_checkpoint(cache: Path) -> Path:
-    """Puts a folder where the run's checkpoint is."""
-    folder = export_card.checkpoint(the_run(cache))
-    assert folder is not None
-    folder.mkdir(parents=True)
-    (folder / "plan.json").write_text('{"format": "gprune-plan"}')
-    return folder
-
-
 def test_a_checkpoint_comes_with_its_snippets_and_its_plan(cache: Path) -> None:
-    write_run(cache)
-    folder = with_checkpoint(cache)
+    folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
     app = page()
     codes = [code.value for code in app.code]
     assert str(folder) in codes and "loads anywhere" in words(app)
@@ -53,16 +45,13 @@ def test_a_checkpoint_comes_with_its_snippets_and_its_plan(cache: Path) -> None:
 
 def test_padding_is_a_job_below_the_cache(cache: Path, started: list[Any]) -> None:
     name = write_run(cache)
-    folder = with_checkpoint(cache)
+    folder = folder_of(cache, name, stages.checkpoint) / "model"
     app = page()
     app.button(key="sx_pad").click().run()
     ((study, arguments),) = started
     out = Path(arguments[2])
     assert study == a_study() and arguments[:2] == ("pad", str(folder))
-    assert (
-        out.parent == cache / "exports" / name
-        and out.name == f"padded-{the_run(cache).key('checkpoint')[:8]}"
-    )
+    assert out.parent == cache / "exports" / name and out.name == f"padded-{folder.parent.name[:8]}"
     out.mkdir(parents=True)
     (out / "model.safetensors").write_bytes(b"x" * 3072)
     app = page()
@@ -76,7 +65,6 @@ def test_gguf_is_offered_where_its_package_is(
 ) -> None:
     monkeypatch.setattr(export_card, "find_spec", lambda name: object() if present else None)
     write_run(cache)
-    with_checkpoint(cache)
     app = page()
     assert ("make gguf" in words(app)) is not present
     assert ("sx_gguf" in [button.key for button in app.button]) is present
@@ -93,8 +81,7 @@ def test_the_export_that_is_at_work_or_failed_says_so(
 ) -> None:
     monkeypatch.setattr("gprune.jobs.local.start_supervisor", lambda folder: None)
     monkeypatch.setattr("gprune.jobs.queue.reconcile", lambda cache: None)
-    write_run(cache)
-    folder = with_checkpoint(cache)
+    folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
     out = export_card.destination(the_run(cache), export_card.PADDED)
     job = submit(cache, a_study(), arguments=("pad", str(folder), str(out)))
     if state == "failed":
@@ -105,13 +92,12 @@ def test_the_export_that_is_at_work_or_failed_says_so(
 
 
 def test_a_run_without_a_model_folder_can_be_finished(cache: Path, started: list[Any]) -> None:
-    write_run(cache)
+    shutil.rmtree(folder_of(cache, write_run(cache), stages.checkpoint))
     app = page()
     assert "has lost the folder of its model" in words(app)
     app.button(key="sx_finish").click().run()
     assert started == [(a_study(), ())]
-    masks_only = (*DRIFT_ONLY, "partition", "masks_gprune", "masks_flap")
-    write_run(cache, stages=masks_only)
+    write_run(cache, stages="masks")
     assert "has not written its model" in words(page())
 
 
@@ -122,9 +108,9 @@ def test_a_run_without_gprune_exports_nothing(cache: Path) -> None:
 
 
 def test_accuracy_shows_what_counts_under_each_rule(cache: Path) -> None:
-    evaluation = EvaluationSettings(texts=("c4",), tasks=("piqa", "boolq"), limit=200)
-    name = write_run(cache, study=a_study(evaluation=evaluation))
-    add(cache, name, accuracy=ACCURACY, unavailable_tasks={"hellaswag": f"no data {EVIL}"})
+    evaluation = EvaluationSettings(texts=("c4",), tasks=("piqa", "hellaswag", "boolq"), limit=200)
+    study = a_study(methods=("dense", "gprune"), evaluation=evaluation)
+    write_run(cache, study=study, missing_tasks={"hellaswag": f"no data {EVIL}"})
     app = page()
     table = next(item.value for item in app.dataframe if "task" in item.value)
     assert table["task"].tolist() == ["piqa", "boolq", "mean of 2 tasks"]
@@ -140,7 +126,9 @@ def test_accuracy_shows_what_counts_under_each_rule(cache: Path) -> None:
 
 
 def test_both_figures_are_in_the_table_behind(cache: Path) -> None:
-    found = accuracy_card.accuracies(ACCURACY, None)
+    evaluation = EvaluationSettings(tasks=("piqa", "boolq"))
+    write_run(cache, study=a_study(methods=("dense", "gprune"), evaluation=evaluation))
+    found = accuracy_card.accuracies(the_run(cache))
     table = accuracy_card.details(found, "max")
     assert table["task"].tolist() == ["boolq", "boolq", "piqa", "piqa"]
     assert table["acc_norm"].isna().tolist() == [True, True, False, False]
@@ -150,8 +138,8 @@ def test_both_figures_are_in_the_table_behind(cache: Path) -> None:
 
 
 def test_a_method_without_all_tasks_gets_no_mean() -> None:
-    partly = ACCURACY | {"flap": {"piqa": an_accuracy(0.5, 0.7)}}
-    table = accuracy_card.summary(accuracy_card.accuracies(partly, None), "max")
+    partly = ACCURACY | {"flap": {"piqa": an_accuracy("piqa", 0.5, 0.7)}}
+    table = accuracy_card.summary(partly, "max")
     assert table["FLAP"].tolist() == ["70.0 ± 4.0ⁿ", "–", "–"]
 
 

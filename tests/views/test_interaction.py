@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 from views.app_driver import charts, on, opened, words
-from views.synthetic_run import DRIFT_ONLY, a_study, write_run
+from views.synthetic_run import a_study, write_run
 
 from gprune.analysis import agreement
 from gprune.jobs import queue
-from gprune.plan import run_name
 from gprune.records import Agreement
-from gprune.study import EvaluationSettings, Study
+from gprune.study import EvaluationSettings, Study, run_name
 from gprune.study_demo import demo_study
-from gprune.views import derived, launch
-from gprune.views.text import plain
+from gprune.views.frame import derived
+from gprune.views.frame.text import plain
+from gprune.views.jobs import launch
 
 
 def test_sliders_and_number_fields_stay_in_step(cache: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_missing_third_text_is_asked_for_with_the_command(cache: Path) -> None
 
 def test_no_winner_is_called_between_different_budgets(cache: Path) -> None:
     first = write_run(cache)
-    second = write_run(cache, study=a_study(retention=0.7), seed=1)
+    second = write_run(cache, study=a_study(retention=0.7))
     app = on(opened(), "comparison")
     assert "GPrune has the lowest perplexity" in words(app)
     app.multiselect(key="cp_runs").set_value([first, second]).run()
@@ -195,7 +195,7 @@ def test_compare_pairs_its_differences_and_marks_the_calibration_texts(cache: Pa
 
 def test_a_run_without_perplexities_is_named_in_compare(cache: Path) -> None:
     first = write_run(cache)
-    second = write_run(cache, study=a_study(name="Unfinished", retention=0.7), stages=DRIFT_ONLY, seed=1)
+    second = write_run(cache, study=a_study(name="Unfinished", retention=0.7), stages="drift", seed=1)
     app = on(opened(run=first), "comparison")
     app.multiselect(key="cp_runs").set_value([first, second]).run()
     assert f"{plain(second)} has no perplexities yet" in words(app)
@@ -203,7 +203,7 @@ def test_a_run_without_perplexities_is_named_in_compare(cache: Path) -> None:
 
 def test_names_in_compare_hold_only_what_the_runs_differ_in(cache: Path) -> None:
     first = write_run(cache)
-    second = write_run(cache, study=a_study(retention=0.7), seed=1)
+    second = write_run(cache, study=a_study(retention=0.7))
     app = on(opened(run=first), "comparison")
     app.multiselect(key="cp_runs").set_value([first, second]).run()
     names = app.dataframe[0].value["method"].tolist()
@@ -219,7 +219,7 @@ def test_the_overview_counts_adapted_modules_and_shows_the_seed_control(cache: P
 
 
 def an_agreement(*means: float) -> Agreement:
-    names = ("A-B against A-C", "control: A-B, another seed", "control: initialization only, A-B against A-C")
+    names = ("ab_ac", "other_seed", "initialization")
     ari = np.repeat(np.array(means)[:, None], 3, axis=1)
     return Agreement(names[: len(means)], ari, ari)
 

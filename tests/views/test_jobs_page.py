@@ -1,21 +1,25 @@
-"""Small things of the jobs page: no empty grid, no remaining time of zero."""
+"""Small things of the jobs page: no empty grid, stages in words, time left of those at work only."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from views.synthetic_run import a_study, names, write_run
 from waiting import limit
 
-from gprune.views import live
+from gprune.jobs import JobProgress
+from gprune.views.frame import work
+from gprune.views.jobs import page
 
 
 def _no_stages(active: bool) -> None:
     import pandas as pd
 
-    from gprune.views import jobs
+    from gprune.views.jobs import page as jobs
 
     jobs._times(pd.DataFrame({"stage": [], "seconds": [], "state": []}), active)
 
@@ -26,7 +30,20 @@ def test_a_job_without_stages_gets_a_sentence(active: bool, sentence: str) -> No
     assert app.info[0].value.startswith(sentence) and not app.dataframe
 
 
-@pytest.mark.parametrize(("eta", "told"), [(None, False), (0.3, False), (12.0, True)])
-def test_a_remaining_time_of_nothing_is_not_told(eta: float | None, told: bool) -> None:
-    progress: Any = SimpleNamespace(stage="drift", total=4, done=3, elapsed=5.0, eta=eta)
-    assert ("left in this step" in live._now(progress)) is told
+@pytest.mark.parametrize(("state", "told"), [("running", True), ("failed", False)])
+def test_a_row_names_the_stage_and_the_time_left_of_a_job_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, told: bool
+) -> None:
+    name = write_run(tmp_path, stages=names()[:9], state="running")
+    progress = JobProgress(stage="clusters", done=1, total=4, elapsed=3.0)
+    monkeypatch.setattr(page.queue, "progress", lambda *_: progress)
+    monkeypatch.setattr(work, "study_of", lambda *_: a_study())
+    job: Any = SimpleNamespace(
+        id="1", label="a job", state=state, active=state == "running", arguments=(), created=0.0
+    )
+    situation = work.look(str(tmp_path))
+    assert situation.run_named(name) is not None
+    row = page._row(situation, job)
+    assert 0 < row["progress"] < 1
+    assert row["stage"] == ("clusters of the neurons’ parameters" if told else "")
+    assert bool(row["time left"]) is told

@@ -15,7 +15,7 @@ from gprune.errors import CorpusError
 from gprune.evaluation.tasks import known
 from gprune.jobs import queue
 from gprune.study import EvaluationSettings, Study
-from gprune.views import launch, own_questions, task_form
+from gprune.views.jobs import launch, own_questions, task_form
 
 GOOD = b'{"question": "2 + 2 is", "choices": ["4", "5"], "answer": 0}\n'
 
@@ -73,7 +73,7 @@ def test_another_run_brings_its_own_values(cache: Path) -> None:
         texts=("c4",), preset="64", windows=7, tasks=("demo_order",), limit=9, speed="cpu"
     )
     first = write_run(cache)
-    second = write_run(cache, study=a_study(evaluation=evaluation, name="Second"), seed=1)
+    second = write_run(cache, study=a_study(evaluation=evaluation, name="Second"))
     app = form(run=first)
     assert app.number_input(key="measure_windows").value == 96
     app.selectbox(key="run").set_value(second).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,24 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 from views.app_driver import charts, on, opened, words
-from views.synthetic_measurements import add, add_speed, speed_rows
-from views.synthetic_run import DRIFT_ONLY, a_study, read, write_run
+from views.synthetic_measurements import a_throughput, speed_rows
+from views.synthetic_run import a_study, exchange, folder_of, names, write_run
 
+from gprune import stages
 from gprune.analysis import speed as analysis
-from gprune.records import ModelShape, PruningMasks
+from gprune.records import ModelShape, Perplexity, PruningMasks
 from gprune.settings import EvaluationSettings, SparsitySettings
-from gprune.views import speed_export, widths_card
-from gprune.views.charts import speed as figures
-from gprune.views.charts.style import METHOD_COLORS
-from gprune.views.loaders import Run, all_runs
+from gprune.study import Study
+from gprune.views.frame.chart_style import METHOD_COLORS
+from gprune.views.frame.loaders import Run, all_runs
+from gprune.views.speed_export import charts as figures
+from gprune.views.speed_export import page as speed_export
+from gprune.views.speed_export import widths_card
+
+
+def a_timed_study(**changes: Any) -> Study:
+    evaluation = EvaluationSettings(texts=a_study().evaluation.texts, windows=96, speed="cpu")
+    return a_study(**({"methods": ("dense", "gprune", "flap"), "evaluation": evaluation} | changes))
 
 
 def page(**query: str) -> AppTest:
@@ -31,7 +40,7 @@ def the_run(cache: Path) -> Run:
 
 
 def test_measured_speed_is_drawn_with_its_spread_and_a_dense_line(cache: Path) -> None:
-    add_speed(cache, write_run(cache))
+    write_run(cache, study=a_timed_study())
     app = page()
     figure = charts(app)[0]
     assert [trace["y"] for trace in figure["data"]] == [["Dense"], ["GPrune"], ["FLAP"]]
@@ -54,7 +63,8 @@ def test_the_headline_says_no_more_than_the_spread_allows(ratio: float, words_: 
 
 
 def test_every_phase_and_mode_has_its_dots(cache: Path) -> None:
-    add_speed(cache, write_run(cache), modes=("eager", "graph"))
+    name = write_run(cache, study=a_timed_study())
+    exchange(cache, name, a_throughput(modes=("eager", "graph")), stages.speed)
     app = page()
     assert [trace["y"][0] for trace in charts(app)[0]["data"]][:2] == ["Dense, eager", "Dense, graph"]
     app.selectbox(key="sx_phase").set_value("prefill").run()
@@ -94,7 +104,6 @@ def test_speed_that_is_missing_can_be_measured(cache: Path, started: list[Any]) 
 def test_speed_known_of_the_same_masks_is_offered(cache: Path) -> None:
     first = write_run(cache)
     second = write_run(cache, study=a_study(evaluation=EvaluationSettings(texts=("c4",), speed="cpu")))
-    add_speed(cache, second)
     app = page(run=first)
     app.button(key=f"sx_show_{second}").click().run()
     assert app.session_state["run"] == second and "GPrune decodes faster" in words(app)
@@ -152,16 +161,14 @@ def test_another_alignment_starts_a_study_named_after_it(cache: Path, started: l
 
 
 def test_runs_that_differ_in_alignment_alone_stand_side_by_side(cache: Path) -> None:
-    first = write_run(cache)
-    add(cache, first, perplexity={"gprune": {"python-reference": 12.5, "science-docs": None}})
-    aligned = a_study(
-        sparsity=SparsitySettings(alignment=8),
-        name="Other",
-        evaluation=EvaluationSettings(texts=a_study().evaluation.texts, windows=96, speed="cpu"),
-    )
-    second = write_run(cache, study=aligned)
-    add_speed(cache, second)
-    write_run(cache, study=a_study(retention=0.7), seed=1)
+    first = write_run(cache, stages=[name for name in names() if name != "perplexity.gprune.1"])
+    known = Perplexity("python-reference", "128", 128, 96, 12.5, 0.1, np.zeros(96))
+    exchange(cache, first, known, stages.perplexity, "gprune", "python-reference")
+    aligned = a_timed_study(sparsity=SparsitySettings(alignment=8), name="Other")
+    write_run(cache, study=aligned)
+    write_run(cache, study=a_study(retention=0.7))
+    fewer = replace(aligned.evaluation, windows=5)
+    write_run(cache, study=replace(aligned, evaluation=fewer))
     app = page(run=first)
     table = next(item.value for item in app.dataframe if "alignment" in item.value)
     assert table["alignment"].tolist() == [1, 8] and table[""].tolist() == ["→", ""]
@@ -171,9 +178,9 @@ def test_runs_that_differ_in_alignment_alone_stand_side_by_side(cache: Path) -> 
 
 
 def test_half_a_run_says_what_it_lacks(cache: Path) -> None:
-    write_run(cache, stages=DRIFT_ONLY, state="cancelled")
+    write_run(cache, stages="drift", state="cancelled")
     shown = words(page())
-    assert "Needs “learning the sparsity" in shown and "has not been measured" in shown
+    assert "Needs “the masks of any method”" in shown and "has not been measured" in shown
     assert "has not written its model" in shown
 
 
@@ -183,10 +190,8 @@ def test_no_run_no_card(cache: Path) -> None:
 
 
 def test_damaged_masks_cost_their_card_only(cache: Path) -> None:
-    name = write_run(cache)
-    add_speed(cache, name)
-    key = read(cache, name)["stages"]["masks_gprune"]["key"]
-    (cache / "masks" / key / "ffn.npy").unlink()
+    name = write_run(cache, study=a_timed_study())
+    (folder_of(cache, name, stages.masks) / "ffn.npy").unlink()
     app = page()
     assert len(app.error) == 1 and len(charts(app)) == 1 and "measured on no task" in words(app)
 

@@ -11,7 +11,9 @@ import pytest
 
 from gprune.analysis.studies import StudyRow, settings
 from gprune.methods import METHODS
-from gprune.views.charts import comparison, studies, style
+from gprune.views.comparison import charts as comparison
+from gprune.views.comparison import study_charts as studies
+from gprune.views.frame import chart_style as style
 
 GAINS = pd.DataFrame(
     [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gprune.errors import StoreError
-from gprune.views import user_files
+from gprune.views.frame import user_files
 
 NAMES = ["../../etc/passwd", "/etc/x", "a/b\\c", "..", "", "x" * 300 + ".txt", "ünïcode ☃.txt", "a#b&c.txt"]
 

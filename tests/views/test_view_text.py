@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from gprune.views import text
+from gprune.views.frame import text
 
 
 def test_markdown_is_escaped() -> None:
@@ -15,6 +15,14 @@ def test_markdown_is_escaped() -> None:
 
 def test_mark_up_of_figures_is_escaped() -> None:
     assert text.in_figure("<a href='x'>&") == "&lt;a href='x'&gt;&amp;"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("/a/c4.jsonl#documents=0:9", "c4.jsonl"), ("x" * 23, "x" * 21 + "…"), ("x" * 22, "x" * 22), ("/", "/")],
+)
+def test_names_are_cut_for_narrow_labels(name: str, words: str) -> None:
+    assert text.short(name) == words
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from views.synthetic_run import DRIFT_ONLY, a_study, read, write_run
+from views.synthetic_run import a_study, read, write_run
 
 from gprune.errors import JobError
 from gprune.jobs import queue
 from gprune.store import Store
 from gprune.study import Study
 from gprune.study_demo import demo_study
-from gprune.views import work
-from gprune.views.loaders import all_runs
+from gprune.views.frame import work
+from gprune.views.frame.loaders import all_runs
 
 
 @pytest.fixture
@@ -46,11 +46,11 @@ def test_it_does_not_start_beside_a_run_or_after_any_job(tmp_path: Path, submitt
 
 
 def test_the_signature_changes_with_a_stage_and_with_a_state(tmp_path: Path) -> None:
-    name = write_run(tmp_path, stages=DRIFT_ONLY, state="running")
+    name = write_run(tmp_path, stages="drift", state="running")
     first = work.look(str(tmp_path)).signature
     assert work.look(str(tmp_path)).signature == first
     values = read(tmp_path, name)
-    values["stages"]["partition"] = {"stage": "partition", "key": "0" * 32}
+    values["stages"]["partition"] = {"key": "0" * 32}
     Store(tmp_path).save_run(name, values)
     second = work.look(str(tmp_path)).signature
     Store(tmp_path).save_run(name, values | {"state": "failed"})
@@ -60,7 +60,7 @@ def test_the_signature_changes_with_a_stage_and_with_a_state(tmp_path: Path) -> 
 def test_a_run_that_has_been_quiet_for_long_is_not_live(tmp_path: Path) -> None:
     from datetime import UTC, datetime
 
-    name = write_run(tmp_path, stages=DRIFT_ONLY, state="running")
+    name = write_run(tmp_path, stages="drift", state="running")
     assert not work.is_live(all_runs(str(tmp_path))[0][0])
     values = read(tmp_path, name) | {"updated": datetime.now(UTC).isoformat()}
     Store(tmp_path).save_run(name, values)
@@ -91,8 +91,8 @@ def test_a_failed_or_dead_run_is_not_shown_by_itself(tmp_path: Path) -> None:
     from datetime import UTC, datetime
 
     done = write_run(tmp_path)
-    failed = write_run(tmp_path, study=a_study(seed=1), stages=DRIFT_ONLY, state="failed", seed=1)
-    dead = write_run(tmp_path, study=a_study(seed=2), stages=DRIFT_ONLY, state="running", seed=2)
+    failed = write_run(tmp_path, study=a_study(seed=1), stages="drift", state="failed")
+    dead = write_run(tmp_path, study=a_study(seed=2), stages="drift", state="running")
     for name in (failed, dead):
         Store(tmp_path).save_run(name, read(tmp_path, name) | {"started": "2026-12-01T00:00:00+00:00"})
     runs = all_runs(str(tmp_path))[0]

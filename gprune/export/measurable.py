@@ -1,0 +1,126 @@
+"""Answers: which model does a name mean where speed is measured?
+
+Dense and pruned folders, and true shapes with random weights, `random:llama2-7b`, also cut to a narrower
+width in every layer, `random:llama2-7b@0.5`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from gprune import budget
+from gprune.errors import ModelError, SettingsError
+from gprune.export import checkpoint
+from gprune.export.modeling_gprune import MODEL_CLASSES
+from gprune.models import loading
+from gprune.models.families import PRUNED_PREFIX, layout_of
+from gprune.models.identity import configuration, locate, weight_files
+from gprune.models.shapes import SHAPES
+from gprune.records import ModelShape
+
+RANDOM = "random:"
+"""what the name of a model with random weights starts with"""
+
+
+def load(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
+    """A causal language model to measure, without its tokenizer.
+
+    Args:
+        name: a dense or pruned folder or hub name, ``demo``, or ``random:SHAPE[@RETENTION]``.
+        device: where it goes.
+        dtype: number type of its weights.
+        align: FFN widths of a random model that is cut are multiples of this.
+
+    Raises:
+        ModelError: there is no such model, or it cannot be read.
+        SettingsError: the device is not there, a shape is unknown, or the memory is too small.
+    """
+    if name.startswith(RANDOM):
+        return _random_model(name.removeprefix(RANDOM), device, dtype, align)
+    place, folder = loading.device_of(device), locate(name, download=True)
+    if str(configuration(folder).get("model_type")).startswith(PRUNED_PREFIX):
+        return checkpoint.load(folder, device, dtype)
+    loading.require_readable(weight_files(folder))
+    model = loading.read_model(AutoModelForCausalLM, folder, dtype=loading.DTYPES[dtype])
+    return loading.move(model.requires_grad_(False), place)
+
+
+def _random_model(text: str, device: str, dtype: str, align: int) -> nn.Module:
+    """A model of a published shape with random weights, made on the device itself.
+
+    Args:
+        text: SHAPE or SHAPE@RETENTION; SHAPE is a key of ``SHAPES`` or a folder whose configuration is taken.
+        device: where the weights are made.
+        dtype: their number type.
+        align: with a retention, FFN widths are multiples of this.
+
+    Raises:
+        ModelError: there is no such shape.
+        SettingsError: the retention is none, or the memory is too small.
+    """
+    checkpoint.register()
+    config = _random_config(text, align)
+    place = loading.device_of(device)
+    generators = [place] if place.type == "cuda" else []
+    try:
+        with torch.random.fork_rng(devices=generators), torch.device(place):
+            model: Any = AutoModelForCausalLM.from_config(config, dtype=loading.DTYPES[dtype])
+    except (RuntimeError, MemoryError) as error:
+        if not loading.out_of_memory(error):
+            raise
+        raise SettingsError(
+            f"{RANDOM}{text} in {dtype} does not fit in the memory of {place}: use a smaller shape or fewer "
+            "models"
+        ) from error
+    return model.requires_grad_(False).eval()
+
+
+def _random_config(text: str, align: int) -> Any:
+    name, sign, fraction = text.partition("@")
+    if name in SHAPES:
+        config = AutoConfig.for_model(**SHAPES[name])
+    else:
+        try:
+            folder = locate(name)
+        except ModelError as error:
+            raise ModelError(
+                f"{RANDOM}{name} is neither a folder nor one of {', '.join(SHAPES)}: check the spelling"
+            ) from error
+        config = AutoConfig.for_model(**configuration(folder))
+    return _narrowed(config, _retention(fraction), align) if sign else config
+
+
+def _retention(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise SettingsError(f"after @ comes a retention between 0 and 1, as in @0.5 (got {text!r})")
+    return value
+
+
+def _narrowed(config: Any, retention: float, align: int) -> Any:
+    """The configuration of a model whose layers are all cut to one width near the retention."""
+    if align < 1:
+        raise SettingsError(f"align must be 1 or more (got {align})")
+    layout_of(config.model_type, "a random model")
+    head_width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    shape = ModelShape(
+        layers=config.num_hidden_layers,
+        neurons=config.intermediate_size,
+        heads=config.num_attention_heads,
+        kv_heads=config.num_key_value_heads,
+        head_width=head_width,
+        hidden=config.hidden_size,
+    )
+    groups, neurons = budget.uniform_counts(shape, retention)
+    width = min(max(budget.nearest_whole(neurons / align), 1) * align, shape.neurons)
+    values = {name: value for name, value in config.to_dict().items() if name != "model_type"}
+    return MODEL_CLASSES[PRUNED_PREFIX + config.model_type].config_class(
+        **values, ffn_widths=[width] * shape.layers, key_value_groups=[groups] * shape.layers
+    )

@@ -1,0 +1,87 @@
+"""This machine, as far as it can be told without torch: importing that takes seconds."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+THREADS_VARIABLE = "OMP_NUM_THREADS"
+
+
+def has_gpu() -> bool:
+    """Whether torch will find a CUDA device: asked of the driver, since importing torch takes seconds."""
+    if "+cpu" in version("torch"):
+        return False
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int(0)
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+
+
+def version(package: str) -> str:
+    """Installed version of a package."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def describe(device: str) -> str:
+    """What a speed depends on besides the models: devices, threads, libraries.
+
+    Args:
+        device: auto, cpu or cuda, as in a study.
+    """
+    libraries = f"torch {version('torch')}, transformers {version('transformers')}"
+    if device != "cpu" and has_gpu():
+        # the card decides, by whatever name it was asked for
+        found, number = _graphics(), device.partition(":")[2]
+        index = int(number) if number.isdecimal() else 0
+        return f"{found[index] if index < len(found) else 'GPU'}, {libraries}"
+    return f"{processor()}, {threads()} threads, {libraries}"
+
+
+def threads() -> str:
+    """Threads of whatever computes here, as `OMP_NUM_THREADS` says or would have to.
+
+    One core is left to the app where there are more than two: the app idles most of the time, and on a small
+    machine half of the cores is too high a price. A variable that is set is respected.
+    """
+    count = cores()
+    return os.environ.get(THREADS_VARIABLE) or str(count - 1 if count > 2 else count)
+
+
+def cores() -> int:
+    """Cores that this process may use, which in a container can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _graphics() -> list[str]:
+    """Names of the NVIDIA devices that the driver reports."""
+    found = []
+    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        found += _values(path, "Model")
+    return found
+
+
+def processor() -> str:
+    """Name of the processor."""
+    return next(
+        iter(_values(Path("/proc/cpuinfo"), "model name")), platform.processor() or platform.machine()
+    )
+
+
+def _values(path: Path, name: str) -> list[str]:
+    """What a file of `name: value` lines says under a name."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    return [line.partition(":")[2].strip() for line in lines if line.startswith(name)]

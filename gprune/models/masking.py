@@ -1,0 +1,40 @@
+"""Answers: what does a dense model say while units of some of its layers are silent?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+import torch
+
+from gprune.models.decoder import Decoder
+from gprune.records import Array
+
+Hook = Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...]]
+
+
+@contextmanager
+def masked(decoder: Decoder, kept: Mapping[int, tuple[Array, Array]]) -> Iterator[None]:
+    """Zeroes the inputs of down_proj and o_proj that belong to removed units while the context is open.
+
+    Args:
+        decoder: the dense model; its weights stay as they are.
+        kept: by layer, (neurons,) and (key/value groups,) bool; a layer may lose all of them.
+    """
+    with ExitStack() as hooks:
+        for layer, (neurons, groups) in kept.items():
+            channels = np.repeat(groups, decoder.shape.group_channels)
+            for module, mask in ((decoder.down_proj(layer), neurons), (decoder.o_proj(layer), channels)):
+                factor = torch.as_tensor(
+                    np.array(mask), dtype=module.weight.dtype, device=module.weight.device
+                )
+                hooks.callback(module.register_forward_pre_hook(_multiply(factor)).remove)
+        yield
+
+
+def _multiply(factor: torch.Tensor) -> Hook:
+    def multiply(_: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        return (inputs[0] * factor, *inputs[1:])
+
+    return multiply

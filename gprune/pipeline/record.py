@@ -1,0 +1,110 @@
+"""The record that a run leaves (`runs/<run>/run.json`): what ran, how long it took, and how it ended.
+
+It grows by one entry a stage, so that the app can draw what is there while the rest is still being made.
+Whether a result is valid is decided by its key alone: entries of an earlier run of the study stay only where
+the graph of today gives the same key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from gprune import corpora
+from gprune.pipeline import provenance
+from gprune.pipeline.outlook import Outlook
+from gprune.stages import Results, Stage, named
+from gprune.stages.inputs import roles
+from gprune.study import run_name
+
+Listener = Callable[[str, int, int, str], None]
+"""Called with the stage's name, work done, work in all, and a message; raises Cancelled to stop."""
+
+
+class RunRecord:
+    """What is written down of one run while it goes on."""
+
+    def __init__(
+        self,
+        results: Results,
+        until: str,
+        expected: dict[str, float],
+        missing_tasks: dict[str, str],
+        listener: Listener,
+    ) -> None:
+        """Takes over what an earlier run of the study has left and is still valid; nothing is written.
+
+        Args:
+            results: the study's results.
+            until: the last thing wanted.
+            expected: seconds that every stage of the run is expected to take, in its order.
+            missing_tasks: why tasks of the study cannot be measured here, by task.
+            listener: told of every stage that is finished.
+        """
+        self.results, self.until, self.expected, self.listener = results, until, expected, listener
+        self.missing_tasks = missing_tasks
+        self.name = run_name(results.graph.study)
+        self.stages: dict[str, dict[str, Any]] = {}
+        self.unavailable: dict[Stage[Any], str] = {}
+        self.started = datetime.now(UTC)
+        previous = results.store.run(self.name) or {}
+        entries, known = previous.get("stages", {}), named(results.graph)
+        valid = {name for name, entry in entries.items() if name in known and entry["key"] == known[name].key}
+        self._earlier = {name: entry for name, entry in entries.items() if name in valid}
+        self._result = previous.get("result") if len(valid) == len(entries) else None
+        self._texts = self._descriptions()
+
+    def note(self, stage: Stage[Any], reused: bool) -> None:
+        """Enters a finished stage with what is kept beside its result."""
+        details = self.results.details(stage)
+        seconds, passes = float(details.get("seconds") or 0.0), details.get("passes")
+        entry = {"key": stage.key, "seconds": round(seconds, 3), "reused": reused}
+        self.stages[stage.name] = entry | ({"passes": passes} if passes else {})
+        if reused:
+            self.listener(stage.name, 1, 1, "reused")
+        else:
+            words = "".join(f", {count:g} {way} passes" for way, count in (passes or {}).items() if count)
+            self.listener(stage.name, 1, 1, f"{seconds:.1f} s{words}{self._standing()}")
+        self.save("running")
+
+    def _standing(self) -> str:
+        """Where the run stands, for whoever reads its log."""
+        elapsed = (datetime.now(UTC) - self.started).total_seconds()
+        outlook = Outlook.of(self.expected, self.stages, elapsed)
+        return f" (step {outlook.done} of {outlook.steps})"
+
+    def save(self, state: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
+        """Writes the record.
+
+        Args:
+            state: running, done, failed or cancelled.
+            result: what the run ends with; an earlier result stays when left out.
+            error: one sentence, for a run that failed.
+        """
+        now = datetime.now(UTC)
+        values = {
+            "run": self.name,
+            "study": self.results.graph.study.to_dict(),
+            "state": state,
+            "until": self.until,
+            "error": error,
+            "started": self.started.isoformat(timespec="seconds"),
+            "updated": now.isoformat(timespec="seconds"),
+            "seconds": round((now - self.started).total_seconds(), 1),
+            "expected": self.expected,
+            "stages": {**self._earlier, **self.stages},
+            "unavailable": {
+                stage.name: {"key": stage.key, "reason": reason} for stage, reason in self.unavailable.items()
+            },
+            "missing_tasks": self.missing_tasks,
+            "texts": self._texts,
+            "provenance": provenance.collect(self.results.graph.inputs),
+            "result": result or self._result,
+        }
+        self.results.store.save_run(self.name, values)
+
+    def _descriptions(self) -> dict[str, str]:
+        study = self.results.graph.study
+        described = {role: corpora.describe(text, "calibration") for role, text in roles(study).items()}
+        return described | {text: corpora.describe(text, "evaluation") for text in study.evaluation.texts}

@@ -1,0 +1,85 @@
+"""What a run ends with, as plain JSON values, read back from the store."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gprune import budget
+from gprune.methods import METHODS, compensates
+from gprune.pipeline.record import RunRecord
+from gprune.records import Accuracy
+from gprune.stages import Results, Stage, accuracy, checkpoint, masks, perplexity, shape, size, speed
+
+
+def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
+    """The result of a run.
+
+    Args:
+        results: where its records are.
+        wanted: its stages.
+        record: what ran, and how far it was to go.
+    """
+    graph, study = results.graph, results.graph.study
+    until = record.until
+    unavailable = {} if until in ("drift", "adapted", "agreement") else _unavailable(results, record)
+    able = [name for name in study.methods if name not in unavailable]
+    found: dict[str, Any] = {"settings": study.to_dict(), "run": record.name}
+    if until in ("masks", "perplexity", "all"):
+        found |= retained(results, able)
+    if until in ("perplexity", "all"):
+        texts = study.evaluation.texts
+        found["perplexity"] = {
+            name: {text: float(results.get(perplexity, name, text).perplexity) for text in texts}
+            for name in able
+        }
+        if study.evaluation.tasks:
+            tasks = [task for task in study.evaluation.tasks if task in graph.inputs.tasks]
+            found["accuracy"] = {
+                name: {task: _plain(results.get(accuracy, name, task)) for task in tasks} for name in able
+            }
+            found["unavailable_tasks"] = record.missing_tasks
+        if study.evaluation.speed != "none":
+            timed = results.get(speed)
+            found["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}
+    if until == "all" and "gprune" in able:
+        found["checkpoint"] = str(results.model_folder(checkpoint(graph)))
+    ran = {stage.name: record.stages[stage.name] for stage in wanted if stage.name in record.stages}
+    found["unavailable"] = unavailable
+    found["keys"] = {name: entry["key"] for name, entry in ran.items()}
+    found["seconds"] = {name: entry["seconds"] for name, entry in ran.items()}
+    found["passes"] = {name: entry["passes"] for name, entry in ran.items() if "passes" in entry}
+    found["reused"] = [name for name, entry in ran.items() if entry["reused"]]
+    return found
+
+
+def _unavailable(results: Results, record: RunRecord) -> dict[str, str]:
+    """Why methods could not run, by method."""
+    cutting = {name: METHODS[name].masks for name in results.graph.study.methods if name != "dense"}
+    stages = {name: masks(results.graph, kept) for name, kept in cutting.items()}
+    return {name: record.unavailable[stage] for name, stage in stages.items() if stage in record.unavailable}
+
+
+def retained(results: Results, methods: list[str]) -> dict[str, Any]:
+    """Retained fraction of the decoder's weights and parameters of the whole model, by method."""
+    known, whole = results.get(shape), results.get(size)
+    retention, parameters = {}, {}
+    for name in methods:
+        method = METHODS[name]
+        if method.decision == "none":
+            retention[name], parameters[name] = 1.0, whole.parameters
+            continue
+        kept = results.get(masks, method.masks)
+        added = compensates(method, results.graph.study.sparsity.bias_compensation)
+        retention[name] = kept.retention
+        parameters[name] = budget.parameters(known, whole, kept.ffn, kept.heads, added)
+    found: dict[str, Any] = {"retention": retention, "parameters": parameters}
+    return found | ({"retained_fraction": retention["gprune"]} if "gprune" in retention else {})
+
+
+def _plain(found: Accuracy) -> dict[str, Any]:
+    """What the result keeps of an accuracy; a task without a normalised form has null there."""
+    names = ("acc", "acc_norm", "acc_error", "acc_norm_error")
+    values = {name: getattr(found, name) for name in names}
+    numbers = {name: value if math.isfinite(value) else None for name, value in values.items()}
+    return numbers | {"samples": found.samples, "chance": found.chance, "version": found.version}

@@ -1,0 +1,116 @@
+"""Answers: what does a cache have of a study, which run made it, and why is there none?
+
+Whether a result is there is decided by its key alone, whichever run made it. What the runs have written down
+says where it comes from, which method cannot run, and how a run has failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gprune.errors import GpruneError
+from gprune.reproduction.series import shared
+from gprune.stages import Graph, Inputs, Results, Stage, order
+from gprune.stages.inputs import read
+from gprune.store import Store
+from gprune.study import Study, from_dict
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as its record says."""
+
+    name: str
+    study: Study
+    record: dict[str, Any]
+    """what run.json holds"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a result cannot be had."""
+
+    run: str
+    """the run that says so"""
+    words: str
+
+
+class Runs:
+    """The runs of a cache as they stand now, and the results of studies."""
+
+    def __init__(self, store: Store) -> None:
+        """Reads the records of all runs.
+
+        Args:
+            store: the cache.
+        """
+        self.store, self.every = store, tuple(_readable(store))
+        self._inputs: dict[Study, tuple[Inputs, dict[str, str]] | None] = {}
+        self._results: dict[Study, list[Results]] = {}
+        self._makers: dict[str, list[Run]] = {}
+        self._reasons: dict[str, Reason] = {}
+        self._latest: dict[Study, Run] = {}
+        for run in self.every:
+            self._latest.setdefault(shared(run.study), run)
+            for entry in run.record["stages"].values():
+                self._makers.setdefault(entry.get("key", ""), []).append(run)
+            for entry in run.record.get("unavailable", {}).values():
+                self._reasons.setdefault(entry["key"], Reason(run.name, entry["reason"]))
+
+    def results(self, study: Study) -> list[Results]:
+        """What there is of a study, on any device that runs name; nothing where it cannot be read here."""
+        if study not in self._results:
+            known: list[Inputs] = []
+            for device in dict.fromkeys((study.device, *(run.study.device for run in self.every))):
+                found = self._read(replace(study, device=device))
+                if found is not None and found[0] not in known:
+                    known.append(found[0])
+            self._results[study] = [Results(self.store, Graph(study, inputs)) for inputs in known]
+        return self._results[study]
+
+    def missing_tasks(self, study: Study) -> dict[str, str]:
+        """Why tasks of a study cannot be measured here, by task."""
+        found = self._read(study)
+        return {} if found is None else found[1]
+
+    def makers(self, stage: Stage[Any]) -> list[Run]:
+        """The runs that have a result, the latest first."""
+        return self._makers.get(stage.key, [])
+
+    def reason(self, stages: Iterable[Stage[Any]], results: Results) -> Reason | None:
+        """Why some results cannot be had, where a run has noted it of one of them or of what they need."""
+        for stage in order(stages, results.holds) if self._reasons else ():
+            if stage.key in self._reasons and not results.there(stage):
+                return self._reasons[stage.key]
+        return None
+
+    def failure(self, study: Study) -> str:
+        """The error of a study's latest run, whatever its methods, if that run failed; else empty."""
+        run = self._latest.get(shared(study))
+        if run is None or run.record.get("state") != "failed":
+            return ""
+        return str(run.record.get("error") or "the run failed without a reason")
+
+    def _read(self, study: Study) -> tuple[Inputs, dict[str, str]] | None:
+        """Digests of what a study reads, and why tasks have none; None where it cannot be read here."""
+        # they are the same whatever the other settings
+        names = ("primary", "auxiliary", "substitute", "device", "dtype", "evaluation")
+        reads = Study(study.model, **{name: getattr(study, name) for name in names})
+        if reads not in self._inputs:
+            missing: dict[str, str] = {}
+            try:
+                self._inputs[reads] = read(reads, missing, download=False), missing
+            except GpruneError:
+                self._inputs[reads] = None
+        return self._inputs[reads]
+
+
+def _readable(store: Store) -> Iterator[Run]:
+    """The runs of a cache, the latest first, that this version can read."""
+    for name in store.runs():
+        record = store.run(name) or {}
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            yield Run(name, from_dict(record["study"]), record)

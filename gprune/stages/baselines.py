@@ -1,0 +1,209 @@
+"""The masks of every baseline (section 4; appendix, multi-dataset calibration).
+
+All but two are decided from statistics that are there already: sequential Wanda-sp looks at each layer above
+the pruned ones, and LLM-Pruner needs the gradient of the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gprune.allocation.alignment import aligned, margin
+from gprune.methods import Method
+from gprune.modularization.functional_groups import functional_groups, group_profile
+from gprune.records import (
+    Array,
+    ContextStatistics,
+    ModelShape,
+    Partition,
+    PruningMasks,
+    Tokens,
+    UnitScores,
+    WeightNorms,
+    pool,
+    pool_contexts,
+)
+from gprune.scoring import score, twflap
+from gprune.scoring.combination import combine
+from gprune.stages.exploring import scores, scoring
+from gprune.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
+from gprune.stages.reading import context_statistics, contexts, groups, norms, shape, tokens
+from gprune.stages.work import Work
+
+Decision = tuple[PruningMasks, Array]
+"""Masks, and the (layers, neurons) margins by which neurons were kept (positive) or removed (negative)."""
+
+
+def decided(graph: Graph, method: Method, identity: StageId, title: str) -> Stage[PruningMasks]:
+    """The masks that a baseline decides."""
+    needs, decide = _DECISIONS[method.decision](graph, method)
+    study = graph.study
+    settings: dict[str, Any] = {"method": method.masks, "retention": study.retention}
+    if method.decision == "fang":
+        settings["temperature"] = study.contexts.temperature
+        settings["grouping"] = study.baselines.fang_grouping
+    if study.sparsity.alignment > 1:
+        settings["alignment"] = study.sparsity.alignment
+
+    def make(work: Work, shape: ModelShape, **parts: Any) -> PruningMasks:
+        kept, margins = decide(work, shape, **parts)
+        return replace(aligned(kept, margins, shape, study.sparsity.alignment), method=method.masks)
+
+    reads = graph.model if method.decision == "sequential" else {}
+    needs = {"shape": shape(graph), **needs}
+    return graph.stage(identity, title, make, needs=needs, reads=reads, settings=settings)
+
+
+def _texts(method: Method) -> tuple[str, ...]:
+    """The roles of the texts that a baseline is scored on."""
+    return PAIR[:1] if method.scoring == "single" else PAIR
+
+
+Declared = tuple[dict[str, Any], Callable[..., Decision]]
+"""What a decision needs, and how it is made from the records."""
+
+
+def _ranked(graph: Graph, method: Method) -> Declared:
+    """One ranking of the whole model (FLAP), or one ratio in every layer (Wanda-sp), from stored scores."""
+    from gprune.allocation import flap, uniform
+
+    allocate = flap.allocate if method.decision == "flap" else uniform.allocate
+    pooled = method.scoring == "pooled"
+
+    def decide(work: Work, shape: ModelShape, parts: list[Any]) -> Decision:
+        if pooled:
+            found = _pooled(work, method.metric, parts)
+        elif len(parts) == 1:
+            found = parts[0]
+        else:
+            found = combine(method.scoring, parts[0], parts[1], shape)
+        kept = allocate(found, shape, work.study.retention)
+        return kept, margin(found.ffn, kept.ffn)
+
+    if pooled:
+        return {"parts": [scoring(graph, text, method.metric).needs for text in PAIR]}, decide
+    return {"parts": [scores(graph, text, method.metric) for text in _texts(method)]}, decide
+
+
+def _pooled(work: Work, metric: str, parts: list[Any]) -> UnitScores:
+    """Scores of both texts as one."""
+    together = pool(parts[0]["statistics"], parts[1]["statistics"])
+    return score(metric, together, parts[0]["norms"], parts[0]["shape"], work.study.calibration)
+
+
+def _sequential(graph: Graph, _: Method) -> Declared:
+    from gprune.allocation import uniform
+    from gprune.scoring import wanda_sp
+
+    def decide(work: Work, shape: ModelShape, norms: WeightNorms, tokens: Tokens) -> Decision:
+        from gprune.calibration import sequential
+
+        seen = np.zeros((shape.layers, shape.neurons))
+
+        def layer_score(layer: int, *energies: Any) -> tuple[Array, Array]:
+            found = wanda_sp.layer_scores(norms, shape, layer, *energies)
+            seen[layer] = found[0]
+            return found
+
+        retention, batch = work.study.retention, work.study.calibration.batch
+        choose = uniform.decision(layer_score, shape, retention)
+        kept = sequential.walk(work.decoder, tokens, batch, choose, work.progress)
+        return uniform.masks(shape, *kept, retention), margin(seen, kept[0])
+
+    return {"norms": norms(graph), "tokens": tokens(graph)}, decide
+
+
+def _fang(graph: Graph, method: Method) -> Declared:
+    """FANG: groups, scores within them and layer changes of the primary text, or of both texts."""
+    from gprune.allocation import fang
+
+    pooled = method.scoring == "pooled"
+
+    def decide(
+        work: Work,
+        shape: ModelShape,
+        norms: WeightNorms,
+        contexts: Any,
+        groups: Partition,
+        measured: list[ContextStatistics],
+        heads: list[Any],
+    ) -> Decision:
+        together = measured[0] if len(measured) == 1 else pool_contexts(measured[0], measured[1])
+        if pooled:
+            groups = functional_groups(together.affinity, work.study.baselines.fang_grouping)
+        count = contexts.centroids.shape[1]
+        profile = np.broadcast_to(group_profile(count), (len(groups.labels), count + 1, count))
+
+        def scorer(statistics: ContextStatistics, head: UnitScores) -> UnitScores:
+            known = contexts, norms, groups.labels, profile, head, work.study.contexts
+            return twflap.score(statistics, *known)
+
+        if pooled:
+            found = scorer(together, _pooled(work, "flap", heads))
+        else:
+            each = [scorer(one, head) for one, head in zip(measured, heads, strict=True)]
+            found = each[0] if len(each) == 1 else combine(method.scoring, each[0], each[1], shape)
+        kept = fang.allocate(found, groups, together.layer_change, shape, work.study.retention)
+        # the shared group stays
+        stays = groups.labels == groups.labels.max()
+        return kept, np.where(stays, np.inf, margin(found.ffn, kept.ffn, groups.labels))
+
+    def heads(text: str) -> Any:
+        return scoring(graph, text, "flap").needs if pooled else scores(graph, text, "flap")
+
+    texts = _texts(method)
+    needs = {
+        "norms": norms(graph),
+        "contexts": contexts(graph),
+        "groups": groups(graph),
+        # groups are the primary text's unless pooled: only then does the affinity of the other one matter
+        "measured": [context_statistics(graph, text, gradient=pooled or text == PAIR[0]) for text in texts],
+        "heads": [
+            scoring(graph, text, "flap").needs if pooled else scores(graph, text, "flap") for text in texts
+        ],
+    }
+    return needs, decide
+
+
+@once
+def taylor(graph: Graph) -> Stage[UnitScores]:
+    """LLM-Pruner's scores on the primary text."""
+
+    def make(work: Work, tokens: Tokens) -> UnitScores:
+        from gprune.calibration.gradients import taylor_scores
+
+        return taylor_scores(work.decoder, tokens, work.study.baselines, work.progress)
+
+    return graph.stage(
+        StageId("scores", ("primary",), metric="llm_pruner"),
+        "importance scores of LLM-Pruner on A",
+        make,
+        needs={"tokens": tokens(graph)},
+        reads=graph.model,
+        settings=settings_of(graph.study.baselines, without=("fang_grouping",)) | {"metric": "llm_pruner"},
+    )
+
+
+def _llm_pruner(graph: Graph, _: Method) -> Declared:
+    from gprune.allocation import llm_pruner
+
+    def decide(work: Work, shape: ModelShape, scores: UnitScores) -> Decision:
+        kept = llm_pruner.allocate(scores, shape, work.study.retention)
+        # layers that are not pruned stay whole
+        stays = kept.ffn.all(axis=1, keepdims=True)
+        return kept, np.where(stays, np.inf, margin(scores.ffn, kept.ffn))
+
+    return {"scores": taylor(graph)}, decide
+
+
+_DECISIONS: dict[str, Callable[[Graph, Method], Declared]] = {
+    "flap": _ranked,
+    "uniform": _ranked,
+    "sequential": _sequential,
+    "fang": _fang,
+    "llm_pruner": _llm_pruner,
+}

@@ -1,0 +1,74 @@
+"""The course of a study: which results it wants, in the order in which people want to see them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gprune.methods import METHODS
+from gprune.stages.adapting import adapted, modules
+from gprune.stages.agreement import agreements
+from gprune.stages.exploring import drift, partition
+from gprune.stages.graph import Graph, Has, Stage, once, order
+from gprune.stages.measuring import accuracy, perplexity, speed
+from gprune.stages.pruning import checkpoint, masks
+from gprune.stages.reading import size
+from gprune.study import Study
+
+UNTIL = ("drift", "adapted", "agreement", "masks", "perplexity", "all")
+"""what a run may stop after: agreement needs no masks, perplexity writes no model folder, all does"""
+
+
+def wanted(graph: Graph, until: str = "all") -> list[Stage[Any]]:
+    """What a study wants, in the order of the paper; what that needs is left out."""
+    study = graph.study
+    found: list[Stage[Any]] = [drift(graph)]
+    pruning = until in ("masks", "perplexity", "all")
+    if until != "drift" and ("gprune" in study.methods or not pruning):
+        found += [partition(graph), modules(graph), adapted(graph)]
+    if pruning:
+        found += [size(graph), *(masks(graph, METHODS[name].masks) for name in _cutting(study))]
+    if until in ("perplexity", "all"):
+        found += measured(graph)
+    if until == "all" and "gprune" in study.methods:
+        found.append(checkpoint(graph))
+    if until in ("agreement", "all"):
+        found += agreements(graph).values()
+    return found
+
+
+def measured(graph: Graph) -> list[Stage[Any]]:
+    """Every measurement of a study: perplexities, accuracies of the tasks that have data, speed."""
+    study, evaluation = graph.study, graph.study.evaluation
+    found: list[Stage[Any]] = [
+        perplexity(graph, name, text) for name in study.methods for text in evaluation.texts
+    ]
+    tasks = [task for task in evaluation.tasks if task in graph.inputs.tasks]
+    found += [accuracy(graph, name, task) for name in study.methods for task in tasks]
+    return found + ([speed(graph)] if evaluation.speed != "none" else [])
+
+
+def _cutting(study: Study) -> list[str]:
+    return [name for name in study.methods if METHODS[name].decision != "none"]
+
+
+def course(graph: Graph, until: str, has: Has) -> tuple[Stage[Any], ...]:
+    """Every stage that a run goes through, in its order.
+
+    Args:
+        graph: the study's graph.
+        until: the last thing wanted, one of UNTIL.
+        has: whether a result is there.
+    """
+    return order(wanted(graph, until), has)
+
+
+def every(graph: Graph) -> tuple[Stage[Any], ...]:
+    """Every stage of a whole run, wherever it may stop."""
+    return order([*wanted(graph, "adapted"), *wanted(graph)], lambda _: False)
+
+
+@once
+def named(graph: Graph) -> dict[str, Stage[Any]]:
+    """The stages of a whole run by name, with those that others can serve for."""
+    found = {stage.name: stage for stage in every(graph)}
+    return {stage.name: stage for stage in graph.made()} | found

@@ -1,0 +1,143 @@
+"""What a study reads from outside, as digests: its model, its texts, its tasks, the machine it measures.
+
+All that a content key needs to know of the world. None of it loads a model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from gprune import corpora, machine
+from gprune.errors import CorpusError, SettingsError
+from gprune.models import identity
+from gprune.study import Study
+
+_ROLES = ("primary", "auxiliary", "substitute")
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Digests of everything a study reads from outside."""
+
+    model: str
+    """content of the model folder"""
+    tokenizer: str
+    """content of the tokenizer files"""
+    precision: str
+    """float32, bfloat16 or float16, as resolved on this machine"""
+    calibration: dict[str, str]
+    """content of the calibration texts, by role: primary, auxiliary, substitute"""
+    evaluation: dict[str, str]
+    """content of the evaluation texts, by the name they were given under"""
+    tasks: dict[str, str] = field(default_factory=dict)
+    """content of the zero-shot tasks that have data here, by the name they were given under"""
+    scoring: str = ""
+    """what asks and scores the tasks, with its version; empty without tasks"""
+    machine: str = ""
+    """where speed is measured, and with which libraries; empty where it is not"""
+
+    @classmethod
+    def unknown(cls, study: Study) -> Inputs:
+        """Blanks for all that a study reads."""
+        evaluation = study.evaluation
+        blanks = dict.fromkeys(evaluation.texts, ""), dict.fromkeys(evaluation.tasks, "")
+        return cls("", "", "", dict.fromkeys(roles(study), ""), *blanks)
+
+
+def roles(study: Study) -> dict[str, str]:
+    """The calibration texts of a study, by role."""
+    return {role: getattr(study, role) for role in _ROLES if getattr(study, role)}
+
+
+def read(study: Study, missing_tasks: dict[str, str] | None = None, *, download: bool = True) -> Inputs:
+    """Digests of what a study reads, after everything has been found.
+
+    Args:
+        study: the study.
+        missing_tasks: gets why tasks of the study cannot be measured here, by task.
+        download: whether what is on the hub only may be fetched.
+
+    Raises:
+        ModelError: the model folder holds no model.
+        CorpusError: a text cannot be read.
+        SettingsError: two calibration texts hold the same content, or there is no such task.
+    """
+    # the model first: a wrong folder is the commonest slip and the cheapest to find
+    identity.locate(study.model, download=download)
+    texts = roles(study)
+    if download:
+        for text in texts.values():
+            corpora.prepare(text, "calibration")
+        for text in study.evaluation.texts:
+            corpora.prepare(text, "evaluation")
+    calibration = {role: corpora.fingerprint(text, "calibration") for role, text in texts.items()}
+    _require_different(texts, calibration)
+    return Inputs(
+        model=identity.fingerprint(study.model),
+        tokenizer=identity.tokenizer_fingerprint(study.model),
+        precision=_precision(study),
+        calibration=calibration,
+        evaluation={text: corpora.fingerprint(text, "evaluation") for text in study.evaluation.texts},
+        tasks=_tasks(study, {} if missing_tasks is None else missing_tasks, download),
+        scoring=_scoring(study),
+        machine=machine.describe(study.device) if study.evaluation.speed != "none" else "",
+    )
+
+
+def _require_different(texts: dict[str, str], found: dict[str, str]) -> None:
+    for first, second in (_ROLES[:2], _ROLES[::2], _ROLES[1:]):
+        if second in found and found[first] == found[second]:
+            raise SettingsError(
+                f"{first} {texts[first]!r} and {second} {texts[second]!r} are the same text: "
+                "rank drift between them would be zero. Choose texts with different content"
+            )
+
+
+def _tasks(study: Study, missing: dict[str, str], download: bool) -> dict[str, str]:
+    """Content of the tasks that have data; the others join the missing ones with the reason."""
+    if not study.evaluation.tasks:
+        return {}
+    from gprune.evaluation import tasks
+
+    settings = study.evaluation
+    for task in settings.tasks:
+        # a task that has no data is left out; one that does not exist is a slip
+        with contextlib.suppress(CorpusError):
+            tasks.resolve(task, settings)
+    missing |= {task: reason for task, reason in tasks.available(settings.tasks, settings).items() if reason}
+    found = {}
+    for task in settings.tasks:
+        if task not in missing:
+            try:
+                found[task] = tasks.fingerprint(tasks.resolve(task, settings, download=download))
+            except CorpusError as error:
+                missing[task] = str(error)
+    return found
+
+
+def _scoring(study: Study) -> str:
+    if not study.evaluation.tasks:
+        return ""
+    from gprune.evaluation import tasks
+
+    return tasks.scoring_version()
+
+
+def _precision(study: Study) -> str:
+    """The number type that `auto` means on this machine."""
+    if study.dtype != "auto":
+        return study.dtype
+    if study.device == "cpu" or not machine.has_gpu():
+        return "float32"
+    stored = identity.configuration(identity.locate(study.model))
+    return str(stored.get("dtype") or stored.get("torch_dtype") or "float32")
+
+
+def from_plain(values: Any) -> Inputs | None:
+    """Digests as a run's record keeps them; None where the record lacks some."""
+    try:
+        return Inputs(**values)
+    except TypeError:
+        return None

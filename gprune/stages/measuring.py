@@ -1,0 +1,105 @@
+"""The stages that measure: perplexity, zero-shot accuracy and speed of every method (section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from gprune.machine import processor
+from gprune.methods import METHODS
+from gprune.records import Accuracy, Perplexity, Throughput
+from gprune.stages.graph import Graph, Stage, StageId, once
+from gprune.stages.pruning import pruned
+from gprune.stages.work import Work
+
+
+@once
+def perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
+    """Perplexity of a method on an evaluation text of the study."""
+    evaluation = graph.study.evaluation
+
+    def make(work: Work, **parts: Any) -> Perplexity:
+        from gprune.evaluation import perplexity as measurement
+
+        # the model first: a method that leaves nothing must not wait for a text
+        model = work.cut(method, **parts)
+        return measurement.perplexity(model, work.stream(text), text, evaluation, work.progress)
+
+    index = evaluation.texts.index(text)
+    return graph.stage(
+        StageId("perplexity", method=method, item=index),
+        f"perplexity of {METHODS[method].label}, text {index + 1}",
+        make,
+        needs=pruned(graph, method),
+        reads=graph.model | {"text": graph.inputs.evaluation[text], "tokenizer": graph.inputs.tokenizer},
+        settings={"preset": evaluation.preset, "windows": evaluation.windows},
+    )
+
+
+@once
+def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
+    """Zero-shot accuracy of a method on a task of the study that has data here."""
+    evaluation = graph.study.evaluation
+
+    def make(work: Work, **parts: Any) -> Accuracy:
+        from gprune.evaluation.accuracy import accuracy as measure
+
+        model = work.cut(method, **parts)
+        return measure(model, work.tokenizer, (task,), evaluation, work.progress, work.text_cache)[task]
+
+    index = evaluation.tasks.index(task)
+    return graph.stage(
+        StageId("accuracy", method=method, item=index),
+        f"accuracy of {METHODS[method].label}, task {index + 1}",
+        make,
+        needs=pruned(graph, method),
+        reads=graph.model | {"task": graph.inputs.tasks[task], "tokenizer": graph.inputs.tokenizer},
+        settings={"limit": evaluation.limit, "scoring": graph.inputs.scoring},
+    )
+
+
+@once
+def speed(graph: Graph) -> Stage[Throughput]:
+    """Tokens a second of the dense model and of every method that can run, side by side in one run.
+
+    All models are in memory at once. Prompt and new tokens shrink to what the model can read.
+    """
+    study = graph.study
+
+    def make(work: Work, models: dict[str, Any]) -> Throughput:
+        from gprune.evaluation import speed as measurement
+
+        decoder, chosen = work.decoder, measurement.preset(study.evaluation.speed)
+        fitting = measurement.fitting(decoder.model.config, chosen)
+        known = {"device": str(decoder.device), "dtype": work.inputs.precision}
+        chosen = measurement.with_changes(chosen, **known, **fitting)
+        # a method without masks could not run, unless it is the dense model
+        able = {n: parts for n, parts in models.items() if parts or METHODS[n].decision == "none"}
+        cuts = {name: work.pruned(**parts) for name, parts in able.items()}
+        rows = measurement.measure(cuts, chosen, work.progress)
+        return Throughput(chosen.describe(), _machine(decoder.device), tuple(asdict(row) for row in rows))
+
+    return graph.stage(
+        StageId("speed"),
+        "measuring tokens a second",
+        make,
+        needs={"models": {name: pruned(graph, name) for name in study.methods}},
+        reads=graph.model,
+        settings={
+            "preset": study.evaluation.speed,
+            "machine": graph.inputs.machine,
+            "order": list(study.methods),
+        },
+        optional=True,
+    )
+
+
+def _machine(device: Any) -> str:
+    """Processor or GPU on which a speed was measured, and its threads."""
+    import torch
+    import transformers
+
+    libraries = f"torch {torch.__version__}, transformers {transformers.__version__}"
+    if device.type == "cuda":
+        return f"{torch.cuda.get_device_name(device)}, {libraries}"
+    return f"{processor()}, {torch.get_num_threads()} threads, {libraries}"

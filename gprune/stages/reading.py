@@ -1,0 +1,186 @@
+"""The stages that read and run the dense model: calibration sets, norms, statistics, contexts (section 3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gprune import corpora
+from gprune.modularization.functional_groups import functional_groups
+from gprune.records import (
+    ActivationStatistics,
+    Contexts,
+    ContextStatistics,
+    ModelShape,
+    ModelSize,
+    Partition,
+    Tokens,
+    WeightNorms,
+)
+from gprune.stages.graph import LETTERS, Graph, Stage, StageId, once, settings_of
+from gprune.stages.work import Work
+
+
+@once
+def shape(graph: Graph) -> Stage[ModelShape]:
+    """The sizes of the model that decide what can be pruned."""
+    make = lambda work: work.decoder.shape  # noqa: E731
+    return graph.stage(StageId("shape"), "sizes of the model", make, reads=graph.model)
+
+
+@once
+def size(graph: Graph) -> Stage[ModelSize]:
+    """Parameters and biases of the model."""
+    make = lambda work: work.decoder.size  # noqa: E731
+    return graph.stage(StageId("size"), "parameters of the model", make, reads=graph.model)
+
+
+@once
+def norms(graph: Graph) -> Stage[WeightNorms]:
+    """Weight norms that the scores need."""
+    make = lambda work: work.decoder.weight_norms()  # noqa: E731
+    return graph.stage(StageId("norms"), "weight norms", make, reads=graph.model)
+
+
+@once
+def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
+    """The calibration set of a role: primary, auxiliary or substitute."""
+    settings, name = graph.study.calibration, getattr(graph.study, text)
+    drawn = {"samples": settings.samples, "length": settings.length, "seed": graph.study.seed}
+
+    def make(work: Work) -> Tokens:
+        return corpora.draw(name, work.tokenizer, **drawn, cache=work.text_cache)
+
+    return graph.stage(
+        StageId("tokens", (text,)),
+        f"drawing calibration text {LETTERS[text]}",
+        make,
+        reads={"text": graph.inputs.calibration[text], "tokenizer": graph.inputs.tokenizer},
+        settings=drawn,
+    )
+
+
+@once
+def statistics(graph: Graph, text: str = "primary", *, released: bool = False) -> Stage[ActivationStatistics]:
+    """One pass of the dense model over a calibration set.
+
+    Args:
+        graph: the study's graph.
+        text: role of the text.
+        released: whether the recursion of FLAP's released code is kept beside the moments.
+    """
+    settings = graph.study.calibration
+    # the moments are the same whether or not the recursion is kept beside them
+    richer = statistics(graph, text, released=True) if not released else None
+
+    def make(work: Work, tokens: Tokens) -> ActivationStatistics:
+        from gprune.calibration import collect
+
+        variant = replace(settings, flap_variant="released" if released else "paper")
+        return collect(work.decoder, tokens, variant, work.progress)
+
+    return graph.stage(
+        StageId("statistics", (text,), variant=("released",) if released else ()),
+        f"activation statistics on {LETTERS[text]}",
+        make,
+        needs={"tokens": tokens(graph, text)},
+        reads=graph.model,
+        settings={"shards": settings.shards, "released": released},
+        served_by=richer,
+    )
+
+
+@once
+def contexts(graph: Graph, text: str = "primary", *, other_seed: bool = False) -> Stage[Contexts]:
+    """Context clusters made from a sample of a calibration set (base metric twFLAP, FANG)."""
+    study = graph.study
+    seed = study.seed + other_seed
+
+    def make(work: Work, tokens: Tokens) -> Contexts:
+        from gprune.calibration.contexts import fit_contexts
+
+        batch = study.calibration.batch
+        return fit_contexts(work.decoder, tokens, study.contexts, batch, seed, work.progress)
+
+    return graph.stage(
+        StageId("contexts", (text,), variant=seeded(other_seed)),
+        f"contexts of {LETTERS[text]}{another(other_seed)}",
+        make,
+        needs={"tokens": tokens(graph, text)},
+        reads=graph.model,
+        settings=settings_of(study.contexts, without=("temperature", "module_profile")) | {"seed": seed},
+    )
+
+
+@once
+def context_statistics(
+    graph: Graph,
+    text: str = "primary",
+    made_on: str = "primary",
+    *,
+    gradient: bool,
+    other_seed: bool = False,
+) -> Stage[ContextStatistics]:
+    """One pass over a calibration set under the contexts of another.
+
+    Args:
+        graph: the study's graph.
+        text: role of the text that is measured.
+        made_on: role of the text whose contexts they are.
+        gradient: whether the affinity of neurons and contexts is measured as well, by a backward pass.
+        other_seed: whether the contexts are those of another seed.
+    """
+    settings = graph.study.calibration
+    # the moments are the same with and without a gradient
+    richer = None
+    if not gradient:
+        richer = context_statistics(graph, text, made_on, gradient=True, other_seed=other_seed)
+
+    def make(work: Work, tokens: Tokens, contexts: Contexts) -> ContextStatistics:
+        from gprune.calibration.context_statistics import collect_contexts
+
+        numbers = settings.shards, settings.batch, gradient
+        return collect_contexts(work.decoder, tokens, contexts, *numbers, work.progress)
+
+    under = "" if made_on == text else f" under the contexts of {LETTERS[made_on]}"
+    return graph.stage(
+        StageId(
+            "context_statistics",
+            (text,) if made_on == "primary" else (text, made_on),
+            variant=(() if gradient else ("forward",)) + seeded(other_seed),
+        ),
+        f"statistics by context on {LETTERS[text]}{under}{another(other_seed)}",
+        make,
+        needs={"tokens": tokens(graph, text), "contexts": contexts(graph, made_on, other_seed=other_seed)},
+        reads=graph.model,
+        settings={"shards": settings.shards, "gradient": gradient},
+        served_by=richer,
+    )
+
+
+@once
+def groups(graph: Graph, text: str = "primary", *, other_seed: bool = False) -> Stage[Partition]:
+    """FANG's functional groups of one text (section 4, baselines); the seed is that of its contexts."""
+    grouping = graph.study.baselines.fang_grouping
+
+    def make(_: Any, measured: ContextStatistics) -> Partition:
+        return functional_groups(measured.affinity, grouping)
+
+    measured = context_statistics(graph, text, text, gradient=True, other_seed=other_seed)
+    return graph.stage(
+        StageId("groups", (text,), variant=seeded(other_seed)),
+        f"FANG’s functional groups on {LETTERS[text]}{another(other_seed)}",
+        make,
+        needs={"measured": measured},
+        settings={"grouping": grouping},
+    )
+
+
+def seeded(other_seed: bool) -> tuple[str, ...]:
+    """The variant of a stage under another seed."""
+    return ("other_seed",) if other_seed else ()
+
+
+def another(other_seed: bool) -> str:
+    """The same in words."""
+    return ", another seed" if other_seed else ""

@@ -1,0 +1,99 @@
+"""What the stages of one run share while they compute: the model, loaded once, and what is made from it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gprune import corpora
+from gprune.progress import Progress, silent
+from gprune.records import ActivationStatistics, Array, PruningMasks, pool
+from gprune.stages.inputs import Inputs
+from gprune.study import Study
+
+if TYPE_CHECKING:
+    from gprune.models.decoder import Decoder
+
+
+class Work:
+    """The hands of a run; nothing heavy is loaded before a stage asks for it."""
+
+    def __init__(self, study: Study, inputs: Inputs, text_cache: Path, loading: Progress = silent) -> None:
+        """Binds a study.
+
+        Args:
+            study: what runs.
+            inputs: digests of what it reads.
+            text_cache: folder in which texts that are built on the spot are kept.
+            loading: told when the model is loaded.
+        """
+        self.study, self.inputs, self.text_cache = study, inputs, text_cache
+        self.progress: Progress = silent
+        """listener of the stage at work"""
+        self._loading = loading
+        self._streams: dict[str, Array] = {}
+        self._cut: tuple[str, Any] = ("", None)
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        """The dense model, loaded when the first missing stage needs it."""
+        from gprune.models.loading import load
+
+        study = self.study
+        self._loading(0, 1, f"loading {study.model}")
+        decoder = load(study.model, study.device, self.inputs.precision, study.trust_remote_code)
+        self._loading(1, 1, f"loaded {study.model}")
+        return decoder
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer."""
+        from gprune.models.loading import load_tokenizer
+
+        return load_tokenizer(self.study.model, self.study.trust_remote_code)
+
+    def stream(self, text: str) -> Array:
+        """Token stream of an evaluation text, tokenized once a run."""
+        if text not in self._streams:
+            evaluation = self.study.evaluation
+            limit = evaluation.windows * evaluation.length if evaluation.windows else None
+            self._streams[text] = corpora.stream(text, self.tokenizer, cache=self.text_cache, limit=limit)
+        return self._streams[text]
+
+    def cut(
+        self, method: str, masks: PruningMasks | None = None, means: list[ActivationStatistics] | None = None
+    ) -> Any:
+        """The model of a method; the last one is kept for the next stage.
+
+        Args:
+            method: what tells it from the other models of the study.
+            masks: see `pruned`.
+            means: see `pruned`.
+        """
+        if self._cut[0] != method:
+            # the old copy goes before the new one is made
+            self._cut = ("", None)
+            self._cut = (method, self.pruned(masks, means))
+        return self._cut[1]
+
+    def pruned(
+        self, masks: PruningMasks | None = None, means: list[ActivationStatistics] | None = None
+    ) -> Any:
+        """The dense model itself, or a physically smaller copy.
+
+        Args:
+            masks: units that are kept; None keeps all.
+            means: statistics of one text or two, whose means of the removed units go into the biases.
+        """
+        if masks is None:
+            return self.decoder.model
+        from gprune import surgery
+
+        statistics = None if not means else means[0] if len(means) == 1 else pool(means[0], means[1])
+        return surgery.cut(self.decoder, masks, statistics)
+
+    def tokens_passed(self) -> tuple[int, int]:
+        """Tokens that the dense model has been run over so far, forward and backward."""
+        decoder = self.__dict__.get("decoder")
+        return (decoder.forward_tokens, decoder.backward_tokens) if decoder is not None else (0, 0)

@@ -1,0 +1,280 @@
+"""Calibration data: what is calibrated on, how far apart are the texts, and how many sequences are enough?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import astuple
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from gprune import records, scoring, stages
+from gprune.analysis import calibration as analysis
+from gprune.errors import GpruneError
+from gprune.models import identity
+from gprune.records import Array, ModelShape
+from gprune.stages.inputs import roles as roles_of
+from gprune.store import Store
+from gprune.study import CalibrationSettings
+from gprune.views.calibration_data import charts as figures
+from gprune.views.calibration_data import own_text
+from gprune.views.frame import frame
+from gprune.views.frame.card import Card, card
+from gprune.views.frame.chart_style import label
+from gprune.views.frame.loaders import MissingResultError, Run, record
+from gprune.views.frame.text import in_figure, plain, short
+
+_RANKS, _DRIFT, _TOKENS = "Rank correlation", "Rank drift", "Token distance"
+_MODULES, _GROUPS = "Module agreement (ARI)", "FANG's groups (ARI)"
+_CAPTIONS = {
+    _RANKS: "Spearman correlation of the neurons' ranks, median over layers: 1 is the same order. On the "
+    "diagonal two halves of one text, half the sequences each: what sampling alone leaves.",
+    _DRIFT: "Median rank drift of all neurons: 0 is the same rank, 1 from first to last. On the diagonal two "
+    "halves of one text, half the sequences each.",
+    _TOKENS: "Jensen-Shannon distance (root of the divergence in bits) of how often each token occurs: 0 is "
+    "the same distribution, 1 no common token. On the diagonal two halves of one text; small samples of one "
+    "text are apart by chance.",
+    _MODULES: "Mean Adjusted Rand Index over layers of the modules before and after the one text takes the "
+    "place of the other, the third staying: 1 is the same modules, 0 chance.",
+    _GROUPS: "Mean Adjusted Rand Index over layers of FANG's groups of the one text alone and of the other "
+    "alone: 1 is the same groups, 0 chance.",
+}
+
+
+def show() -> None:
+    """Draws the page."""
+    frame.page_title("Calibration data", "What am I calibrating on, and how stable is it?")
+    run = frame.require_run()
+    if run is None:
+        return
+    with card("cd_texts", "The calibration texts", run) as drawn:
+        _texts(run, drawn)
+    left, right = st.columns([2, 3])
+    with left, card("cd_pairs", "How far apart are the texts?", run) as drawn:
+        _pairs(run, drawn)
+    with right, card("cd_size", "How many sequences are enough?", run) as drawn:
+        _sizes(run, drawn)
+    with card("cd_own", "Bring your own text", run):
+        own_text.draw(run, _tokens(run))
+
+
+def _tokens(run: Run) -> dict[str, records.Tokens]:
+    """Calibration sets that are there, by letter."""
+    roles = [role for role in roles_of(run.study) if run.has(stages.tokens, role)]
+    return {analysis.ROLES[role]: run.load(stages.tokens, role) for role in roles}
+
+
+def _names(run: Run) -> dict[str, str]:
+    return {letter: getattr(run.study, role) for role, letter in analysis.ROLES.items()}
+
+
+def _texts(run: Run, drawn: Card) -> None:
+    texts = _tokens(run)
+    if not texts:
+        raise MissingResultError(stages.tokens(run.graph).title)
+    keys = tuple(
+        (letter, run.key(stages.tokens, role)) for role, letter in analysis.ROLES.items() if letter in texts
+    )
+    table = _text_table(run.root, keys, _vocabulary(run.study.model))
+    counts = {f"{tokens.ids.shape[0]:,} sequences of {tokens.ids.shape[1]:,}" for tokens in texts.values()}
+    drawn.title(f"{len(texts)} texts, {' / '.join(sorted(counts))} tokens each")
+    st.dataframe(
+        _shown(table),
+        hide_index=True,
+        column_config=_columns(table),
+        placeholder="–",
+        alt="the calibration texts",
+    )
+    st.caption(
+        "One row a text: the sequences drawn and available, how much of the model's vocabulary they use, the "
+        "share of all tokens that falls on the ten most frequent ones, and how many of the text's distinct "
+        f"tokens the others use as well. {_described(run)}"
+    )
+    drawn.tools(lambda: table, switch=False)
+    if not run.study.substitute:
+        st.caption("No third text C was chosen: its field `substitute` is empty.")
+
+
+def _shown(table: pd.DataFrame) -> pd.DataFrame:
+    """The columns that have room beside each other; the length of a sequence stands in the title."""
+    drawn = [
+        f"{used:,} of {there:,}" for used, there in zip(table["sequences"], table["available"], strict=True)
+    ]
+    names = [short(name) for name in table["name"]]
+    return table.assign(name=names, sequences=drawn).drop(columns=["available", "tokens each"])
+
+
+def _columns(table: pd.DataFrame) -> dict[str, Any]:
+    """Headings short enough for all columns to stand side by side, with the long ones as help."""
+    headings = {
+        "distinct tokens": "distinct",
+        "% of vocabulary": "% vocab.",
+        f"% in {analysis.MOST_FREQUENT} most frequent": f"% top {analysis.MOST_FREQUENT}",
+    }
+    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
+    columns: dict[str, Any] = {
+        "text": text(width=36),
+        "name": text(width=114),
+        "content": text(help="first digits of the SHA-256 of the exact tokens", width=74),
+        "sequences": text(help="drawn, of the disjoint ones that the text would give", width=98),
+    }
+    for name in table.columns[table.columns.get_loc("tokens") :]:
+        heading = headings.get(name, name.replace("% of distinct also in", "% in"))
+        form, width = ("%.1f", 63) if name.startswith("%") else ("localized", 66)
+        columns[name] = number(heading, help=name, format=form, width=width)
+    return columns
+
+
+def _described(run: Run) -> str:
+    """What each text is, as the run noted it."""
+    notes = run.record.get("texts") or {}
+    known = [(letter, notes[role]) for role, letter in analysis.ROLES.items() if notes.get(role)]
+    return " ".join(f"{letter}: {plain(words)}." for letter, words in known)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _text_table(root: str, keys: tuple[tuple[str, str], ...], entries: int | None) -> pd.DataFrame:
+    texts = {letter: record(root, "tokens", key, "Tokens") for letter, key in keys}
+    return analysis.text_table(texts, entries)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _vocabulary(model: str) -> int | None:
+    """Entries of a model's vocabulary; None where its folder cannot be read any more."""
+    try:
+        entries = identity.configuration(identity.locate(model)).get("vocab_size")
+    except GpruneError:
+        return None
+    return entries if isinstance(entries, int) and entries > 0 else None
+
+
+def _pairs(run: Run, drawn: Card) -> None:
+    measures: dict[str, Callable[[Run], pd.DataFrame]] = {
+        _RANKS: partial(_levels, index=0),
+        _TOKENS: lambda run: _distances(run),
+        _DRIFT: partial(_levels, index=1),
+        _MODULES: lambda run: analysis.module_agreements(run.agreement()),
+        _GROUPS: lambda run: analysis.group_agreements(run.agreement()),
+    }
+    chosen = st.selectbox("Measure", list(measures), key="cd_measure", bind="query-params", width=280)
+    measure = chosen if chosen in measures else _RANKS
+    table = measures[measure](run)
+    if table.empty or not np.isfinite(table.to_numpy()).any():
+        st.info("This run does not have what it takes to compute this measure.", icon=":material/info:")
+        return
+    drawn.title(f"{measure}: {analysis.finding(table)}")
+    names = {letter: short(name) for letter, name in _names(run).items()}
+    legend = ", ".join(f"{letter} = {plain(names[letter])}" for letter in table.index)
+    highest = float(np.nanmax(table.to_numpy())) if measure == _DRIFT else 1.0
+    drawn.chart(
+        figures.matrix(table, {letter: in_figure(name) for letter, name in names.items()}, highest),
+        f"{_CAPTIONS[measure]} {legend}.",
+        alt=f"{measure}: {analysis.finding(table)}",
+        table=lambda: table.reset_index(names="text"),
+    )
+
+
+def _distances(run: Run) -> pd.DataFrame:
+    texts = _tokens(run)
+    if not texts:
+        raise MissingResultError(stages.tokens(run.graph).title)
+    return analysis.distances(texts)
+
+
+def _levels(run: Run, index: int) -> pd.DataFrame:
+    """Rank correlation (index 0) or rank drift (index 1) of every pair of texts and within each."""
+    found: dict[tuple[str, str], tuple[float, float]] = {}
+    roles = {letter: role for role, letter in analysis.ROLES.items()}
+    texts = roles_of(run.study)
+    for first, second in combinations(analysis.ROLES.values(), 2):
+        pair = roles[first], roles[second]
+        if not set(pair) <= set(texts):
+            continue
+        if run.has(stages.drift, *pair):
+            found |= _recorded(run.root, run.key(stages.drift, *pair), first, second)
+        elif run.has(stages.scores, pair[0]) and run.has(stages.scores, pair[1]):
+            both = [run.key(stages.scores, role) for role in pair]
+            found[first, second] = _between(run.root, both[0], both[1])
+    if not found:
+        raise MissingResultError(stages.drift(run.graph).title)
+    for letter in {letter for pair in found for letter in pair}:
+        known = run.has(stages.statistics, roles[letter]) and run.has(stages.norms)
+        if (letter, letter) not in found and known and run.shape is not None:
+            keys = run.key(stages.statistics, roles[letter]), run.key(stages.norms)
+            found[letter, letter] = _within(run.root, _base(run), *keys, astuple(run.shape))
+    return analysis.square({pair: values[index] for pair, values in found.items()})
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def _recorded(root: str, key: str, first: str, second: str) -> dict[tuple[str, str], tuple[float, float]]:
+    return analysis.recorded_levels(first, second, record(root, "drift", key, "RankDrift"))
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def _between(root: str, first: str, second: str) -> tuple[float, float]:
+    scores = [record(root, "scores", key, "UnitScores").ffn for key in (first, second)]
+    return analysis.rank_levels(*scores)
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def _within(
+    root: str, metric: str, statistics: str, norms: str, shape: tuple[int, ...]
+) -> tuple[float, float]:
+    score, sizes = _scorer(root, metric, statistics, norms, shape)
+    return analysis.rank_levels(score(range(0, len(sizes), 2)), score(range(1, len(sizes), 2)))
+
+
+def _base(run: Run) -> str:
+    """The metric that parts of a text can be scored by: token-weighted FLAP needs more than its moments."""
+    return run.study.metric if run.study.metric in scoring.METRICS else "flap"
+
+
+def _scorer(
+    root: str, metric: str, statistics: str, norms: str, shape: tuple[int, ...]
+) -> tuple[analysis.Score, Array]:
+    """What scores chosen shards of a text, and the sequences of each shard.
+
+    The statistics are not shared like other records: they are read once for a result that is kept, and at
+    7B they hold hundreds of megabytes.
+    """
+    store = Store(Path(root))
+    moments = store.get("statistics", statistics, records.ActivationStatistics)
+    weights = store.get("norms", norms, records.WeightNorms)
+    make = partial(scoring.score, metric, moments, weights, ModelShape(*shape), CalibrationSettings())
+    return (lambda shards: make(shards=list(shards)).ffn), moments.shard_samples
+
+
+@st.cache_data(max_entries=64, show_spinner="Scoring parts of the texts …")
+def _curves(
+    root: str, metric: str, statistics: tuple[tuple[str, str], ...], norms: str, shape: tuple[int, ...]
+) -> list[analysis.Curve]:
+    made = {letter: _scorer(root, metric, key, norms, shape) for letter, key in statistics}
+    scores = {letter: score for letter, (score, _) in made.items()}
+    return analysis.stability(scores, {letter: sizes for letter, (_, sizes) in made.items()})
+
+
+def _sizes(run: Run, drawn: Card) -> None:
+    roles = [role for role in roles_of(run.study) if run.has(stages.statistics, role)]
+    if not roles:
+        raise MissingResultError(stages.statistics(run.graph).title)
+    if run.shape is None:
+        raise MissingResultError(stages.norms(run.graph).title)
+    keys = tuple((analysis.ROLES[role], run.key(stages.statistics, role)) for role in roles)
+    metric, samples = _base(run), run.study.calibration.samples
+    curves = _curves(run.root, metric, keys, run.key(stages.norms), astuple(run.shape))
+    drawn.title(analysis.headline(curves))
+    other = "" if metric == run.study.metric else " This run's own metric cannot score parts of a text."
+    drawn.chart(
+        figures.stability(curves, samples),
+        "Spearman correlation of the ranks (median over layers) from two disjoint parts of a text of so many "
+        "sequences each, mean and range over the draws; dashed: a part of A against a part of B. Where a "
+        f"solid line has flattened far above the dashed one, more sequences change little. |D| is what this "
+        "run draws of each text; the dotted ends are expected there by the formula of Spearman and Brown. "
+        f"Scores: {label(metric)}, no further pass of the model.{other}",
+        table=lambda: analysis.stability_table(curves),
+    )

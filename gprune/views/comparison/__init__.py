@@ -1,0 +1,1 @@
+"""The page Compare: methods of runs, studies made here, and the paper."""

@@ -1,0 +1,166 @@
+"""What the paper reports: every published table, tagged as published, with what in it cannot be right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from gprune import published
+from gprune.analysis import published as claims
+from gprune.published import Figure, Inconsistency
+from gprune.reproduction.assembly import cell, heading, number
+from gprune.views.comparison import marked_table
+from gprune.views.frame.card import card, published_badge
+from gprune.views.frame.text import plain
+
+MAIN, GAP, GAIN = "main", "metric-gap", "gain-by-retention"
+DERIVED = {
+    GAP: "distance of the two base metrics in mean accuracy, computed from the published main table",
+    GAIN: "what GPrune changes at every retention, computed from the published main table",
+}
+DOUBT = "⚠"
+_PROTOCOL_HELP = (
+    "max: the higher of raw and length-normalised accuracy of each task. fixed: the normalised one where the "
+    "task has it (appendix, robustness to the evaluation protocol)."
+)
+_NAMES = {"mean_accuracy": "accuracy"}
+
+
+def show() -> None:
+    """Draws the card of the published figures."""
+    with card("cp_published", "What the paper reports") as drawn:
+        model, name, protocol = _choose()
+        with st.container(horizontal=True, gap="xsmall"):
+            published_badge()
+            st.badge(plain(model), color="grey")
+        st.caption(f"{plain(model)}: {plain(DERIVED.get(name) or published.TABLES[name])}.")
+        table = shown(model, name, protocol)
+        st.dataframe(
+            table,
+            hide_index=True,
+            height=marked_table.height(table),
+            column_config=_columns(table),
+            alt="published figures of the paper",
+        )
+        if name in (MAIN, GAP, GAIN):
+            st.caption(
+                "Perplexity in windows of 128 tokens, lower is better; accuracies in points, zero-shot, "
+                "higher is better; one seed."
+            )
+        drawn.tools(lambda: table, switch=False)
+        _doubts(model, protocol if name == MAIN else "")
+
+
+def _choose() -> tuple[str, str, str]:
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        model = st.selectbox("Model", published.MODELS, key="cp_paper_model", bind="query-params", width=200)
+        model = model if model in published.MODELS else published.MODELS[0]
+        names = [name for name in published.TABLES if published.table(name, model)] + list(DERIVED)
+        name = st.selectbox("Table", names, key="cp_paper_table", bind="query-params", width=240)
+        name = name if name in names else MAIN
+        protocol = "max"
+        if name in (MAIN, GAP, GAIN):
+            protocol = st.radio(
+                "Accuracy protocol",
+                published.RULES,
+                key="cp_paper_protocol",
+                horizontal=True,
+                help=_PROTOCOL_HELP,
+            )
+    return model, str(name), protocol if protocol in published.RULES else "max"
+
+
+def shown(model: str, name: str, protocol: str) -> pd.DataFrame:
+    """A published table as a reader sees it: text cells, those that cannot be right with a sign.
+
+    Args:
+        model: one of gprune.published.MODELS.
+        name: one of gprune.published.TABLES, or a derived table.
+        protocol: max or fixed.
+    """
+    if name in DERIVED:
+        made = claims.metric_gap(model, protocol) if name == GAP else _gain(model, protocol)
+        return _named(made).map(lambda value: cell(value, ""))
+    figures = published.table(name, model, protocol)
+    return pd.DataFrame([_line(figure) for figure in figures]).fillna("–")
+
+
+def _columns(table: pd.DataFrame) -> dict[str, Any]:
+    """Numbers to the right, with room for the sign of doubt."""
+    words = ("retention", "method", "variant", "note", "base", "metric", "unit", "better", "seed")
+    config: dict[str, Any] = {}
+    for name in (name for name in table.columns if name not in words):
+        doubtful = any(DOUBT in str(value) for value in table[name])
+        config[name] = st.column_config.TextColumn(alignment="right", width=90 if doubtful else None)
+    return config | ({"note": st.column_config.TextColumn(width="large")} if "note" in table.columns else {})
+
+
+def _gain(model: str, protocol: str) -> pd.DataFrame:
+    made = claims.gain_by_retention(model, protocol)
+    made["metric"] = [heading(metric) for metric in made["metric"]]
+    return made
+
+
+def _named(table: pd.DataFrame) -> pd.DataFrame:
+    """Retentions as percentages and methods by name."""
+    made = table.drop(columns="seed", errors="ignore")
+    made["retention"] = [f"{value:.0%}" for value in made["retention"]]
+    for name in {"base", "method"} & set(made.columns):
+        made[name] = [published.paper_name(value) for value in made[name]]
+    if "reduction" in made.columns:
+        made["reduction"] = [f"{value:.0%}" for value in made["reduction"]]
+    return made
+
+
+def _line(figure: Figure) -> dict[str, str]:
+    line = {"retention": "" if figure.retention is None else f"{figure.retention:.0%}"}
+    line["method"] = published.paper_name(figure.method) if figure.method else ""
+    line |= {"variant": figure.variant, "seed": str(figure.seed) if figure.table == "seeds" else ""}
+    kept = {name: value for name, value in line.items() if value}
+    doubtful = {found.column for found in _about(figure.model, figure.rule) if _is_of(found, figure)}
+    for column, value in figure.values.items():
+        sign = f" {DOUBT}" if column in doubtful else ""
+        kept[_title(column)] = _number(column, value) + sign
+    if figure.note and not doubtful:
+        kept["note"] = figure.note
+    return kept
+
+
+def _is_of(found: Inconsistency, figure: Figure) -> bool:
+    return figure.table == MAIN and (found.retention, found.method) == (figure.retention, figure.method)
+
+
+def _title(column: str) -> str:
+    if column.endswith("_ppl"):
+        return f"{column.removesuffix('_ppl')} PPL ↓"
+    return _NAMES.get(column, column.replace("_", " "))
+
+
+def _number(column: str, value: float) -> str:
+    if float(value).is_integer() and abs(value) >= 100:
+        return f"{value:,.0f}"
+    scored = column.endswith("_ppl") or column == "mean_accuracy" or column in published.TASKS
+    return number(value, "accuracy" if scored else column)
+
+
+def _about(model: str, protocol: str) -> list[Inconsistency]:
+    return [found for found in published.inconsistencies() if (found.model, found.rule) == (model, protocol)]
+
+
+def _doubts(model: str, protocol: str) -> None:
+    """Says which published numbers contradict each other: those of the table in full, the others folded."""
+    here = _about(model, protocol)
+    others = [found for found in published.inconsistencies() if found not in here]
+    if here:
+        sentences = "\n".join(f"- {plain(found.sentence)}" for found in here)
+        st.warning(f"{DOUBT} marks published numbers that cannot be right:\n{sentences}")
+    with st.expander(f"Contradictions in other published tables: {len(others)}"):
+        for found in others:
+            st.caption(f"{plain(found.sentence)} ({plain(found.rule)}).")
+        st.caption(
+            "Tried on every cell: max is not below fixed, what no protocol touches is the same under both, a "
+            "mean is that of its tasks, an accuracy is a whole number of examples, and what several tables "
+            "repeat is equal."
+        )

@@ -1,0 +1,143 @@
+"""The card: the one frame that every chart and table stands in.
+
+A title that states the finding, the chart, one sentence on how to read it, its table and its CSV. An error
+of ours becomes one sentence on the card; the rest of the page survives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from gprune.analysis.published import Published, same_setting
+from gprune.errors import GpruneError
+from gprune.study import Study
+from gprune.views.frame import work
+from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.text import csv, plain
+
+_UNUSED_TOOLS = ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]
+
+
+class Card:
+    """What a page can do with the card that it has opened."""
+
+    def __init__(self, key: str, title: str, run: Run | None) -> None:
+        """Draws the frame; `title` stands until the finding is known.
+
+        Args:
+            key: unique in the app; prefix of the card's widgets.
+            title: what the card shows.
+            run: the run whose name goes into file names.
+        """
+        self.key, self.run = key, run
+        self._heading = st.empty()
+        self.title(title)
+
+    def title(self, text: str) -> None:
+        """Replaces the heading by the finding."""
+        self._heading.markdown(f"#### {text}")
+
+    def chart(
+        self, figure: go.Figure, caption: str, alt: str = "", table: Callable[[], pd.DataFrame] | None = None
+    ) -> None:
+        """Draws a chart with its caption; the table is made only when someone asks for it.
+
+        Args:
+            figure: the chart.
+            caption: one sentence on how to read it.
+            alt: the finding in words, for readers of the screen.
+            table: makes the numbers behind the chart.
+        """
+        name = self._file_name()
+        options = {
+            "displaylogo": False,
+            "modeBarButtonsToRemove": _UNUSED_TOOLS,
+            "toImageButtonOptions": {"format": "svg", "filename": name},
+        }
+        st.plotly_chart(figure, key=f"{self.key}_chart", config=options, alt=alt or caption)
+        st.caption(caption)
+        if table is not None:
+            self.tools(table)
+
+    def tools(self, table: Callable[[], pd.DataFrame], switch: bool = True) -> None:
+        """A switch that shows the numbers, and their CSV.
+
+        Args:
+            table: makes the numbers.
+            switch: whether to offer the table besides the CSV.
+        """
+        with st.container(horizontal=True, vertical_alignment="center"):
+            shown = switch and st.toggle("Table", key=f"{self.key}_table")
+            st.download_button(
+                "CSV",
+                data=lambda: csv(table()),
+                file_name=f"{self._file_name()}.csv",
+                mime="text/csv",
+                key=f"{self.key}_csv",
+                icon=":material/download:",
+                type="tertiary",
+                on_click="ignore",
+            )
+        if shown:
+            st.dataframe(table(), hide_index=True, alt="the numbers behind the chart")
+
+    def published(self, claim: Published, study: Study) -> None:
+        """Shows what the paper reports, and whether its setting is this run's."""
+        with st.container(horizontal=True, vertical_alignment="center"):
+            if same_setting(claim, study):
+                st.badge("published, same setting", color="green")
+            else:
+                st.badge("published, different setting", color="grey")
+            st.caption(f"The paper reports {claim.claim}. Setting: {claim.setting}.", width="stretch")
+
+    def _file_name(self) -> str:
+        return f"{self.run.name}-{self.key}" if self.run else self.key
+
+
+@contextmanager
+def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
+    """Opens a card; an error of ours inside it is shown on it and goes no further.
+
+    Args:
+        key: unique in the app.
+        title: heading until the finding is known.
+        run: the run that is shown.
+    """
+    with st.container(border=True, key=f"card_{key}"):
+        drawn = Card(key, title, run)
+        try:
+            yield drawn
+        except MissingResultError as missing:
+            _explain_missing(drawn, missing)
+        except GpruneError as error:
+            st.error(plain(error), icon=":material/error:")
+
+
+def published_badge() -> None:
+    """Marks what stands below it as published."""
+    st.badge(
+        "published, not run here",
+        icon=":material/menu_book:",
+        color="grey",
+        help="Numbers of the paper’s authors, on their models, texts and windows. They stand beside measured "
+        "numbers and are never ranked or averaged with them.",
+    )
+
+
+def _explain_missing(drawn: Card, missing: MissingResultError) -> None:
+    """Says which result is missing and what makes it."""
+    what, run = missing.title, drawn.run
+    if run is not None and work.is_live(run):
+        sentence = f"Needs “{what}”, which is being computed: the card draws itself when it is there."
+        st.info(sentence, icon=":material/hourglass_top:")
+        return
+    if run is not None and "gprune" not in run.study.methods:
+        reason = f"Needs “{what}”: this run compares {', '.join(run.study.methods)} and leaves GPrune out."
+        st.info(plain(reason), icon=":material/hourglass_empty:")
+        return
+    st.info(f"Needs “{what}”, which this run does not have.", icon=":material/hourglass_empty:")

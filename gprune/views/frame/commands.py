@@ -1,0 +1,55 @@
+"""The exact command line that does what the page does, so that every result can be made again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+from gprune.study import Study, field_names
+from gprune.study_demo import demo_study
+from gprune.study_fields import OPTIONS
+
+_OPTIONS = {name: f"--{option}" for option, name in OPTIONS.items()}
+_LISTS = ("evaluation.texts", "evaluation.tasks", "methods")
+_ALWAYS = ("model", "primary", "auxiliary", "metric", "retention")
+
+
+def field(study: Study, dotted: str) -> Any:
+    """Value of a field given by its dotted name."""
+    value: Any = study
+    for part in dotted.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def words(study: Study) -> list[str]:
+    """Arguments of `python -m gprune study` that write this study; defaults are left out."""
+    plain = Study(model=study.model, primary=study.primary, auxiliary=study.auxiliary)
+    arguments: list[str] = []
+    for name in field_names():
+        value = field(study, name)
+        if value == field(plain, name) and name not in _ALWAYS:
+            continue
+        if name in _LISTS:
+            arguments += [_OPTIONS[name], *value] if value else ["--set", f"{name}=[]"]
+        elif name in _OPTIONS and value is not None:
+            arguments += [_OPTIONS[name], str(value)]
+        else:
+            plain_value = list(value) if isinstance(value, tuple) else value
+            arguments += ["--set", f"{name}={json.dumps(plain_value)}"]
+    return arguments
+
+
+def command(study: Study) -> str:
+    """Shell commands that run this study."""
+    if study == demo_study():
+        return "python -m gprune run demo"
+    lines, line = [], "python -m gprune study"
+    for word in words(study):
+        if word.startswith("--") and len(line) > 70:
+            lines.append(line)
+            line = "   "
+        line += " " + shlex.quote(word)
+    lines.append(line + " > study.json")
+    return " \\\n".join(lines) + "\npython -m gprune run study.json"

@@ -1,0 +1,195 @@
+"""Small results that the pages draw, each computed once for its keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from gprune import budget, records, reliability, stages
+from gprune.analysis import agreement, comparison, decisions, drift
+from gprune.comparisons import COMPARISONS, SUBSTITUTION
+from gprune.methods import METHODS, compensates
+from gprune.records import Array
+from gprune.stages import Inputs
+from gprune.study import ReliabilitySettings
+from gprune.views.frame.chart_style import label
+from gprune.views.frame.loaders import MissingResultError, Run, record
+
+MOST_TABLE_ROWS = 2000
+
+
+def _get(root: str, kind: str, key: str, expected: type) -> Any:
+    return record(root, kind, key, expected.__name__)
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def drift_curves(root: str, key: str, bins: int, layer: int | None = None) -> list[drift.Distribution]:
+    """The four curves of the drift histogram."""
+    return drift.distributions(_get(root, "drift", key, records.RankDrift), bins, layer)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def drift_by_layer(root: str, key: str, bins: int) -> Array:
+    """(layers, bins) percent of each layer's neurons."""
+    return drift.by_layer(_get(root, "drift", key, records.RankDrift).magnitude, bins)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def drift_layers(root: str, key: str) -> pd.DataFrame:
+    """Medians and correlations of every layer."""
+    return drift.layer_table(_get(root, "drift", key, records.RankDrift))
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def drift_top(root: str, key: str, primary: str, auxiliary: str, count: int) -> pd.DataFrame:
+    """The neurons whose rank moves most."""
+    first, second = (_get(root, "scores", name, records.UnitScores) for name in (primary, auxiliary))
+    return drift.top_drifting(_get(root, "drift", key, records.RankDrift), first, second, count)
+
+
+@st.cache_data(max_entries=128, show_spinner=False)
+def decision_bins(
+    root: str, drift_key: str, partition: str, ours: str, base: str, bins: int
+) -> decisions.Bins:
+    """Figure 3 for two methods."""
+    first, second = (_get(root, "masks", key, records.PruningMasks) for key in (ours, base))
+    magnitude = _get(root, "drift", drift_key, records.RankDrift).magnitude
+    return decisions.compare(
+        magnitude, _get(root, "partition", partition, records.Partition), first, second, bins
+    )
+
+
+@st.cache_data(max_entries=128, show_spinner=False)
+def module_scores(root: str, primary: str, partition: str, scale: str) -> Array:
+    """(modules,) mean primary score under a scale."""
+    scores = _get(root, "scores", primary, records.UnitScores).ffn
+    return reliability.mean_scores(scores, _get(root, "partition", partition, records.Partition), scale)
+
+
+def preview(
+    run: Run, settings: ReliabilitySettings
+) -> tuple[records.ModuleStatistics, records.AdaptedScores]:
+    """What RASA decides under other settings, computed in this process.
+
+    Raises:
+        MissingResultError: scores, modules or their statistics are missing.
+    """
+    primary, auxiliary = (run.load(stages.scores, role) for role in stages.PAIR)
+    partition = run.load(stages.partition)
+    statistics = run.load(stages.modules)
+    if settings.score_scale != run.study.reliability.score_scale:
+        keys = run.key(stages.scores, "primary"), run.key(stages.partition)
+        statistics = replace(statistics, score=module_scores(run.root, *keys, settings.score_scale))
+    return statistics, reliability.adapt(primary, auxiliary, partition, statistics, settings, run.study.seed)
+
+
+def measurements(run: Run) -> list[comparison.Measurement]:
+    """Every perplexity of a run; results that are not there yet are left out."""
+    masks, inputs, study = run.masks(), run.graph.inputs, run.study
+    found = []
+    for method, text in ((method, text) for method in study.methods for text in study.evaluation.texts):
+        if not run.has(stages.perplexity, method, text):
+            continue
+        value = run.load(stages.perplexity, method, text)
+        retention, parameters = _size(run, method, masks)
+        found.append(
+            comparison.Measurement(
+                run=run.name,
+                method=method,
+                text=text,
+                perplexity=value.perplexity,
+                standard_error=value.standard_error,
+                windows=value.windows,
+                length=value.length,
+                retention=retention,
+                parameters=parameters,
+                model=inputs.model or study.model,
+                content=_content(inputs, text),
+                losses=value.losses,
+            )
+        )
+    return found
+
+
+def unavailable(run: Run) -> dict[str, str]:
+    """Why methods of a run could not be pruned, by method; what another run has made since is there."""
+    reasons = {str(entry.get("key")): str(entry["reason"]) for entry in run.unavailable.values()}
+    found = {}
+    for name in run.study.methods:
+        if METHODS[name].decision != "none":
+            stage = stages.masks(run.graph, METHODS[name].masks)
+            if stage.key in reasons and not run.there(stage):
+                found[name] = reasons[stage.key]
+    return found
+
+
+def _content(inputs: Inputs, text: str) -> str:
+    """What fixes the windows' tokens besides their length: tokenizer and text; empty where not recorded."""
+    digest = inputs.evaluation.get(text)
+    return f"{inputs.tokenizer}:{digest}" if digest else ""
+
+
+def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
+    """Retained fraction of the decoder's weights, and parameters of the whole model (0 if not known)."""
+    shape, size = run.shape, run.size
+    if method == comparison.DENSE:
+        return 1.0, size.parameters if size else 0
+    known = METHODS[method]
+    kept = masks.get(known.masks)
+    if kept is None:
+        return float("nan"), 0
+    if shape is None or size is None:
+        return kept.retention, 0
+    compensated = compensates(known, run.study.sparsity.bias_compensation)
+    return kept.retention, budget.parameters(shape, size, kept.ffn, kept.heads, compensated)
+
+
+def seed_sentence(record: records.Agreement) -> str:
+    """What the shared k-means seed does, where another seed agrees less than another text; else empty."""
+    found, (seed, start) = agreement.mean_substitution(record), agreement.controls(record)
+    if found is None or seed is None or seed >= found[0]:
+        return ""
+    share = "Most" if seed < found[0] / 2 else "Part"
+    alone = (
+        f", and the initialization alone agrees at {start:.2f} under the shared seed"
+        if start is not None
+        else ""
+    )
+    return (
+        f"{share} of the agreement comes from the shared k-means seed: on the same texts with another seed "
+        f"the modules agree at only {seed:.2f}{alone}."
+    )
+
+
+def layer_strip(run: Run) -> dict[str, Array]:
+    """(layers,) rows of the overview's heat map, as far as the run has come."""
+    rows: dict[str, Array] = {}
+    if run.has(stages.drift):
+        rows["median drift A|B"] = drift_layers(run.root, run.key(stages.drift))[
+            "median drift A|B"
+        ].to_numpy()
+    if run.has_agreement:
+        rows["mean ARI"] = _mean_ari(run.agreement())
+    masks = run.masks()
+    if "gprune" in masks:
+        rows["neurons kept"], rows["key/value groups kept"] = decisions.layer_retention(masks["gprune"])
+        base = run.study.metric
+        if base in masks:
+            rows[f"Jaccard with {label(base)}"] = decisions.layer_jaccard(masks["gprune"], masks[base])
+    if not rows:
+        raise MissingResultError(stages.drift(run.graph).title)
+    return rows
+
+
+def _mean_ari(record: records.Agreement) -> Array:
+    chosen = [
+        row
+        for name, row in zip(record.comparisons, record.ari, strict=True)
+        if COMPARISONS[name].kind == SUBSTITUTION
+    ]
+    mean: Array = np.mean(chosen or list(record.ari), axis=0)
+    return mean

@@ -1,0 +1,312 @@
+"""Reads runs and records from the cache; the only place of the pages that touches files of results.
+
+Records are shared between sessions as read-only memory maps. Every cache here is keyed by strings alone:
+a key in the store names its content, so nothing that is cached can go stale.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+import streamlit as st
+
+from gprune import records, stages
+from gprune.analysis import thresholds
+from gprune.errors import GpruneError, SettingsError, StoreError
+from gprune.methods import METHODS
+from gprune.records import ModelShape, ModelSize
+from gprune.stages import Graph, Inputs, Results, Stage
+from gprune.stages.inputs import from_plain, roles
+from gprune.stages.results import Declaration
+from gprune.store import Store, default_cache
+from gprune.study import ReliabilitySettings, Study, from_dict
+from gprune.views.frame.chart_style import label
+from gprune.views.frame.text import short
+
+AGREEMENT_TITLE = "module agreement"
+R = TypeVar("R")
+P = ParamSpec("P")
+_RECORDS = {kind.record.__name__: kind.record for kind in stages.KINDS.values() if kind.record is not None}
+
+
+class MissingResultError(StoreError):
+    """A page needs a result that its run does not have."""
+
+    def __init__(self, title: str) -> None:
+        """Names the missing stage by what it does."""
+        super().__init__(f"“{title}” is not there yet")
+        self.title = title
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A run whose record cannot be used."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run as its record stands now."""
+
+    root: str
+    """the cache folder"""
+    name: str
+    """name of the run's folder"""
+    record: dict[str, Any]
+    """what run.json holds"""
+    study: Study
+    """the study behind it"""
+    graph: Graph
+    """its stages, under the digests of what the run has read"""
+
+    @property
+    def state(self) -> str:
+        """running, done, failed or cancelled, as the run last wrote it."""
+        return str(self.record.get("state", ""))
+
+    @property
+    def stages(self) -> dict[str, dict[str, Any]]:
+        """What ran: finished stages by name."""
+        return cast("dict[str, dict[str, Any]]", self.record["stages"])
+
+    @property
+    def shape(self) -> ModelShape | None:
+        """Sizes of the model, once known."""
+        return self.load(stages.shape) if self.has(stages.shape) else None
+
+    @property
+    def size(self) -> ModelSize | None:
+        """Parameters and biases of the model, once known."""
+        return self.load(stages.size) if self.has(stages.size) else None
+
+    @property
+    def unavailable(self) -> dict[str, dict[str, Any]]:
+        """Stages that a method could not be brought through, by name: key and reason."""
+        found = self.record.get("unavailable")
+        entries = found.items() if isinstance(found, dict) else ()
+        return {name: entry for name, entry in entries if isinstance(entry, dict) and "reason" in entry}
+
+    @property
+    def missing_tasks(self) -> dict[str, str]:
+        """Why zero-shot tasks could not be measured, by task."""
+        found = self.record.get("missing_tasks")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def outlook(self) -> dict[str, float]:
+        """Seconds that every stage was expected to take when the run began, by name, in order."""
+        expected = self.record.get("expected")
+        return expected if isinstance(expected, dict) else {}
+
+    @property
+    def complete(self) -> bool:
+        """Whether it ran to its end, or as far as it was asked to."""
+        return self.state == "done" and (bool(self.record.get("result")) or self.stopped_early)
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether it was only asked to go a part of the way, as far as drift or agreement."""
+        early = self.record.get("until") in stages.UNTIL[: stages.UNTIL.index("perplexity")]
+        return early and not self.record.get("result")
+
+    @property
+    def outdated(self) -> int:
+        """How many of its results are of another formula or layout than today's, and are not used."""
+        known = stages.named(self.graph)
+        now = {name: known[name].key if name in known else "" for name in self.stages}
+        return sum(entry["key"] != now[name] for name, entry in self.stages.items())
+
+    @property
+    def is_demo(self) -> bool:
+        """Whether the bundled model was run."""
+        return self.study.model == "demo"
+
+    @property
+    def results(self) -> Results:
+        """What is there of it; a result is there when its key is, whichever run made it."""
+        return Results(Store(Path(self.root)), self.graph)
+
+    def has(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Whether a result is there: `run.has(stages.scores, "primary")`."""
+        return self.there(declare(self.graph, *args, **kwargs))
+
+    def there(self, stage: Stage[Any]) -> bool:
+        """Whether a stage's result is there, or one that serves for it.
+
+        What the run itself has made counts as there, although it may be damaged or lost since: reading it
+        says so then, where a gap on the page would not.
+        """
+        return self._made(stages.served(stage, self._made))
+
+    def _made(self, stage: Stage[Any]) -> bool:
+        entry = self.stages.get(stage.name)
+        own = entry is not None and entry["key"] == stage.key
+        return bool(stage.key) and (own or self.results.holds(stage))
+
+    def key(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> str:
+        """Content key of a result that is there.
+
+        Raises:
+            MissingResultError: the run has not come that far.
+        """
+        return self._there(declare(self.graph, *args, **kwargs)).key
+
+    def load(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """A record: `run.load(stages.masks, "flap")`.
+
+        Raises:
+            MissingResultError: the run has not come that far.
+            StoreError: the result is damaged.
+        """
+        return self.read(declare(self.graph, *args, **kwargs))
+
+    def read(self, stage: Stage[R]) -> R:
+        """The record of a stage.
+
+        Raises:
+            MissingResultError: the run has not come that far.
+            StoreError: the result is damaged.
+        """
+        found = self._there(stage)
+        kind = stages.KINDS[found.kind].record
+        return cast(R, record(self.root, found.kind, found.key, kind.__name__ if kind else ""))
+
+    def _there(self, stage: Stage[R]) -> Stage[R]:
+        found = stages.served(stage, self._made)
+        if not self._made(found):
+            raise MissingResultError(stage.title)
+        return found
+
+    def masks(self) -> dict[str, records.PruningMasks]:
+        """Masks that are there, by the name under which methods use them, GPrune's first."""
+        methods = {METHODS[name].masks for name in self.study.methods if METHODS[name].decision != "none"}
+        order = sorted(methods, key=lambda name: (name != "gprune", name))
+        return {name: self.load(stages.masks, name) for name in order if self.has(stages.masks, name)}
+
+    def agreement(self) -> records.Agreement:
+        """The comparisons of modules that are there.
+
+        Raises:
+            MissingResultError: none is.
+        """
+        wanted = stages.agreements(self.graph)
+        rows = {name: self.read(stage) for name, stage in wanted.items() if self.there(stage)}
+        if not rows:
+            raise MissingResultError(AGREEMENT_TITLE)
+        return records.Agreement.of(rows)
+
+    @property
+    def has_agreement(self) -> bool:
+        """Whether any comparison of modules is there."""
+        return any(self.there(stage) for stage in stages.agreements(self.graph).values())
+
+
+def labels(runs: list[Run]) -> dict[str, str]:
+    """Readable names of runs, by the name of their folder.
+
+    Name or model, the state of those that are not done, what is not the default, metric, kept share and a
+    short hash that keeps all apart: what tells runs apart comes early, where a narrow sidebar shows it.
+    """
+    return {run.name: _label(run) for run in runs}
+
+
+def _label(run: Run) -> str:
+    study = run.study
+    parts = [study.name or short(study.model)]
+    if run.state != "done":
+        parts.append(run.state or "state unknown")
+    rule = thresholds.described(study.reliability)
+    if study.reliability != ReliabilitySettings() and rule not in parts[0]:
+        parts.append(rule)
+    if study.seed:
+        parts.append(f"seed {study.seed}")
+    parts += [label(study.metric), f"keep {100 * study.retention:.3g} %", run.name.rsplit("-", 1)[-1][:6]]
+    return " · ".join(parts)
+
+
+def root() -> str:
+    """The cache folder that the app looks at."""
+    return str(default_cache().resolve())
+
+
+@st.cache_resource(max_entries=256, show_spinner=False)
+def record(root: str, stage: str, key: str, kind: str) -> Any:
+    """One record of the store, shared by all sessions, read-only.
+
+    Raises:
+        StoreError: the result is absent or damaged.
+    """
+    try:
+        return Store(Path(root)).get(stage, key, _RECORDS[kind])
+    except GpruneError:
+        raise
+    except (KeyError, ValueError, TypeError, IndexError, OSError) as error:
+        folder = Path(root) / stage / key
+        raise StoreError(
+            f"the result in {folder} is damaged ({error}): delete this folder and run the study again"
+        ) from error
+
+
+def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
+    """Every run of a cache, the latest started first, and those that cannot be read."""
+    good: list[Run] = []
+    bad: list[Unreadable] = []
+    for path in sorted((Path(root) / "runs").glob("*/run.json")):
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        values, graph, reason = _read(str(path), status.st_mtime_ns, status.st_size)
+        if values is None or graph is None:
+            bad.append(Unreadable(path.parent.name, reason))
+        else:
+            good.append(Run(root, path.parent.name, values, graph.study, graph))
+    good.sort(key=lambda run: (str(run.record.get("started", "")), run.name), reverse=True)
+    return good, bad
+
+
+@st.cache_resource(max_entries=1024, show_spinner=False)
+def _read(path: str, changed: int, size: int) -> tuple[dict[str, Any] | None, Graph | None, str]:
+    """Record and graph of a run, or why there is none; read again only when the file has changed."""
+    try:
+        values = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        return None, None, f"{path} is not readable JSON ({error})"
+    reason = _fault(values)
+    if reason:
+        return None, None, f"{path} {reason}"
+    try:
+        study = from_dict(values["study"])
+    except SettingsError as error:
+        return None, None, f"{path} holds a study of another version: {error}"
+    inputs = from_plain((values.get("provenance") or {}).get("inputs"))
+    unknown = _unknown(study, inputs)
+    if unknown:
+        return None, None, f"{path} does not say what it has read as {unknown!r}"
+    return values, Graph(study, inputs), ""
+
+
+def _unknown(study: Study, inputs: Inputs | None) -> str:
+    """A text of a study of which a run's record lacks the content; empty if there is none."""
+    if inputs is None:
+        return ""
+    lacking = set(roles(study)) - set(inputs.calibration)
+    return min(lacking | (set(study.evaluation.texts) - set(inputs.evaluation)), default="")
+
+
+def _fault(values: Any) -> str:
+    """What is wrong with the form of a run's record; empty if nothing is."""
+    if not isinstance(values, dict):
+        return "holds no object"
+    for name in ("study", "stages"):
+        if not isinstance(values.get(name), dict):
+            return f"lacks the field {name!r}"
+    for name, stage in values["stages"].items():
+        if not isinstance(stage, dict) or not isinstance(stage.get("key"), str):
+            return f"lacks the key of the stage {name!r}"
+    return ""

@@ -1,0 +1,45 @@
+"""What the stages of a job are called, and how far its run is."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from gprune.jobs import JobProgress
+from gprune.pipeline.outlook import Outlook
+from gprune.stages import Graph, named
+from gprune.study import Study
+from gprune.views.frame.loaders import Run
+from gprune.views.frame.text import seconds_since
+
+_BESIDE = {
+    "model": "loading the model",
+    "pad": "padding to an ordinary folder",
+    "gguf": "writing the GGUF file",
+}
+"""what a job reports besides the stages of its study"""
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def _titles(digest: str, _study: Study) -> dict[str, str]:
+    """Titles by name; the digest tells studies apart."""
+    return {name: stage.title for name, stage in named(Graph(_study)).items()}
+
+
+def title(study: Study, name: str) -> str:
+    """What a stage of a study does, in words; the name itself where the study has no such stage."""
+    return _BESIDE.get(name) or _titles(study.digest, study).get(name, name)
+
+
+def outlook(run: Run, progress: JobProgress | None = None) -> Outlook:
+    """How far a run is.
+
+    Args:
+        run: the run, as its record stands now.
+        progress: the latest event of the job that makes it, where there is one.
+    """
+    if progress is None:
+        return Outlook.of(run.outlook, run.stages, 0.0)
+    # from when the stages began: a process that starts has yet to load its libraries
+    begun = seconds_since(run.record.get("started"))
+    elapsed = min(begun, progress.elapsed or 0.0)
+    return Outlook.of(run.outlook, run.stages, elapsed, progress.stage, progress.fraction)

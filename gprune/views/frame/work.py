@@ -1,0 +1,142 @@
+"""Jobs as the pages see them: which run a job makes, what is going on now, and the demo's first start."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+
+from gprune.errors import GpruneError
+from gprune.jobs import Job, queue
+from gprune.jobs.local import EXPORTS
+from gprune.study import Study, run_name
+from gprune.study_demo import demo_study
+from gprune.views.frame.chart_style import label
+from gprune.views.frame.loaders import Run, Unreadable, all_runs
+from gprune.views.frame.text import plain, seconds_since, short
+
+AUTOSTART_VARIABLE = "GPRUNE_AUTOSTART"
+QUIET_SECONDS = 900.0
+"""a run without a job that has written nothing for so long is taken for dead"""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Runs and jobs at one moment."""
+
+    root: str
+    runs: list[Run]
+    unreadable: list[Unreadable]
+    jobs: list[Job]
+    problem: str
+    """why jobs cannot be used; empty if they can"""
+
+    @property
+    def active(self) -> list[Job]:
+        """Jobs that wait or run."""
+        return [job for job in self.jobs if job.active]
+
+    def run_named(self, name: str) -> Run | None:
+        """A run by name."""
+        return next((run for run in self.runs if run.name == name), None)
+
+    @property
+    def signature(self) -> str:
+        """Changes whenever a page should be drawn anew: a job's state, or the stages of a run at work."""
+        jobs = [(job.id, job.state) for job in self.jobs]
+        runs = [(run.name, run.state, len(run.stages)) for run in self.runs]
+        return repr((jobs, runs, len(self.unreadable)))
+
+
+def look(root: str) -> Situation:
+    """Reads runs and jobs; jobs whose process is gone are ended first, waiting ones started."""
+    runs, unreadable = all_runs(root)
+    try:
+        found = queue.jobs(Path(root))
+        if any(job.active for job in found):
+            queue.reconcile(Path(root))
+            found = queue.jobs(Path(root))
+        return Situation(root, runs, unreadable, found, "")
+    except GpruneError as error:
+        return Situation(root, runs, unreadable, [], str(error))
+
+
+def start(root: str, study: Study) -> Job | None:
+    """Submits a study; a double click or a second tab gets the job that is there already.
+
+    Returns:
+        The job, or None after the reason has been shown on the page.
+    """
+    try:
+        job = queue.submit(Path(root), study, label=job_label(study))
+    except GpruneError as error:
+        st.error(plain(error), icon=":material/error:")
+        return None
+    st.toast(f"{'Started' if job.state == 'running' else 'Waiting in the queue'}: {plain(job.label)}")
+    return job
+
+
+def job_label(study: Study) -> str:
+    """What to call a job: name or model, metric and kept share, then both texts."""
+    what = study.name or f"{short(study.model)} {label(study.metric)} {100 * study.retention:.3g} %"
+    return f"{what}, {short(study.primary)} | {short(study.auxiliary)}"
+
+
+def preferred(runs: list[Run]) -> Run | None:
+    """The run to show where none was chosen: one at work, else the newest that is done, else the newest.
+
+    Args:
+        runs: the newest first.
+    """
+    at_work = (run for run in runs if run.state == "running" and is_live(run))
+    done = (run for run in runs if run.complete)
+    return next(at_work, None) or next(done, None) or next(iter(runs), None)
+
+
+def autostart(situation: Situation) -> bool:
+    """Starts the bundled demo where nothing was ever run; says whether it did.
+
+    Set GPRUNE_AUTOSTART=0 to prevent it.
+    """
+    wanted = os.environ.get(AUTOSTART_VARIABLE, "1") != "0"
+    if not wanted or situation.runs or situation.jobs or situation.problem:
+        return False
+    try:
+        queue.submit(Path(situation.root), demo_study())
+    except GpruneError as error:
+        st.error(plain(error), icon=":material/error:")
+        return False
+    return True
+
+
+@st.cache_data(max_entries=1024, show_spinner=False)
+def study_of(root: str, job_id: str) -> Study | None:
+    """The study of a job; None where it cannot be read any more."""
+    try:
+        return queue.study_of(Path(root), job_id)
+    except GpruneError:
+        return None
+
+
+def made_by(root: str, job_id: str) -> str:
+    """Name of the run that a job makes; empty where its study cannot be read any more."""
+    study = study_of(root, job_id)
+    return run_name(study) if study is not None else ""
+
+
+def exports(job: Job) -> bool:
+    """Whether a job writes a finished model in another form and computes no run."""
+    return job.arguments[:1] in {(name,) for name in EXPORTS}
+
+
+def is_live(run: Run) -> bool:
+    """Whether a process is at work on this run, as far as can be told."""
+    try:
+        jobs = [job for job in queue.jobs(Path(run.root)) if job.active and not exports(job)]
+        if any(made_by(run.root, job.id) == run.name for job in jobs):
+            return True
+    except GpruneError:
+        return False
+    return run.state == "running" and seconds_since(run.record.get("updated")) < QUIET_SECONDS

@@ -1,0 +1,218 @@
+"""The launch form: a study from widgets, its exact command, and the two ways to start it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from gprune import corpora
+from gprune.errors import GpruneError
+from gprune.methods import METHODS
+from gprune.models import identity
+from gprune.settings import PRESET_LENGTHS
+from gprune.study import METRIC_NAMES, Study, from_dict
+from gprune.study_demo import demo_study
+from gprune.views.frame import frame, text_picker, work
+from gprune.views.frame.card import card
+from gprune.views.frame.chart_style import label
+from gprune.views.frame.commands import command
+from gprune.views.frame.text import plain
+from gprune.views.jobs import settings_form, task_form
+
+_ASKED_ABOVE = {
+    "calibration": ("samples",),
+    "sparsity": ("epochs",),
+    "evaluation": ("texts", "preset", "windows", "tasks", "limit", "task_folder", "speed"),
+}
+
+
+def new_study(root: str) -> None:
+    """The form for a new run."""
+    with card("launch_form", "Start a run"):
+        values, changes = _basics(root), dict[str, Any]()
+        # the demo's own sizes where the demo is chosen, so that the form and `run demo` do the same
+        start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (None, "launch")
+        with st.expander("More settings", icon=":material/tune:"):
+            for section, title in settings_form.SECTIONS.items():
+                asked = _ASKED_ABOVE.get(section, ())
+                if set(settings_form.fields(section)) - set(asked):
+                    st.markdown(f"**{title}**")
+                    changes |= settings_form.section(section, asked, key, start)
+            values |= _machine()
+        study = _checked(values, changes)
+        if study is None:
+            return
+        st.caption("The exact command")
+        st.code(command(study), language="bash", wrap_lines=True)
+        if st.button("Start the run", key="launch_start", type="primary", icon=":material/play_arrow:"):
+            _start(root, study)
+
+
+def _basics(root: str) -> dict[str, Any]:
+    """The fields everyone sets; the demo's values to begin with, so that the first click works."""
+    demo, help_ = demo_study(), settings_form.documentation()
+    with st.grid(3, min_column_width=240):
+        values = _inputs(demo, help_) | _sizes(demo, help_)
+    methods = st.multiselect(
+        "Methods side by side", list(METHODS), demo.methods, format_func=label, key="launch_methods",
+        help=help_["methods"],
+    )  # fmt: skip
+    values |= {"methods": methods, "evaluation": _evaluation(root, demo, "launch")}
+    return values | {"name": st.text_input("Name (optional)", key="launch_name", help=help_["name"]).strip()}
+
+
+def _inputs(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
+    """Model and texts."""
+    model = st.selectbox(
+        "Model", _models(), key="launch_model", accept_new_options=True, help=help_["model"],
+        placeholder="demo, a folder or a hub name",
+    )  # fmt: skip
+    return {
+        "model": (model or "").strip(),
+        "primary": text_picker.pick("Primary text A", "launch_primary", demo.primary, optional=False),
+        "auxiliary": text_picker.pick("Auxiliary text B", "launch_auxiliary", demo.auxiliary, optional=False),
+        "substitute": text_picker.pick(
+            "Third text C, for the agreement", "launch_substitute", demo.substitute
+        ),
+    }
+
+
+def _sizes(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
+    """Metric, retention and the sizes of the run."""
+    metric = st.selectbox(
+        "Metric", METRIC_NAMES, format_func=label, key="launch_metric", help=help_["metric"]
+    )
+    retention = st.number_input(
+        "Retention", value=demo.retention, step=0.05, format="%.2f", key="launch_retention",
+        help=help_["retention"],
+    )  # fmt: skip
+    samples = st.number_input(
+        "Sequences of each text", value=demo.calibration.samples, step=64, key="launch_samples",
+        help=help_["calibration.samples"],
+    )  # fmt: skip
+    epochs = st.number_input(
+        "Epochs", value=demo.sparsity.epochs, step=1, key="launch_epochs", help=help_["sparsity.epochs"]
+    )
+    seed = st.number_input("Seed", value=0, step=1, key="launch_seed", help=help_["seed"])
+    sizes = {"calibration": {"samples": samples}, "sparsity": {"epochs": epochs}}
+    return {"metric": metric, "retention": retention, "seed": seed, **sizes}
+
+
+def _evaluation(root: str, study: Study, key: str, owner: str = "") -> dict[str, Any]:
+    """What is measured: texts and their windows, tasks and speed."""
+    help_, state = settings_form.documentation(), st.session_state
+    task_form.begin(study.evaluation, key, owner)
+    left, middle, right = st.columns([3, 1, 1])
+    with left:
+        chosen = st.multiselect(
+            "Evaluate on", list(dict.fromkeys([*text_picker.known(), *state[f"{key}_evaluate"]])),
+            key=f"{key}_evaluate", accept_new_options=True, placeholder="choose, or type a path",
+        )  # fmt: skip
+    with middle:
+        presets = dict.fromkeys([*PRESET_LENGTHS, state[f"{key}_preset"] or study.evaluation.preset])
+        preset = st.selectbox(
+            "Window tokens", list(presets), key=f"{key}_preset",
+            accept_new_options=True, help=help_["evaluation.preset"],
+        )  # fmt: skip
+    with right:
+        windows = st.number_input(
+            "Windows at most", value=None, step=16, key=f"{key}_windows",
+            placeholder="all", help=help_["evaluation.windows"],
+        )  # fmt: skip
+    named = tuple(text.strip() for text in chosen if text.strip())
+    perplexity = {"texts": named, "preset": str(preset or "").strip(), "windows": windows}
+    return perplexity | task_form.ask(root, key)
+
+
+def _models() -> list[str]:
+    earlier = [run.study.model for run in frame.situation().runs]
+    return list(dict.fromkeys(["demo", *earlier]))
+
+
+def _machine() -> dict[str, Any]:
+    """Where and how precisely to compute."""
+    help_ = settings_form.documentation()
+    st.markdown("**Machine**")
+    with st.grid(3, min_column_width=220):
+        device = st.selectbox(
+            "Device",
+            ["auto", "cpu", "cuda"],
+            key="launch_device",
+            accept_new_options=True,
+            help=help_["device"],
+        )
+        dtype = st.selectbox(
+            "Number type", ["auto", "float32", "bfloat16", "float16"], key="launch_dtype", help=help_["dtype"]
+        )
+        trust = st.toggle("Trust the model's code", key="launch_trust", help=help_["trust_remote_code"])
+    return {"device": device or "auto", "dtype": dtype, "trust_remote_code": trust}
+
+
+def _checked(values: dict[str, Any], changes: dict[str, Any]) -> Study | None:
+    """The study of the form, or None after its one error has been shown."""
+    try:
+        return from_dict(values).with_settings(changes)
+    except GpruneError as error:
+        st.error(plain(error), icon=":material/error:")
+        return None
+
+
+def input_problem(study: Study) -> str:
+    """Why the model or a text cannot be used, as far as can be told at once; empty if nothing is wrong.
+
+    Nothing is downloaded: a name of the hub is only checked for its form.
+    """
+    try:
+        if _is_local(study.model):
+            folder = identity.locate(study.model)
+            identity.configuration(folder)
+            identity.weight_files(folder)
+            identity.require_tokenizer(folder)
+        for text in filter(None, (study.primary, study.auxiliary, study.substitute)):
+            corpora.describe(text, "calibration")
+        for text in study.evaluation.texts:
+            corpora.describe(text, "evaluation")
+        return task_form.problem(study.evaluation)
+    except GpruneError as error:
+        return str(error)
+
+
+def _is_local(model: str) -> bool:
+    """Whether a model's name means a folder and not a model of the hub."""
+    return (
+        model == "demo" or model[0] in "./~" or model.count("/") > 1 or Path(identity.resolve(model)).exists()
+    )
+
+
+def _start(root: str, study: Study) -> None:
+    problem = input_problem(study)
+    if problem:
+        st.error(plain(problem), icon=":material/error:")
+        return
+    job = work.start(root, study)
+    if job is not None:
+        st.session_state["jobs_wanted"] = job.id
+        st.rerun()
+
+
+def evaluate_run(root: str) -> None:
+    """The form that measures the chosen run on other texts, on tasks and in speed; its masks are reused."""
+    run = frame.current_run()
+    if run is None:
+        return
+    with card("launch_measure", "Measure an existing run: other texts, tasks, speed", run):
+        st.caption(f"Uses the masks of {plain(run.name)}: nothing is calibrated or learned again.")
+        wanted = _evaluation(root, run.study, "measure", run.name)
+        try:
+            study = run.study.with_settings({f"evaluation.{name}": value for name, value in wanted.items()})
+        except GpruneError as error:
+            st.error(plain(error), icon=":material/error:")
+            return
+        if study == run.study:
+            st.caption("The run is measured on just this already.")
+            return
+        st.code(command(study), language="bash", wrap_lines=True)
+        if st.button("Start the evaluation", key="measure_start", icon=":material/play_arrow:"):
+            _start(root, study)

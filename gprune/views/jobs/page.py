@@ -1,0 +1,234 @@
+"""Launch & jobs: start runs, watch them, cancel and resume them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from gprune import stages
+from gprune.errors import GpruneError
+from gprune.jobs import Job, queue
+from gprune.views.frame import frame, live, titles, work
+from gprune.views.frame.card import card
+from gprune.views.frame.text import duration, plain
+from gprune.views.jobs import charts as figures
+from gprune.views.jobs import launch
+
+WANTED, CHOSEN, TAB = "jobs_wanted", "jobs_chosen", "jobs_tab"
+TABS = ("Start", "Jobs")
+MOST_ROWS = 200
+LOG_LINES = 200
+_LOSSES = {
+    "ce_primary": "cross-entropy on A",
+    "ce_auxiliary": "cross-entropy on B",
+    "distillation": "distillation from the dense model",
+}
+
+
+def show() -> None:
+    """Draws the page."""
+    frame.page_title(
+        "Launch & jobs", "Start a run, watch it, stop it, go on with it. No GPU is needed for small models."
+    )
+    situation = frame.situation()
+    if WANTED in st.session_state or (TAB not in st.session_state and situation.active):
+        st.session_state[TAB] = TABS[1]
+    forms, followed = st.tabs(list(TABS), key=TAB, on_change="rerun")
+    with forms:
+        launch.new_study(situation.root)
+        launch.evaluate_run(situation.root)
+    with followed:
+        _follow(situation)
+
+
+def _follow(situation: work.Situation) -> None:
+    if not situation.jobs:
+        st.info(
+            "No job was started yet. A job appears here as soon as a run is started.", icon=":material/info:"
+        )
+        return
+    chosen = _choose(situation.jobs)
+    _controls(situation.root, chosen)
+    if situation.active:
+        _polled(situation.root, situation.signature, chosen.id)
+    else:
+        _detail(situation, chosen)
+    _learning(situation, chosen)
+
+
+def _choose(found: list[Job]) -> Job:
+    by_id = {job.id: job for job in found}
+    wanted = st.session_state.pop(WANTED, None)
+    if wanted in by_id:
+        st.session_state[CHOSEN] = wanted
+    elif st.session_state.get(CHOSEN) not in by_id:
+        st.session_state.pop(CHOSEN, None)
+    chosen = st.selectbox(
+        "Job",
+        list(by_id),
+        key=CHOSEN,
+        format_func=lambda key: f"{by_id[key].label} · {key}",
+    )
+    return by_id.get(str(chosen), found[0])
+
+
+def _controls(root: str, job: Job) -> None:
+    """Cancel with a second click, resume, and the way to the run."""
+    with st.container(horizontal=True):
+        if job.state in ("queued", "running"):
+            with st.popover("Cancel", icon=":material/stop_circle:"):
+                st.caption("Finished stages are kept; the run can be continued later.")
+                st.button(
+                    "Yes, stop this job", key=f"jobs_cancel_{job.id}", on_click=_cancel, args=(root, job.id)
+                )
+        if job.state in ("cancelled", "failed"):
+            st.button(
+                "Resume",
+                key=f"jobs_resume_{job.id}",
+                icon=":material/play_arrow:",
+                on_click=_resume,
+                args=(root, job.id),
+            )
+        name = work.made_by(root, job.id)
+        current = frame.current_run()
+        if frame.situation().run_named(name) is not None and (current is None or current.name != name):
+            st.button(
+                "Show its run on every page",
+                key=f"jobs_open_{job.id}",
+                icon=":material/visibility:",
+                on_click=frame.choose_run,
+                args=(name,),
+            )
+
+
+def _cancel(root: str, job_id: str) -> None:
+    try:
+        queue.cancel(Path(root), job_id)
+    except GpruneError as error:
+        st.session_state["jobs_problem"] = str(error)
+
+
+def _resume(root: str, job_id: str) -> None:
+    try:
+        st.session_state[WANTED] = queue.resume(Path(root), job_id).id
+    except GpruneError as error:
+        st.session_state["jobs_problem"] = str(error)
+
+
+@st.fragment(run_every=live.POLL_SECONDS)
+def _polled(root: str, signature: str, job_id: str) -> None:
+    """Table and detail while something is at work; the page is drawn anew when a state or stage changes."""
+    situation = work.look(root)
+    if situation.signature != signature:
+        st.rerun()
+    job = next((job for job in situation.jobs if job.id == job_id), None)
+    if job is not None:
+        _detail(situation, job)
+
+
+def _detail(situation: work.Situation, job: Job) -> None:
+    problem = st.session_state.pop("jobs_problem", None)
+    if problem:
+        st.error(plain(problem), icon=":material/error:")
+    with card("jobs_table", "All jobs"):
+        _table(situation)
+    with card("jobs_detail", plain(job.label)):
+        if job.state == "failed":
+            st.error(plain(job.error), icon=":material/error:")
+        elif job.active:
+            sentence, fraction = live.describe(situation, job)
+            st.markdown(sentence)
+            st.progress(fraction)
+        left, right = st.columns([2, 3])
+        with left:
+            st.caption("Time of each stage")
+            _times(_timeline(situation.root, job), job.active)
+        with right:
+            st.caption(f"Last {LOG_LINES} lines of its log, the newest first")
+            lines = queue.log_tail(Path(situation.root), job.id, LOG_LINES)[::-1]
+            st.code("\n".join(lines) or "nothing written yet", language=None, height=300)
+        st.caption("What runs")
+        st.code(" ".join(job.command), language=None, wrap_lines=True)
+
+
+def _times(table: pd.DataFrame, active: bool) -> None:
+    """Seconds of each stage; a sentence where there was none."""
+    if table.empty:
+        st.info("No stage has begun yet." if active else "It ended before any stage had begun.")
+        return
+    wide = st.column_config.Column(width="medium")
+    st.dataframe(
+        table, hide_index=True, height=300, column_config={"stage": wide}, alt="seconds of each stage"
+    )
+
+
+def _table(situation: work.Situation) -> None:
+    rows = [_row(situation, job) for job in situation.jobs[:MOST_ROWS]]
+    bar = st.column_config.ProgressColumn(min_value=0.0, max_value=1.0, format="percent", width=110)
+    widths = {"job": 290, "state": 120, "stage": 140, "elapsed": 90, "time left": 120}
+    columns: dict[str, Any] = {name: st.column_config.Column(width=width) for name, width in widths.items()}
+    st.dataframe(
+        pd.DataFrame(rows), hide_index=True, column_config=columns | {"progress": bar}, alt="all jobs"
+    )
+
+
+def _row(situation: work.Situation, job: Job) -> dict[str, Any]:
+    progress, study = queue.progress(Path(situation.root), job.id), work.study_of(situation.root, job.id)
+    run = situation.run_named(work.made_by(situation.root, job.id))
+    share, left = 1.0 if job.state == "done" else 0.0, None
+    if job.state != "done" and work.exports(job):
+        share, left = progress.fraction, progress.eta
+    elif run is not None and run.outlook and job.state != "done":
+        found = titles.outlook(run, progress)
+        share, left = found.share, found.left
+    return {
+        "job": job.label,
+        "state": f"queued, place {job.position}" if job.state == "queued" else job.state,
+        "stage": titles.title(study, progress.stage) if job.active and progress.stage and study else "",
+        "progress": share,
+        "elapsed": duration(progress.elapsed),
+        "time left": duration(left) if job.active and (left or 0) >= 1 else "",
+        "submitted": datetime.fromtimestamp(job.created).strftime("%Y-%m-%d %H:%M:%S"),
+    }
+
+
+def _timeline(root: str, job: Job) -> pd.DataFrame:
+    times, study = queue.progress(Path(root), job.id).stages, work.study_of(root, job.id)
+    return pd.DataFrame(
+        {
+            "stage": [titles.title(study, item.stage) if study else item.stage for item in times],
+            "seconds": [round(item.seconds, 1) for item in times],
+            "state": [item.state for item in times],
+        }
+    )
+
+
+def _learning(situation: work.Situation, job: Job) -> None:
+    """How sparsity learning went, once the run has come that far."""
+    run = situation.run_named(work.made_by(situation.root, job.id))
+    if run is None or not run.has(stages.learning) or work.exports(job):
+        return
+    with card("jobs_learning", "How the sparsity was learned", run) as drawn:
+        history = run.load(stages.learning).history
+        if not len(history.steps):
+            st.caption("Sparsity learning was switched off in this run (no epochs).")
+            return
+        left, right = st.columns(2)
+        with left:
+            drawn.chart(
+                figures.losses(history, _LOSSES),
+                "Losses of the masked model on both texts, and its distance from the dense one.",
+                table=lambda: pd.DataFrame(history.steps, columns=list(history.columns)),
+            )
+        with right:
+            st.plotly_chart(
+                figures.retention(history, "retention", run.study.retention),
+                key="jobs_retention",
+                config={"displaylogo": False},
+                alt="retained fraction over the steps",
+            )
+            st.caption("Retained fraction of the decoder's weights; the dashed line is the target.")

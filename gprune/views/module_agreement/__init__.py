@@ -1,0 +1,1 @@
+"""The page Module agreement (Fig. 1b)."""

@@ -1,0 +1,206 @@
+"""Overview: what does this run say in half a minute, and can it be trusted?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from gprune import records, stages
+from gprune.analysis import agreement, comparison, summary, thresholds
+from gprune.errors import GpruneError
+from gprune.views.frame import derived, frame
+from gprune.views.frame.card import Card, card
+from gprune.views.frame.chart_style import METHOD_LABELS, label
+from gprune.views.frame.commands import command
+from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.text import duration, plain, short
+from gprune.views.overview import charts as figures
+
+UNKNOWN = "–"
+_VERDICTS = {
+    "pass": ":green[:material/check_circle:]",
+    "warn": ":orange[:material/warning:]",
+    "unknown": ":grey[:material/help:]",
+}
+_LINKS = (
+    ("pages/rank_drift.py", "Which neurons move when the text changes?"),
+    ("pages/module_agreement.py", "Do the modules survive another text?"),
+    ("pages/reliability.py", "Which modules are adapted?"),
+    ("pages/pruning_decisions.py", "Where did the budget go?"),
+    ("pages/comparison.py", "Which method is better?"),
+)
+
+
+def show() -> None:
+    """Draws the page."""
+    frame.page_title("Overview", "What does this run say in half a minute, and can it be trusted?")
+    run = frame.require_run()
+    if run is None:
+        return
+    with card("ov_tiles", "The run in numbers", run):
+        _tiles(run)
+    with card("ov_strip", "Layer by layer", run) as drawn:
+        _strip(run, drawn)
+    left, right = st.columns([3, 2])
+    with left, card("ov_checks", "Can it be trusted?", run):
+        _checks(run)
+    with right, card("ov_links", "Go on with", run):
+        for path, question in _LINKS:
+            st.page_link(path, label=question)
+    with card("ov_provenance", "Where it comes from, and how to make it again", run) as drawn:
+        _provenance(run, drawn)
+
+
+def _tiles(run: Run) -> None:
+    tiles = [
+        _drift_tile(run),
+        _floor_tile(run),
+        _adapted_tile(run),
+        _agreement_tile(run),
+        _retention_tile(run),
+    ]
+    tiles += _perplexity_tiles(run)
+    with st.grid(4, min_column_width=170):
+        for tile in tiles:
+            st.metric(border=True, delta_color="off", delta_arrow="off", **tile)
+
+
+def _drift_tile(run: Run) -> dict[str, Any]:
+    tile: dict[str, Any] = {"label": "Rank correlation A | B", "value": UNKNOWN}
+    if run.has(stages.drift):
+        cross = derived.drift_curves(run.root, run.key(stages.drift), 50)[0]
+        tile |= {"value": f"{cross.correlation:.2f}", "delta": f"median drift {cross.median:.3f}"}
+    return tile | {"help": "Spearman correlation of the neurons' ranks on both texts, median over layers."}
+
+
+def _floor_tile(run: Run) -> dict[str, Any]:
+    tile: dict[str, Any] = {"label": "Rank correlation re-sampled", "value": UNKNOWN}
+    if run.has(stages.drift):
+        floors = derived.drift_curves(run.root, run.key(stages.drift), 50)[2:]
+        values = [curve.correlation for curve in floors]
+        tile |= {"value": f"{min(values):.2f}", "delta": f"A {values[0]:.3f}, B {values[1]:.3f}"}
+    return tile | {
+        "help": "The same correlation between two halves of one text: all that noise alone leaves."
+    }
+
+
+def _adapted_tile(run: Run) -> dict[str, Any]:
+    tile: dict[str, Any] = {"label": "Modules adapted", "value": UNKNOWN}
+    if run.has(stages.modules) and run.has(stages.adapted):
+        statistics = run.load(stages.modules)
+        counts = thresholds.count(statistics, run.load(stages.adapted))
+        tile |= {
+            "value": f"{counts.adapted} of {counts.modules}",
+            "delta": f"{counts.from_auxiliary} re-scored from B",
+        }
+    return tile | {
+        "help": "Modules that are sensitive to the text and weakly supported by A (RASA); each takes its "
+        "scores from the text that supports it better."
+    }
+
+
+def _agreement_tile(run: Run) -> dict[str, Any]:
+    tile: dict[str, Any] = {"label": "Module ARI", "value": UNKNOWN}
+    if run.has_agreement:
+        record = run.agreement()
+        found = agreement.mean_substitution(record)
+        if found:
+            tile |= {"value": f"{found[0]:.2f} ± {found[1]:.2f}"}
+        seed, _ = agreement.controls(record)
+        tile |= {"delta": f"another seed: {seed:.2f}"} if seed is not None else {}
+    elif not run.study.substitute:
+        tile |= {"delta": "needs a third text"}
+    return tile | {
+        "help": "Agreement of the modules when one calibration text is replaced: mean ± standard deviation "
+        "over layers. Below it: the same texts with another seed."
+    }
+
+
+def _retention_tile(run: Run) -> dict[str, Any]:
+    tile: dict[str, Any] = {"label": "Decoder weights kept", "value": UNKNOWN}
+    # another run of the same settings may have made GPrune's masks where this one leaves GPrune out
+    masks = run.masks().get("gprune")
+    if masks is not None:
+        tile |= {"value": f"{masks.retention:.2%}", "delta": f"target {masks.target:.0%}"}
+    return tile | {"help": "Of the linear weights of the decoder layers, under GPrune."}
+
+
+def _perplexity_tiles(run: Run) -> list[dict[str, Any]]:
+    rows = {row.method: row for row in comparison.rows(derived.measurements(run))}
+    tiles = []
+    for text in run.study.evaluation.texts:
+        cells = {method: row.cells[text] for method, row in rows.items() if text in row.cells}
+        ours = cells.get("gprune")
+        others = [f"{label(m)} {cells[m].perplexity:.1f}" for m in (run.study.metric, "dense") if m in cells]
+        length = run.study.evaluation.preset
+        tiles.append(
+            {
+                "label": f"PPL {plain(short(text))}",
+                "value": f"{ours.perplexity:.1f}" if ours else UNKNOWN,
+                "delta": ", ".join(others) or None,
+                "help": f"Perplexity of the model pruned by GPrune on {plain(text)}, windows of {length} "
+                "tokens; lower is better.",
+            }
+        )
+    return tiles
+
+
+def _strip(run: Run, drawn: Card) -> None:
+    rows = derived.layer_strip(run)
+    table = pd.DataFrame({"layer": np.arange(len(next(iter(rows.values()))))} | rows)
+    drawn.chart(
+        figures.strip(rows),
+        "Each row is one quantity between 0 and 1, each column a layer; drift is a share of the ranking, "
+        "the kept rows are shares of the layer's units, Jaccard compares the kept neurons with those of "
+        f"{plain(label(run.study.metric))}.",
+        alt="heat map of drift, agreement and retention by layer",
+        table=lambda: table,
+    )
+
+
+def _checks(run: Run) -> None:
+    masks: dict[str, records.PruningMasks] = {}
+    try:
+        masks = {METHOD_LABELS.get(method, method): mask for method, mask in run.masks().items()}
+    except GpruneError as error:
+        st.error(plain(error), icon=":material/error:")
+    for check in summary.checks(run.record, run.study, run.shape, masks):
+        st.markdown(f"{_VERDICTS[check.verdict]} {plain(check.sentence)}")
+
+
+def _provenance(run: Run, drawn: Card) -> None:
+    st.caption("The exact commands")
+    st.code(command(run.study), language="bash", wrap_lines=True)
+    record = run.record
+    texts = {f"text: {role}": words for role, words in (record.get("texts") or {}).items()}
+    source = {k: v for k, v in (record.get("provenance") or {}).items() if k != "inputs"}
+    shape = asdict(run.shape) if run.shape else {}
+    values = {
+        "run": run.name,
+        "started": record.get("started"),
+        "wall time": duration(record.get("seconds")),
+        "parameters": run.size.parameters if run.size else None,
+        **shape,
+        **texts,
+        **source,
+    }
+    table = pd.DataFrame({"field": list(values), "value": [str(value) for value in values.values()]})
+    with st.expander("Texts, versions and machine", icon=":material/info:"):
+        st.dataframe(table, hide_index=True, alt="texts, versions and machine behind this run")
+    with st.expander("Time of each stage", icon=":material/timer:"):
+        st.dataframe(_times(run), hide_index=True, alt="seconds that each stage took")
+    drawn.tools(lambda: table, switch=False)
+
+
+def _times(run: Run) -> pd.DataFrame:
+    rows = [
+        (name, float(stage.get("seconds") or 0.0), bool(stage.get("reused")))
+        for name, stage in run.stages.items()
+    ]
+    if not rows:
+        raise MissingResultError(stages.tokens(run.graph).title)
+    return pd.DataFrame(rows, columns=["stage", "seconds", "reused"])

@@ -1,0 +1,1 @@
+"""The page Pruning decisions (Fig. 3)."""

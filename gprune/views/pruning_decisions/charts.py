@@ -1,0 +1,121 @@
+"""Figures of the pruning decisions page (Fig. 3)."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from gprune.analysis.decisions import Bins, layer_retention
+from gprune.records import Array, PruningMasks
+from gprune.views.frame.chart_style import (
+    GREY,
+    METHOD_COLORS,
+    METHOD_SYMBOLS,
+    PALE,
+    label,
+    layer_axis,
+    style,
+)
+
+_DRIFT_AXIS = "modules by mean rank drift, most stable to most unstable"
+
+
+def retention(result: Bins, base: str) -> go.Figure:
+    """Fig. 3a: retained share of each bin's neurons under GPrune and the base method."""
+    figure = go.Figure()
+    for method, values in ((base, result.base), ("gprune", result.ours)):
+        figure.add_bar(
+            x=result.names,
+            y=values,
+            name=label(method),
+            marker={"color": METHOD_COLORS[method]},
+            text=[f"{value:.3f}" for value in values],
+            textposition="outside",
+            cliponaxis=False,
+            hovertemplate="%{x}: %{y:.3f} retained<extra>" + label(method) + "</extra>",
+        )
+    style(figure, _DRIFT_AXIS, "retained fraction of neurons", 380, barmode="group", bargap=0.25)
+    figure.update_yaxes(range=[0, min(1.08, 1.15 * max(result.ours.max(), result.base.max(), 0.05))])
+    figure.update_xaxes(type="category")
+    return figure
+
+
+def jaccard(result: Bins, base: str) -> go.Figure:
+    """Fig. 3b: overlap of the kept neurons of each bin, over its chance level."""
+    figure = go.Figure()
+    figure.add_scatter(
+        x=result.names,
+        y=result.chance,
+        name="two independent masks of these retentions",
+        mode="lines+markers",
+        line={"color": GREY, "dash": "dash", "width": 2},
+        marker={"symbol": "line-ew-open", "size": 12},
+        hovertemplate="%{x}: %{y:.3f} by chance<extra></extra>",
+    )
+    figure.add_scatter(
+        x=result.names,
+        y=result.jaccard,
+        name=f"GPrune and {label(base)}",
+        mode="lines+markers+text",
+        line={"color": METHOD_COLORS["gprune"], "width": 2},
+        marker={"symbol": METHOD_SYMBOLS["gprune"], "size": 10},
+        text=[f"{value:.3f}" for value in result.jaccard],
+        textposition="top center",
+        cliponaxis=False,
+        hovertemplate="%{x}: Jaccard %{y:.3f}<extra></extra>",
+    )
+    style(figure, _DRIFT_AXIS, "Jaccard of the kept neurons", 380)
+    figure.update_yaxes(range=[0, 1.08])
+    figure.update_xaxes(type="category")
+    return figure
+
+
+def shares(result: Bins, base: str) -> go.Figure:
+    """Who keeps the neurons of each bin: both, one, or none."""
+    figure = go.Figure()
+    rows = (
+        ("both", result.shares[0], "#5B7F95"),
+        ("only GPrune", result.shares[1], METHOD_COLORS["gprune"]),
+        (f"only {label(base)}", result.shares[2], METHOD_COLORS[base]),
+        ("neither", result.shares[3], PALE),
+    )
+    for name, values, color in rows:
+        figure.add_bar(
+            y=result.names,
+            x=values,
+            name=name,
+            orientation="h",
+            marker={"color": color},
+            hovertemplate="%{y}: %{x:.1f} %<extra>" + name + "</extra>",
+        )
+    style(figure, "share of the bin's neurons (%)", "drift bin", 320, barmode="stack", bargap=0.25)
+    figure.update_yaxes(type="category", autorange="reversed", title_standoff=8)
+    figure.update_layout(legend={"traceorder": "normal"}, margin={"l": 92})
+    figure.update_xaxes(range=[0, 100])
+    return figure
+
+
+def by_layer(masks: dict[str, PruningMasks], part: str) -> go.Figure:
+    """Retained share of each layer's neurons or key/value groups, one line a method.
+
+    Args:
+        masks: masks by method.
+        part: `neurons` or `heads`.
+    """
+    figure = go.Figure()
+    for method, mask in masks.items():
+        values: Array = layer_retention(mask)[0 if part == "neurons" else 1]
+        figure.add_scatter(
+            x=np.arange(len(values)),
+            y=values,
+            name=label(method),
+            mode="lines+markers",
+            line={"color": METHOD_COLORS[method], "width": 2, "shape": "linear"},
+            marker={"symbol": METHOD_SYMBOLS[method], "size": 7},
+            hovertemplate="layer %{x}: %{y:.3f} retained<extra>" + label(method) + "</extra>",
+        )
+    unit = "neurons" if part == "neurons" else "key/value groups"
+    style(figure, "layer", f"share of {unit} kept", 320)
+    layer_axis(figure, len(next(iter(masks.values())).ffn))
+    figure.update_yaxes(range=[-0.03, 1.05])
+    return figure

@@ -1,0 +1,129 @@
+"""Pruning decisions (Fig. 3): where did the budget go, and which neurons were chosen differently?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from gprune import stages
+from gprune.analysis import decisions as analysis
+from gprune.analysis import published
+from gprune.views.frame import derived, frame
+from gprune.views.frame.card import Card, card
+from gprune.views.frame.chart_style import METHOD_LABELS, label
+from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.text import plain
+from gprune.views.pruning_decisions import charts as figures
+
+
+def show() -> None:
+    """Draws the page."""
+    frame.page_title(
+        "Pruning decisions",
+        "Where did the budget go, and which neurons were chosen differently from the base method?",
+    )
+    run = frame.require_run()
+    if run is None:
+        return
+    base, bins = _controls(run)
+    with card("pd_budget", "Retention by drift of the modules", run) as drawn:
+        _retention(run, drawn, base, bins)
+    with card("pd_jaccard", "Which neurons are chosen differently?", run) as drawn:
+        _jaccard(run, drawn, base, bins)
+    with card("pd_shares", "Who keeps the neurons?", run) as drawn:
+        _shares(run, drawn, base, bins)
+    left, right = st.columns(2)
+    with left, card("pd_neurons", "Neurons kept, layer by layer", run) as drawn:
+        _layers(run, drawn, "neurons")
+    with right, card("pd_heads", "Attention kept, layer by layer", run) as drawn:
+        _layers(run, drawn, "heads")
+
+
+def _controls(run: Run) -> tuple[str, int]:
+    found = [name for name in run.masks() if name != "gprune"]
+    # before the masks are there the usual baselines can be chosen already
+    choices = found or ["flap", "wanda_sp"]
+    preferred = {"twflap": "fang"}.get(run.study.metric, run.study.metric)
+    default = choices.index(preferred) if preferred in choices else 0
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        base = st.selectbox(
+            "Base method", choices, default, format_func=label, key="pd_base", bind="query-params", width=200
+        )
+        bins = st.slider("Drift bins", 3, 10, 5, key="pd_bins", bind="query-params", width=240)
+    chosen = base if base in choices else choices[default]
+    if chosen != preferred:
+        st.caption(
+            f"GPrune scored with {plain(label(run.study.metric))} in this run: against "
+            f"{METHOD_LABELS[chosen]} the "
+            "metric differs too, not only the restructured ranking."
+        )
+    return chosen, min(max(int(bins), 3), 10)
+
+
+def _bins(run: Run, base: str, bins: int) -> analysis.Bins:
+    drift, partition = run.key(stages.drift), run.key(stages.partition)
+    ours, other = run.key(stages.masks), run.key(stages.masks, base)
+    return derived.decision_bins(run.root, drift, partition, ours, other, bins)
+
+
+def _retention(run: Run, drawn: Card, base: str, bins: int) -> None:
+    result = _bins(run, base, bins)
+    ours, other = (run.load(stages.masks, name) for name in ("gprune", base))
+    gap = abs(ours.retention - other.retention)
+    if gap > analysis.BUDGET_TOLERANCE:
+        st.warning(
+            f"The budgets differ: GPrune keeps {ours.retention:.2%} of the decoder's weights, {label(base)} "
+            f"{other.retention:.2%}. Differences between the bars are partly that.",
+            icon=":material/warning:",
+        )
+    drawn.title(analysis.headline(result, label(base)))
+    _fewer_bins(result, bins)
+    words = f"{analysis.total_sentence(result, label(base))} {analysis.direction_sentence(result)}".strip()
+    drawn.chart(
+        figures.retention(result, base),
+        f"Modules sorted by the mean rank drift of their neurons, in {len(result.names)} bins of equally "
+        f"many modules; retained fraction pooled over a bin's neurons. {words}",
+        table=lambda: analysis.bin_table(result, label(base)),
+    )
+    drawn.published(published.RETENTION, run.study)
+
+
+def _fewer_bins(result: analysis.Bins, bins: int) -> None:
+    if len(result.names) < bins:
+        st.caption(f"The run has only {len(result.names)} modules, so there are {len(result.names)} bins.")
+
+
+def _jaccard(run: Run, drawn: Card, base: str, bins: int) -> None:
+    result = _bins(run, base, bins)
+    if len(result.jaccard) > 1:
+        drawn.title(
+            f"Overlap with {label(base)} goes from {result.jaccard[0]:.2f} in the most stable modules to "
+            f"{result.jaccard[-1]:.2f} in the most unstable"
+        )
+    drawn.chart(
+        figures.jaccard(result, base),
+        "Neurons kept by both methods over neurons kept by either. Dashed: what two independent choices of "
+        "these "
+        "sizes would share; near it the two methods chose unrelated neurons.",
+        table=lambda: analysis.bin_table(result, label(base)),
+    )
+    drawn.published(published.JACCARD, run.study)
+
+
+def _shares(run: Run, drawn: Card, base: str, bins: int) -> None:
+    result = _bins(run, base, bins)
+    drawn.chart(
+        figures.shares(result, base),
+        "How the neurons of a bin divide between the two methods.",
+        table=lambda: analysis.bin_table(result, label(base)),
+    )
+
+
+def _layers(run: Run, drawn: Card, part: str) -> None:
+    masks = {method: mask for method, mask in run.masks().items() if method in METHOD_LABELS}
+    if not masks:
+        raise MissingResultError(stages.masks(run.graph).title)
+    named = {label(method): mask for method, mask in masks.items()}
+    caption = (
+        "Key/value groups, each with its query heads." if part == "heads" else "FFN neurons of each layer."
+    )
+    drawn.chart(figures.by_layer(masks, part), caption, table=lambda: analysis.layer_table(named))

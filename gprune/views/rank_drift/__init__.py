@@ -1,0 +1,1 @@
+"""The page Rank drift (Fig. 1a)."""

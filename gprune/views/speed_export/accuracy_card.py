@@ -1,0 +1,168 @@
+"""The card of zero-shot accuracy: every task and method, both figures, chance, and what was left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from gprune import stages
+from gprune.analysis import accuracy
+from gprune.evaluation.tasks import STANDARD_TASKS, known
+from gprune.records import Accuracy
+from gprune.views.frame import work
+from gprune.views.frame.card import Card
+from gprune.views.frame.chart_style import label
+from gprune.views.frame.loaders import Run
+from gprune.views.frame.text import plain
+
+_RULE_HELP = (
+    "max: the higher of raw and length-normalised accuracy of each task, as in the paper's tables. fixed: "
+    "the normalised one where the task has it (appendix, robustness to the evaluation protocol). Both come "
+    "from one measurement; max is the more favourable one by construction."
+)
+NORMALISED = "ⁿ"
+"""marks figures that are length-normalised"""
+
+
+def draw(drawn: Card, run: Run) -> None:
+    """Draws the card."""
+    missing, found = run.missing_tasks, accuracies(run)
+    if not any(found.values()):
+        _nothing(run, missing)
+        return
+    rule = st.radio("Figure that counts", accuracy.RULES, key="sx_rule", horizontal=True, help=_RULE_HELP)
+    drawn.title(_finding(found, rule))
+    with st.container(horizontal=True, gap="xsmall"):
+        if run.study.evaluation.limit:
+            st.badge(
+                f"limited to {run.study.evaluation.limit} documents a task",
+                color="orange",
+                help="Not comparable with accuracies of whole tasks, nor with the paper's.",
+            )
+        for version in dict.fromkeys(each.version for tasks in found.values() for each in tasks.values()):
+            st.badge(plain(f"task version {version}"), color="grey")
+    st.dataframe(summary(found, rule), hide_index=True, alt="accuracy of every task and method")
+    st.caption(
+        f"Percent right ± one standard error over documents, higher is better; {NORMALISED} marks "
+        "length-normalised figures. A method near chance, the accuracy of guessing, has learned nothing of a "
+        "task. All methods answer the same documents: overlapping errors do not decide whether two differ."
+    )
+    drawn.tools(lambda: details(found, rule))
+    _left_out(missing)
+
+
+def accuracies(run: Run) -> dict[str, dict[str, Accuracy]]:
+    """The accuracies of a run that are there, by method and task."""
+    tasks = [task for task in run.study.evaluation.tasks if task in run.graph.inputs.tasks]
+    return {
+        method: {
+            task: run.load(stages.accuracy, method, task)
+            for task in tasks
+            if run.has(stages.accuracy, method, task)
+        }
+        for method in run.study.methods
+    }
+
+
+def _finding(found: dict[str, dict[str, Accuracy]], rule: str) -> str:
+    means = {method: accuracy.mean_accuracy(tasks.values(), rule) for method, tasks in found.items() if tasks}
+    parts = [f"{plain(label(method))} {100 * mean.value:.1f} %" for method, mean in means.items()]
+    first = next(iter(means.values()))
+    many = f"Mean of {first.tasks} tasks" if first.tasks > 1 else "Accuracy"
+    return f"{many}: {', '.join(parts[:4])}; guessing {100 * first.chance:.1f} %"
+
+
+def _task(name: str) -> str:
+    return name if name in known() or name in STANDARD_TASKS else Path(name).name
+
+
+def summary(found: dict[str, dict[str, Accuracy]], rule: str) -> pd.DataFrame:
+    """Tasks by methods under one rule, text cells, the mean of the tasks last where there are several."""
+    methods = [method for method in found if found[method]]
+    tasks = list(dict.fromkeys(task for method in methods for task in found[method]))
+    lines = []
+    for task in tasks:
+        one = next(found[method][task] for method in methods if task in found[method])
+        cells = {label(method): _cell(found[method].get(task), rule) for method in methods}
+        lines.append(
+            {"task": _task(task), "documents": f"{one.samples:,}", "chance": f"{100 * one.chance:.1f}"}
+            | cells
+        )
+    if len(tasks) > 1:
+        lines.append(_mean_line(found, methods, len(tasks), rule))
+    return pd.DataFrame(lines)
+
+
+def _mean_line(
+    found: dict[str, dict[str, Accuracy]], methods: list[str], tasks: int, rule: str
+) -> dict[str, str]:
+    line = {"task": f"mean of {tasks} tasks", "documents": "", "chance": ""}
+    for method in methods:
+        mean = accuracy.mean_accuracy(found[method].values(), rule)
+        whole = mean.tasks == tasks
+        line["chance"] = line["chance"] or (f"{100 * mean.chance:.1f}" if whole else "")
+        line[label(method)] = f"{100 * mean.value:.1f} ± {100 * mean.error:.1f}" if whole else "–"
+    return line
+
+
+def _cell(measured: Accuracy | None, rule: str) -> str:
+    if measured is None:
+        return "–"
+    mark = NORMALISED if accuracy.metric_of(measured, rule) == "acc_norm" else ""
+    value, error = accuracy.reported(measured, rule), accuracy.reported_error(measured, rule)
+    return f"{_points(value, error)}{mark}"
+
+
+def _points(value: float, error: float) -> str:
+    if value != value:
+        return "–"
+    return f"{100 * value:.1f}" + ("" if error != error else f" ± {100 * error:.1f}")
+
+
+def details(found: dict[str, dict[str, Accuracy]], rule: str) -> pd.DataFrame:
+    """One line a task and method with both figures, as numbers in [0, 1]."""
+    lines = [
+        {
+            "task": _task(task),
+            "method": label(method),
+            "acc": each.acc,
+            "acc s.e.": each.acc_error,
+            "acc_norm": each.acc_norm,
+            "acc_norm s.e.": each.acc_norm_error,
+            "counts": accuracy.metric_of(each, rule),
+            "chance": each.chance,
+            "documents": each.samples,
+            "version": each.version,
+        }
+        for method, tasks in found.items()
+        for task, each in tasks.items()
+    ]
+    return pd.DataFrame(lines).sort_values("task", kind="stable")
+
+
+def _left_out(missing: dict[str, Any]) -> None:
+    for task, reason in missing.items():
+        st.warning(f"{plain(_task(task))} was left out: {plain(reason)}", icon=":material/warning:")
+
+
+def _nothing(run: Run, missing: dict[str, Any]) -> None:
+    """Says why there is no accuracy, and offers what needs no data."""
+    _left_out(missing)
+    if not run.complete and work.is_live(run):
+        st.info(
+            "This run is at work: its accuracies stand here at its end, if asked for.", icon=":material/info:"
+        )
+        return
+    if not missing:
+        st.info("This run has been measured on no task.", icon=":material/quiz:")
+    built_in = [name for name in known() if name not in STANDARD_TASKS]
+    st.caption(
+        f"The built-in questions ({plain(', '.join(built_in))}) need no data. The seven tasks of the paper "
+        "and your own questions are chosen on the page Launch & jobs, under Measure an existing run."
+    )
+    if st.button("Measure on the built-in questions", key="sx_tasks", icon=":material/play_arrow:"):
+        if work.start(run.root, run.study.with_settings({"evaluation.tasks": built_in})) is not None:
+            st.rerun()

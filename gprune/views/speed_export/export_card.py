@@ -1,0 +1,223 @@
+"""The card of exports: the pruned model's folder, how to load it, and other forms of it, made as jobs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import streamlit as st
+
+from gprune import stages
+from gprune.errors import GpruneError
+from gprune.jobs import Job, queue
+from gprune.store import Store
+from gprune.views.frame import frame, work
+from gprune.views.frame.card import Card
+from gprune.views.frame.loaders import Run
+from gprune.views.frame.text import plain
+
+PLAN = "plan.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form that a pruned model can be exported to."""
+
+    command: str
+    """the command of `python -m gprune` that makes it"""
+    title: str
+    what: str
+    """one sentence on what it is"""
+    file: Callable[[str], str]
+    """name of what is written, from the start of the checkpoint's key"""
+
+
+PADDED = Form(
+    "pad",
+    "Ordinary folder, padded",
+    "Every layer is padded with zeros to the widest: any tool loads it, and it needs no code of this "
+    "project. The outputs are the same; part of what pruning saved is given back.",
+    lambda digits: f"padded-{digits}",
+)
+GGUF = Form(
+    "gguf",
+    "GGUF file for llama.cpp",
+    "One file in float32 with every layer as narrow as it is, for llama.cpp and what is built on it.",
+    lambda digits: f"model-{digits}.gguf",
+)
+
+
+def draw(drawn: Card, run: Run) -> None:
+    """Draws the card.
+
+    Raises:
+        StoreError: the record names no plain key.
+    """
+    if "gprune" not in run.study.methods:
+        st.info(
+            "Only GPrune's model is written as a folder, and this run does without GPrune.",
+            icon=":material/info:",
+        )
+        return
+    folder = checkpoint(run)
+    if folder is None or not (folder / PLAN).is_file():
+        _unfinished(run, folder)
+        return
+    drawn.title("The pruned model is a folder that loads anywhere")
+    st.code(str(folder), language=None, wrap_lines=True)
+    st.caption(f"{_size(folder)} on disk, with its tokenizer, its code and its plan.")
+    _snippets(folder)
+    st.download_button(
+        f"Download {PLAN}",
+        data=(folder / PLAN).read_bytes,
+        file_name=f"{run.name}-{PLAN}",
+        mime="application/json",
+        key="sx_plan",
+        icon=":material/download:",
+        on_click="ignore",
+        help="The kept units of every layer: `python -m gprune apply` makes the same cut again.",
+    )
+    left, right = st.columns(2)
+    with left:
+        _form(run, PADDED, folder)
+    with right:
+        _form(run, GGUF, folder)
+
+
+def checkpoint(run: Run) -> Path | None:
+    """Folder of the pruned model in the cache, by the key of its stage; None where it was not written."""
+    if not run.has(stages.checkpoint):
+        return None
+    return Store(Path(run.root)).folder("checkpoint", run.key(stages.checkpoint)) / "model"
+
+
+def destination(run: Run, form: Form) -> Path:
+    """Where an export goes: below the cache, by run and content of the checkpoint."""
+    name = form.file(run.key(stages.checkpoint)[:8])
+    return Store(Path(run.root)).folder("exports", run.name) / name
+
+
+def _unfinished(run: Run, folder: Path | None) -> None:
+    if not run.complete and work.is_live(run):
+        st.info("The pruned model is written at the end of the run.", icon=":material/hourglass_top:")
+        return
+    reason = "has not written its model" if folder is None else "has lost the folder of its model"
+    st.info(
+        f"This run {reason}. Finishing it takes every finished stage from the cache.",
+        icon=":material/hourglass_empty:",
+    )
+    if st.button("Finish this run", key="sx_finish", icon=":material/play_arrow:"):
+        if work.start(run.root, run.study) is not None:
+            st.rerun()
+
+
+def _snippets(folder: Path) -> None:
+    """How to load the folder."""
+    anywhere, here, measured = st.tabs(["transformers", "with this project", "lm-eval"])
+    with anywhere:
+        st.code(load_anywhere(folder), language="python")
+        st.caption("The folder holds the few lines of code that it needs; read them before you trust them.")
+    with here:
+        st.code(load_here(folder), language="python")
+        st.caption("Where this project is installed, no code of the folder is run.")
+    with measured:
+        st.code(measure_with_lm_eval(folder), language="bash", wrap_lines=True)
+
+
+def load_anywhere(folder: Path) -> str:
+    """Python that loads the folder where this project is not installed."""
+    return (
+        "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+        f"folder = {str(folder)!r}\n"
+        "model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)\n"
+        "tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)"
+    )
+
+
+def load_here(folder: Path) -> str:
+    """Python that loads the folder where this project is installed."""
+    return (
+        "from gprune.export import checkpoint\n"
+        "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+        f"folder = {str(folder)!r}\n"
+        "checkpoint.register()\n"
+        "model = AutoModelForCausalLM.from_pretrained(folder)\n"
+        "tokenizer = AutoTokenizer.from_pretrained(folder)"
+    )
+
+
+def measure_with_lm_eval(folder: Path) -> str:
+    """A command that measures the folder with the evaluation harness."""
+    model = shlex.quote(f"pretrained={folder},trust_remote_code=True")
+    return f"lm_eval --model hf --model_args {model} --tasks piqa,arc_easy --batch_size 8"
+
+
+def _form(run: Run, form: Form, folder: Path) -> None:
+    """One further form: where it is, what makes it, or why it cannot be made."""
+    out = destination(run, form)
+    arguments = (form.command, str(folder), str(out))
+    with st.container(border=True):
+        st.markdown(f"**{form.title}**")
+        st.caption(form.what)
+        if out.exists():
+            st.code(str(out), language=None, wrap_lines=True)
+            st.caption(f"Made: {_size(out)} on disk. Delete it to make it again.")
+            return
+        if form is GGUF and find_spec("gguf") is None:
+            st.info(
+                "The package `gguf` is not installed. `make gguf` installs it; then start the app again.",
+                icon=":material/info:",
+            )
+            return
+        job = next((job for job in frame.situation().jobs if job.arguments == arguments), None)
+        if job is not None and job.active:
+            st.caption(f":material/hourglass_top: {_state(run, job)}")
+        elif job is not None and job.state == "failed":
+            st.error(plain(job.error), icon=":material/error:")
+        st.code(shlex.join(["python", "-m", "gprune", *arguments]), language="bash", wrap_lines=True)
+        if st.button(f"Make it ({form.command})", key=f"sx_{form.command}", icon=":material/play_arrow:"):
+            if submit(run, form, arguments) is not None:
+                st.rerun()
+
+
+def _state(run: Run, job: Job) -> str:
+    if job.state == "queued":
+        return f"Waits in the queue, place {job.position or 1}."
+    try:
+        progress = queue.progress(Path(run.root), job.id)
+    except GpruneError as error:
+        return plain(error)
+    return f"At work: {plain(progress.message or 'starting')} ({progress.done}/{progress.total or 1})."
+
+
+def submit(run: Run, form: Form, arguments: tuple[str, ...]) -> Job | None:
+    """Starts an export as a job; while one is at work on the same, that one is returned.
+
+    Returns:
+        The job, or None after the reason has been shown on the page.
+    """
+    title = f"{form.title} of {work.job_label(run.study)}"
+    try:
+        job = queue.submit(Path(run.root), run.study, label=title, arguments=arguments)
+    except GpruneError as error:
+        st.error(plain(error), icon=":material/error:")
+        return None
+    st.toast(f"{'Started' if job.state == 'running' else 'Waiting in the queue'}: {plain(job.label)}")
+    return job
+
+
+def _size(place: Path) -> str:
+    """Size of a file, or of all files of a folder, in words."""
+    files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+    return amount(sum(path.stat().st_size for path in files))
+
+
+def amount(count: float) -> str:
+    """Bytes in the unit that leaves a number to be read."""
+    for power, unit in ((30, "GiB"), (20, "MiB")):
+        if count >= 2**power:
+            return f"{count / 2**power:,.1f} {unit}"
+    return f"{count / 2**10:,.1f} KiB"

@@ -1,0 +1,194 @@
+"""The card of widths: what every layer keeps, what padding would cost, and other alignments beside it."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from gprune import stages
+from gprune.analysis import speed as analysis
+from gprune.errors import GpruneError
+from gprune.methods import METHODS, compensates, of_masks
+from gprune.models import identity
+from gprune.records import ModelShape, PruningMasks
+from gprune.stages import Graph
+from gprune.study import Study
+from gprune.views.frame import frame, work
+from gprune.views.frame.card import Card
+from gprune.views.frame.chart_style import label
+from gprune.views.frame.commands import command
+from gprune.views.frame.loaders import MissingResultError, Run, labels
+from gprune.views.frame.text import plain, short
+from gprune.views.speed_export import charts as figures
+from gprune.views.speed_export.export_card import amount
+
+ALIGNMENTS = (1, 8, 16, 32, 64, 128, 256)
+_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+
+def draw(drawn: Card, run: Run) -> None:
+    """Draws the card.
+
+    Raises:
+        MissingResultError: no mask is there yet.
+    """
+    masks, shape = run.masks(), run.shape
+    if not masks or shape is None:
+        raise MissingResultError("the masks of any method")
+    method = st.selectbox("Method", list(masks), key="sx_widths_method", format_func=label, width=320)
+    chosen = masks[method]
+    kept = analysis.widths(chosen)
+    drawn.title(_finding(method, kept, shape))
+    left, right = st.columns([3, 2])
+    with left:
+        drawn.chart(
+            figures.widths(kept.neurons, shape.neurons, method, "FFN neurons"),
+            f"FFN neurons that each layer keeps; grey is the dense width of {shape.neurons:,}. The largest "
+            f"common divisor of the pruned widths is {analysis.pruned_multiple(kept, shape):,}.",
+            table=lambda: _by_layer(kept),
+        )
+    with right:
+        st.plotly_chart(
+            figures.widths(kept.groups, shape.kv_heads, method, "key/value groups"),
+            key="sx_groups_chart",
+            config={"displaylogo": False},
+            alt="key/value groups that each layer keeps",
+        )
+        st.caption(
+            f"Key/value groups that each layer keeps, of {shape.kv_heads}; one takes {shape.group_size} "
+            f"query head{'s' if shape.group_size > 1 else ''} with it."
+        )
+    st.markdown(_padding(run, method, chosen, shape))
+    _alignment(run, shape)
+    _beside(run)
+
+
+def _finding(method: str, kept: analysis.Widths, shape: ModelShape) -> str:
+    divisor = analysis.pruned_multiple(kept, shape)
+    aligned = max(number for number in ALIGNMENTS if divisor % number == 0)
+    low, high = int(kept.neurons.min()), int(kept.neurons.max())
+    span = f"{low:,} to {high:,}" if low < high else f"{low:,}"
+    words = f"all multiples of {aligned}" if aligned > 1 else "not aligned to 8 or more"
+    return f"{plain(label(method))} keeps {span} of {shape.neurons:,} neurons a layer, {words}"
+
+
+def _by_layer(kept: analysis.Widths) -> pd.DataFrame:
+    layers = range(len(kept.neurons))
+    return pd.DataFrame({"layer": layers, "FFN neurons": kept.neurons, "key/value groups": kept.groups})
+
+
+def _padding(run: Run, method: str, masks: PruningMasks, shape: ModelShape) -> str:
+    """One sentence on what an ordinary folder of this model would hold."""
+    if run.size is None:
+        return "What padding costs is known once the model has been read."
+    try:
+        family = str(identity.configuration(identity.locate(run.study.model)).get("model_type", ""))
+    except GpruneError:
+        return (
+            "The dense model is not here any more, so that its family and the cost of padding are not known."
+        )
+    compensated = compensates(of_masks(method), run.study.sparsity.bias_compensation)
+    made = analysis.padding(shape, run.size, masks, family, compensated)
+    if made is None:
+        return (
+            f"No padded folder: an ordinary {plain(family)} model has no place for the biases of bias "
+            "compensation. Use the pruned folder itself."
+        )
+    precision = run.graph.inputs.precision
+    sizes = [_sized(count, precision) for count in (made.dense, made.pruned, made.padded)]
+    return (
+        f"**Padded to an ordinary folder**, every layer gets {made.neurons:,} neurons and {made.groups} "
+        f"key/value group{'s' if made.groups > 1 else ''}: dense {sizes[0]}, pruned {sizes[1]}, padded "
+        f"{sizes[2]}. **{made.kept_saving:.0%}** of what pruning saved is left; the outputs stay the same."
+    )
+
+
+def _sized(count: int, precision: str) -> str:
+    return f"{count:,} parameters ({amount(count * _BYTES.get(precision, 4))})"
+
+
+def aligned_study(study: Study, alignment: int) -> Study:
+    """The same study with FFN widths in multiples of a number, and a name that says so."""
+    name = re.sub(r", alignment \d+$", "", study.name)
+    named = f"{name}, alignment {alignment}" if name and alignment > 1 else name
+    return study.with_settings({"sparsity.alignment": alignment, "name": named})
+
+
+def _alignment(run: Run, shape: ModelShape) -> None:
+    present = run.study.sparsity.alignment
+    options = sorted({present, *(number for number in ALIGNMENTS if number <= shape.neurons)})
+    st.markdown("**Alignment**")
+    st.caption(
+        "Hardware runs matrices fastest whose widths are multiples of 8 to 256. Alignment rounds every FFN "
+        "width to such a multiple at the same retention; it changes the masks of every method a little."
+    )
+    # the key changes with the run, so that the choice begins at what the shown run has
+    wanted = st.segmented_control(
+        "Widths are multiples of",
+        options,
+        default=present,
+        key=f"sx_alignment_{run.name}",
+        format_func=lambda number: "1 (any)" if number == 1 else str(number),
+    )
+    if wanted is None or wanted == present:
+        return
+    study = aligned_study(run.study, int(wanted))
+    st.code(command(study), language="bash", wrap_lines=True)
+    if st.button(f"Prune with alignment {wanted}", key="sx_align", icon=":material/play_arrow:"):
+        if work.start(run.root, study) is not None:
+            st.rerun()
+
+
+def _unaligned(run: Run) -> set[str]:
+    """Keys of the masks of the run's main method without alignment, and of all that is measured on texts.
+
+    What else decides them is in these keys, so that they are equal for runs that differ in alignment alone.
+    """
+    graph, study = run.graph, run.study
+    if study.sparsity.alignment > 1:
+        graph = Graph(study.with_settings({"sparsity.alignment": 1}), graph.inputs)
+    main = next((name for name in study.methods if METHODS[name].decision != "none"), "")
+    if not main or not graph.known:
+        return set()
+    measured = {stages.perplexity(graph, main, text).key for text in study.evaluation.texts}
+    return {stages.masks(graph, METHODS[main].masks).key} | measured
+
+
+def _beside(run: Run) -> None:
+    """Perplexity beside speed, over the runs that differ from this one in alignment alone."""
+    wanted = _unaligned(run)
+    runs = [other for other in frame.situation().runs if wanted and _unaligned(other) == wanted]
+    alignments = {other.study.sparsity.alignment for other in runs}
+    if len(alignments) < 2:
+        st.caption("No run in this cache differs from this one in alignment alone.")
+        return
+    known = labels(runs)
+    runs.sort(key=lambda other: (other.study.sparsity.alignment, other.name))
+    table = pd.DataFrame([_line(other, known[other.name], other.name == run.name) for other in runs])
+    st.dataframe(table, hide_index=True, alt="perplexity and speed of GPrune at every alignment")
+    st.caption(
+        "GPrune in the runs that differ from this one in alignment alone (→ marks the one shown): "
+        "perplexity, lower is better, and decoding speed relative to the first model of the same run, "
+        "higher is better. Ratios of different runs were not measured in turns."
+    )
+
+
+def _line(run: Run, name: str, shown: bool) -> dict[str, Any]:
+    line: dict[str, Any] = {"": "→" if shown else "", "alignment": run.study.sparsity.alignment, "run": name}
+    masks = run.masks().get("gprune")
+    if masks is not None:
+        kept = analysis.widths(masks).neurons
+        line["FFN widths"] = f"{kept.min():,}–{kept.max():,}"
+    for text in run.study.evaluation.texts if "gprune" in run.study.methods else ():
+        there, name = run.has(stages.perplexity, "gprune", text), short(text)
+        value = run.load(stages.perplexity, "gprune", text).perplexity if there else float("nan")
+        number = f"{value:,.4g}" if math.isfinite(value) else "–"
+        line[f"{name} ↓" if f"{name} ↓" not in line else f"{text} ↓"] = number
+    timed = run.study.evaluation.speed != "none" and run.has(stages.speed)
+    rows = list(run.load(stages.speed).rows) if timed else []
+    ratio, spread = analysis.ratio_of(rows, "gprune")
+    return line | {"decode ratio": "not measured" if ratio != ratio else f"{ratio:.2f} ± {spread:.2f}"}

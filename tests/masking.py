@@ -1,0 +1,11 @@
+"""The dense model with a plan's removed units silent: what a cut model is held against."""
+
+from contextlib import AbstractContextManager
+
+from gprune.models import masking
+from gprune.models.decoder import Decoder
+from gprune.records import PruningMasks
+
+
+def masked(decoder: Decoder, masks: PruningMasks) -> AbstractContextManager[None]:
+    return masking.masked(decoder, dict(enumerate(zip(masks.ffn, masks.heads, strict=True))))

@@ -1,0 +1,164 @@
+"""The graph as a reviewable text, its order, and what serves for what; no model and no torch."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gprune import stages
+from gprune.methods import METHODS, METRICS
+from gprune.stages import KINDS, Graph, Inputs, course, every, named, needed
+from gprune.stages import graph as graph_module
+from gprune.stages.graph import Stage
+from gprune.study_demo import demo_study
+
+GRAPHS = Path(__file__).parent / "graphs"
+
+
+def nothing(_):
+    return False
+
+
+def graph_of(metric="flap", **changes):
+    study = replace(demo_study(), metric=metric, methods=tuple(METHODS), **changes)
+    inputs = Inputs.unknown(study)
+    digests = {role: f"{role}’s text" for role in inputs.calibration}
+    return Graph(study, replace(inputs, calibration=digests))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_graph_of_every_method_is_the_one_that_was_reviewed(metric):
+    """To accept a change: python tests/stages/test_stage_graph.py, then read the difference."""
+    assert written(metric) == (GRAPHS / f"{metric}.txt").read_text(encoding="utf-8")
+
+
+def written(metric):
+    lines = []
+    for stage in course(graph_of(metric), "all", nothing):
+        lines.append(f"{stage.name}: {stage.title}")
+        lines += [f"    {need.name}" for need in dict.fromkeys(needed(stage))]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("until", stages.UNTIL)
+def test_every_stage_comes_after_all_that_it_needs_and_once(metric, until):
+    found = course(graph_of(metric), until, nothing)
+    place = {stage: number for number, stage in enumerate(found)}
+    assert len(place) == len(found) == len({stage.name for stage in found})
+    for stage in found:
+        for need in needed(stage):
+            assert place[stages.served(need, nothing, found)] < place[stage]
+
+
+def test_until_takes_no_more_than_it_says():
+    graph = graph_of()
+    kinds = {until: {stage.kind for stage in course(graph, until, nothing)} for until in stages.UNTIL}
+    exploring = {"tokens", "statistics", "norms", "shape", "scores", "drift"}
+    assert kinds["drift"] == exploring
+    assert kinds["adapted"] == exploring | {"clusters", "partition", "modules", "adapted"}
+    assert "agreement" in kinds["agreement"] and "masks" not in kinds["agreement"]
+    assert {"learning", "masks"} <= kinds["masks"] and "perplexity" not in kinds["masks"]
+    assert "perplexity" in kinds["perplexity"] and "checkpoint" not in kinds["perplexity"]
+    assert kinds["all"] == set(KINDS) - {"accuracy", "speed"}
+    assert {stage.name for stage in every(graph)} == {stage.name for stage in course(graph, "all", nothing)}
+
+
+def test_what_people_want_to_see_comes_in_the_order_of_the_paper():
+    names = [stage.name for stage in course(Graph(demo_study()), "all", nothing)]
+    wanted = ["drift", "partition", "modules", "adapted", "masks_gprune", "masks_fang", "perplexity.dense.0"]
+    places = [names.index(name) for name in (*wanted, "perplexity.fang.2", "checkpoint", "agreement_ab_ac")]
+    assert places == sorted(places)
+    controls = [name for name in names if name.startswith("agreement") or "other_seed" in name]
+    assert names[-len(controls) :][-1] == "agreement_fang_other_seed"
+    assert names.index("drift") == 8
+
+
+def test_a_study_without_gprune_has_no_modules_unless_they_are_asked_for():
+    graph = Graph(replace(demo_study(), methods=("dense", "flap")))
+    assert not {"partition", "learning"} & {stage.kind for stage in course(graph, "perplexity", nothing)}
+    assert "adapted" in named(graph)
+
+
+def test_statistics_with_a_gradient_serve_for_those_without():
+    with_pooled, alone = graph_of(), graph_of()
+    alone = Graph(replace(alone.study, methods=("fang_score_average",)), alone.inputs)
+    lean = "context_statistics_auxiliary_forward"
+    assert lean in {stage.name for stage in course(alone, "masks", nothing)}
+    assert lean not in {stage.name for stage in course(with_pooled, "masks", nothing)}
+
+    def rich_is_there(stage):
+        return stage.name == "context_statistics_auxiliary"
+
+    assert lean not in {stage.name for stage in course(alone, "masks", rich_is_there)}
+    # the keys of what follows do not depend on which of the two was read
+    both = (stages.masks(graph, "fang_score_average").key for graph in (with_pooled, alone))
+    assert len(set(both)) == 1
+
+
+def test_released_statistics_serve_for_plain_ones():
+    study = replace(demo_study(), methods=("dense", "wanda_sp_dense", "flap"))
+    study = study.with_settings({"calibration.flap_variant": "released"})
+    names = [stage.name for stage in course(Graph(study, Inputs.unknown(study)), "masks", nothing)]
+    assert "statistics_primary_released" in names and "statistics_primary" not in names
+
+
+def test_two_stages_of_one_name_are_refused():
+    graph = graph_of()
+    graph.stage(stages.StageId("scores", ("primary", "odd")), "", lambda _: None)
+    with pytest.raises(RuntimeError, match="two stages are called 'scores_primary_odd'"):
+        graph.stage(stages.StageId("scores", ("primary",), variant=("odd",)), "", lambda _: None)
+
+
+def test_names_titles_and_kinds_are_known_without_digests_and_keys_are_not():
+    graph = Graph(demo_study())
+    for stage in every(graph):
+        assert stage.key == "" and stage.kind in KINDS and stage.title
+    assert len({stage.title for stage in every(graph)}) == len(every(graph))
+
+
+def test_a_stage_asked_for_twice_is_the_same_handle():
+    graph = graph_of("twflap")
+    assert stages.drift(graph) is stages.drift(graph)
+    assert stages.partition(graph, other_seed=True) is stages.partition(graph, other_seed=True)
+    assert isinstance(stages.masks(graph, "flap"), Stage)
+
+
+def test_a_graph_that_several_threads_ask_gives_all_of_them_the_same_handles():
+    graph = graph_of("twflap")
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: [id(stage) for stage in every(graph)], range(16)))
+    assert all(handles == found[0] for handles in found)
+
+
+@pytest.mark.process
+def test_all_keys_of_every_method_are_had_without_torch_and_each_is_computed_once(monkeypatch):
+    code = (
+        "import sys\n"
+        "from dataclasses import replace\n"
+        "from gprune.methods import METHODS\n"
+        "from gprune.stages import Graph, Inputs, every\n"
+        "from gprune.study_demo import demo_study\n"
+        "study = replace(demo_study(), metric='twflap', methods=tuple(METHODS))\n"
+        "keys = [stage.key for stage in every(Graph(study, Inputs.unknown(study)))]\n"
+        "print(len(keys), sorted({'torch', 'transformers', 'streamlit', 'sklearn'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    computed = []
+    real = graph_module.content_key
+    monkeypatch.setattr(graph_module, "content_key", lambda *given: computed.append(given[0]) or real(*given))
+    graph = graph_of("twflap")
+    found = course(graph, "all", nothing)
+    assert done.stdout.split() == [str(len(found)), "[]"]
+    # one for each handle, and one for each of the parts of scores that only neurons have
+    parts = computed.count("scores") - sum(stage.kind == "scores" for stage in graph.made())
+    assert len(computed) == len(graph.made()) + parts and parts < 150
+
+
+if __name__ == "__main__":
+    GRAPHS.mkdir(exist_ok=True)
+    for each in METRICS:
+        (GRAPHS / f"{each}.txt").write_text(written(each), encoding="utf-8")
