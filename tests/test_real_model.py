@@ -1,5 +1,7 @@
 """The whole path on a trained model and real texts: budgets met, dense perplexity as transformers has it."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -17,8 +19,15 @@ def quiet(*_):
 
 
 @pytest.fixture(scope="module")
-def results(shared, tmp_path_factory):
-    store = Store(tmp_path_factory.mktemp("cache"))
+def results(shared, built_once):
+    def build(folder):
+        (folder / "results").write_bytes(pickle.dumps(run(shared, Store(folder / "cache"))))
+
+    folder = built_once("real-model", build)
+    return Store(folder / "cache"), pickle.loads((folder / "results").read_bytes())
+
+
+def run(shared, store):
     data = shared / "data"
     texts = [data / "wikitext-2" / "test.txt", data / "ptb" / "ptb.valid.txt", data / "c4" / "c4.jsonl"]
     values = {
@@ -33,7 +42,7 @@ def results(shared, tmp_path_factory):
     made = {}
     for retention in (0.7, 0.5):
         made[retention] = pipeline.run(from_dict({**values, "retention": retention}), store, quiet)
-    return store, made
+    return made
 
 
 def test_every_budget_is_met(results):
