@@ -208,15 +208,16 @@ class Graph:
             optional: see Stage.
             served_by: see Stage.
         """
-        if identity not in self._stages:
-            needs = needs or {}
-            keys = {name: need.key for name, need in _named(needs)} | dict(reads or {})
-            key = content_key(identity.kind, settings or {}, keys) if self.known else ""
-            made: Stage[Any] = Stage(identity, title, key, needs, make, optional, served_by)
-            if self._names.setdefault(made.name, made) is not made:
-                raise RuntimeError(f"two stages are called {made.name!r}: {identity}")
-            self._stages[identity] = made
-        return self._stages[identity]
+        with self.lock:
+            if identity not in self._stages:
+                needs = needs or {}
+                keys = {name: need.key for name, need in _named(needs)} | dict(reads or {})
+                key = content_key(identity.kind, settings or {}, keys) if self.known else ""
+                made: Stage[Any] = Stage(identity, title, key, needs, make, optional, served_by)
+                if self._names.setdefault(made.name, made) is not made:
+                    raise RuntimeError(f"two stages are called {made.name!r}: {identity}")
+                self._stages[identity] = made
+            return self._stages[identity]
 
     def part(self, stage: Stage[R], settings: Mapping[str, Any], needs: Mapping[str, Any]) -> Part[R]:
         """A need of some fields of a stage's record: with the settings and needs that change these fields."""

@@ -218,6 +218,13 @@ def test_the_overview_counts_adapted_modules_and_shows_the_seed_control(cache: P
     assert metrics["Module ARI"].delta.startswith("another seed: 0.")
 
 
+def test_the_overview_of_a_run_without_gprune_shows_no_masks_of_another_run(cache: Path) -> None:
+    write_run(cache)
+    name = write_run(cache, study=a_study(methods=("dense", "flap")))
+    metrics = {metric.label: metric.value for metric in on(opened(run=name), "overview").metric}
+    assert metrics["Decoder weights kept"] == "–" and metrics["Modules adapted"] != "–"
+
+
 def an_agreement(*means: float) -> Agreement:
     names = ("ab_ac", "other_seed", "initialization")
     ari = np.repeat(np.array(means)[:, None], 3, axis=1)

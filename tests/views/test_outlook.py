@@ -75,6 +75,13 @@ def test_a_run_knows_how_far_it_is(tmp_path: Path) -> None:
     assert (whole.done, whole.share, whole.left) == (whole.steps, 1.0, None)
 
 
+def test_a_clock_that_was_set_back_makes_no_time_negative(tmp_path: Path) -> None:
+    run = a_run(tmp_path, 9)
+    run.record["started"] = "2999-01-01T00:00:00+00:00"
+    found = titles.outlook(run, JobProgress(stage=names()[9], elapsed=30.0))
+    assert found.left is not None and found.left > 0
+
+
 @pytest.mark.parametrize("elapsed", [3.0, None])
 def test_a_job_at_work_says_its_step_its_stage_and_the_time_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elapsed: float | None

@@ -177,6 +177,16 @@ def test_runs_that_differ_in_alignment_alone_stand_side_by_side(cache: Path) -> 
     assert "differs from this one in alignment alone" not in words(app)
 
 
+def test_runs_beside_each_other_may_leave_gprune_out(cache: Path) -> None:
+    for alignment in (1, 8):
+        for methods in (("dense", "flap"), ("dense", "flap", "gprune")):
+            changes = {"methods": methods, "sparsity": SparsitySettings(alignment=alignment)}
+            name = write_run(cache, study=a_study(**changes))
+    app = page(run=name)
+    table = next(item.value for item in app.dataframe if "alignment" in item.value)
+    assert table["alignment"].tolist() == [1, 1, 8, 8] and table["FFN widths"].isna().sum() == 2
+
+
 def test_half_a_run_says_what_it_lacks(cache: Path) -> None:
     write_run(cache, stages="drift", state="cancelled")
     shown = words(page())

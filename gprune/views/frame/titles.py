@@ -41,5 +41,5 @@ def outlook(run: Run, progress: JobProgress | None = None) -> Outlook:
         return Outlook.of(run.outlook, run.stages, 0.0)
     # from when the stages began: a process that starts has yet to load its libraries
     begun = seconds_since(run.record.get("started"))
-    elapsed = min(begun, progress.elapsed or 0.0)
+    elapsed = max(0.0, min(begun, progress.elapsed or 0.0))
     return Outlook.of(run.outlook, run.stages, elapsed, progress.stage, progress.fraction)
