@@ -69,6 +69,11 @@ class Store:
         """
         self.root = (root or default_cache()).resolve()
 
+    @property
+    def texts(self) -> Path:
+        """Folder in which texts that are built on the spot are kept."""
+        return self.root / "texts"
+
     def folder(self, stage: str, key: str) -> Path:
         """The folder of one result; names that could leave the cache are refused.
 

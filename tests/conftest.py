@@ -1,12 +1,17 @@
-"""Shared fixtures: where real texts and models may be found; and what keeps the marker `process` true."""
+"""Shared fixtures: where real texts and models may be found, and what is built once for all processes.
+
+And what keeps the marker `process` true.
+"""
 
 import os
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 from waiting import LONGEST_TEST
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -29,6 +34,34 @@ def shared() -> Path:
     if not (folder / "models").is_dir():
         pytest.skip(f"no real models and texts at {folder}: set GPRUNE_SHARED to such a folder")
     return folder
+
+
+BuiltOnce = Callable[[str, Callable[[Path], object]], Path]
+
+
+@pytest.fixture(scope="session")
+def built_once(tmp_path_factory: pytest.TempPathFactory) -> BuiltOnce:
+    """Lets a function fill a folder the first time that any process of this run asks for that name.
+
+    The folder belongs to all tests: they only read it, or copy it first.
+    """
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # each worker has its own folder within that of the run
+        place = place.parent
+
+    def built(name: str, build: Callable[[Path], object]) -> Path:
+        folder, whole = place / "built" / name, place / "built" / f"{name}.whole"
+        folder.parent.mkdir(exist_ok=True)
+        with FileLock(place / "built" / f"{name}.lock"):
+            if not whole.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                build(folder)
+                whole.touch()
+        return folder
+
+    return built
 
 
 # what is built from these is a trained model, or texts out of every installed package

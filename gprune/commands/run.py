@@ -80,7 +80,7 @@ def _run_here(options: argparse.Namespace, reporter: Any) -> int:
     study, store = read(options.study), Store(options.cache)
     named = (study.primary, study.auxiliary, study.substitute, *study.evaluation.texts)
     # before the imports that they are built beside
-    corpora.build_ahead(filter(None, named), store.root / "texts")
+    corpora.build_ahead(filter(None, named), store.texts)
 
     from gprune import pipeline, terminal
 

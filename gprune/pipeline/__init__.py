@@ -70,7 +70,7 @@ class _Runner:
     def __init__(self, results: Results, record: RunRecord, listener: Listener) -> None:
         graph, store = results.graph, results.store
         self.results, self.record, self.listener = results, record, listener
-        self.work = Work(graph.study, graph.inputs, store.root / "texts", partial(listener, "model"))
+        self.work = Work(graph.study, graph.inputs, store.texts, partial(listener, "model"))
 
     def run(self, wanted: tuple[Stage[Any], ...]) -> None:
         """Goes through the stages; a method that cannot run is left out with all that needs it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -69,20 +69,23 @@ def reproductions(cache: Path) -> list[Reproduction]:
     return sorted(found, key=lambda made: (made.updated, made.name), reverse=True)
 
 
-def load(cache: Path, name: str) -> dict[str, Reproduced]:
-    """The tables of one reproduction, by name, in the order they were first written.
+def load(cache: Path, name: str, table: str) -> Reproduced | None:
+    """One table of a reproduction; None where it has not been made.
 
     Raises:
-        StoreError: there is no such reproduction, or its index cannot be read.
+        StoreError: there is no such reproduction, or what its index says of the table is damaged.
     """
     folder = cache / "reproductions" / name
     index = read_index(folder) if _NAME.fullmatch(name) else None
     if index is None:
         raise StoreError(f"there is no reproduction {name[:80]!r} in {cache}: choose one from the list")
+    if table not in index["tables"]:
+        return None
     try:
-        return {table: _reproduced(table, entry) for table, entry in index["tables"].items()}
+        return _reproduced(table, index["tables"][table])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StoreError(f"{folder / INDEX} is damaged ({error!r}): run `reproduce` again") from error
+        where = f"the table {table!r} in {folder / INDEX}"
+        raise StoreError(f"{where} is damaged ({error!r}): run `reproduce` again") from error
 
 
 def _reproduction(folder: Path) -> Reproduction | None:
@@ -112,6 +115,9 @@ def _reproduced(name: str, entry: dict[str, Any]) -> Reproduced:
 
 def _row(values: dict[str, Any]) -> StudyRow:
     """A row of the index; a number that it has not is none."""
+    lacking = {field.name for field in fields(StudyRow)} - set(values)
+    if lacking:
+        raise ValueError(f"a row lacks {min(lacking)!r}")
     row = StudyRow(**{**values, "kept": float("nan") if values["kept"] is None else float(values["kept"])})
     numbers = (*row.values.values(), *row.errors.values(), row.retention, row.seed)
     if not all(isinstance(number, int | float) for number in numbers):

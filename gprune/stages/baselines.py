@@ -46,6 +46,10 @@ def decided(graph: Graph, method: Method, identity: StageId, title: str) -> Stag
     if method.decision == "fang":
         settings["temperature"] = study.contexts.temperature
         settings["grouping"] = study.baselines.fang_grouping
+    if method.scoring == "pooled":
+        # scored here and not by a stage of its own
+        how = scoring(graph, "primary", "flap" if method.decision == "fang" else method.metric)
+        settings |= {**how.settings, **how.head_settings}
     if study.sparsity.alignment > 1:
         settings["alignment"] = study.sparsity.alignment
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -180,6 +181,8 @@ class Graph:
         self._names: dict[str, Stage[Any]] = {}
         self.asked: dict[Any, Any] = {}
         """what the declarations of this graph have given, see `once`"""
+        self.lock = threading.RLock()
+        """held while something is declared: the pages of several people share the graph of a run"""
 
     def stage(
         self,
@@ -205,16 +208,16 @@ class Graph:
             optional: see Stage.
             served_by: see Stage.
         """
-        if identity not in self._stages:
-            needs = needs or {}
-            keys = {name: need.key for name, need in _named(needs)} | dict(reads or {})
-            key = content_key(identity.kind, settings or {}, keys) if self.known else ""
-            made: Stage[Any] = Stage(identity, title, key, needs, make, optional, served_by)
-            if self._names.setdefault(made.name, made).id != identity:
-                raise RuntimeError(f"two stages are called {made.name!r}: {identity}")
-            # the app's sessions share a graph: what another thread has declared meanwhile stays
-            self._stages.setdefault(identity, made)
-        return self._stages[identity]
+        with self.lock:
+            if identity not in self._stages:
+                needs = needs or {}
+                keys = {name: need.key for name, need in _named(needs)} | dict(reads or {})
+                key = content_key(identity.kind, settings or {}, keys) if self.known else ""
+                made: Stage[Any] = Stage(identity, title, key, needs, make, optional, served_by)
+                if self._names.setdefault(made.name, made) is not made:
+                    raise RuntimeError(f"two stages are called {made.name!r}: {identity}")
+                self._stages[identity] = made
+            return self._stages[identity]
 
     def part(self, stage: Stage[R], settings: Mapping[str, Any], needs: Mapping[str, Any]) -> Part[R]:
         """A need of some fields of a stage's record: with the settings and needs that change these fields."""
@@ -237,9 +240,10 @@ def once(declare: Callable[Concatenate[Graph, P], R]) -> Callable[Concatenate[Gr
     @wraps(declare)
     def asked(graph: Graph, /, *args: P.args, **kwargs: P.kwargs) -> R:
         question = (declare, args, tuple(sorted(kwargs.items())))
-        if question not in graph.asked:
-            graph.asked.setdefault(question, declare(graph, *args, **kwargs))
-        found: R = graph.asked[question]
+        with graph.lock:
+            if question not in graph.asked:
+                graph.asked[question] = declare(graph, *args, **kwargs)
+            found: R = graph.asked[question]
         return found
 
     return asked

@@ -70,13 +70,13 @@ def statistics(graph: Graph, text: str = "primary", *, released: bool = False) -
         released: whether the recursion of FLAP's released code is kept beside the moments.
     """
     settings = graph.study.calibration
+    variant = replace(settings, flap_variant="released" if released else "paper")
     # the moments are the same whether or not the recursion is kept beside them
     richer = statistics(graph, text, released=True) if not released else None
 
     def make(work: Work, tokens: Tokens) -> ActivationStatistics:
         from gprune.calibration import collect
 
-        variant = replace(settings, flap_variant="released" if released else "paper")
         return collect(work.decoder, tokens, variant, work.progress)
 
     return graph.stage(

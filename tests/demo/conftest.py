@@ -1,5 +1,6 @@
 """One build of the demo's texts for all tests of this folder."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,11 @@ from gprune.demo import texts
 
 
 @pytest.fixture(scope="session")
-def text_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def text_cache(built_once: Callable[..., Path]) -> Path:
     """A folder that holds every text, built once."""
-    folder = tmp_path_factory.mktemp("demo-texts")
-    for name in texts.NAMES:
-        texts.documents(name, "train", folder)
-    return folder
+
+    def build(folder: Path) -> None:
+        for name in texts.NAMES:
+            texts.documents(name, "train", folder)
+
+    return built_once("demo-texts", build)

@@ -6,11 +6,12 @@ import time
 from pathlib import Path
 
 import pytest
-from gprune.pipeline.session import Session
 
 from gprune import corpora
 from gprune.corpora.source import documents, resolve
 from gprune.demo import ahead, texts
+
+pytestmark = pytest.mark.process
 
 NAME = "python-reference"
 
@@ -86,6 +87,4 @@ def test_run_builds_where_its_session_reads(tmp_path: Path, monkeypatch, capsys)
     assert main(["run", "demo", "--cache", str(tmp_path)]) == 0
     (names, cache), (study, store, *_) = asked
     assert names[:2] == [study.primary, study.auxiliary] and set(names) == set(texts.NAMES)
-    session = Session.__new__(Session)
-    session.store = store
-    assert cache == session.text_cache
+    assert cache == store.texts

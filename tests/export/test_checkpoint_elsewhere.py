@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +65,15 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def elsewhere(built_once: Callable[..., Path]) -> dict[str, Any]:
     """What one process without this project reports on all the models."""
-    place = tmp_path_factory.mktemp("elsewhere")
+    place = built_once("elsewhere", ask)
+    report = json.loads((place / "report.json").read_text())
+    return {Path(folder).name: values for folder, values in report.items()}
+
+
+def ask(place: Path) -> None:
+    """Saves the models in a folder, and there the report on them."""
     ids = torch.randint(3, 300, (2, 8), generator=torch.Generator().manual_seed(2))
     for name, (family, sizes, groups, compensated) in KINDS.items():
         decoder = small_decoder(family, **sizes)
@@ -85,7 +92,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return {Path(folder).name: values for folder, values in json.loads(done.stdout).items()}
+    (place / "report.json").write_text(done.stdout)
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -68,7 +68,8 @@ def test_a_row_that_cannot_be_filled_is_another_exit_code(
     finish_all(tmp_path, "seeds", unavailable={"fang": "this model is too narrow: leave FANG out"})
     assert call("seeds", "--model", "demo", "--cache", tmp_path) == reproduce.EXIT_UNFILLED
     assert "\n3 of 6 rows: this model is too narrow: leave FANG out\n" in capsys.readouterr().out
-    seeds = catalogue.load(tmp_path, "demo-demo")["seeds"]
+    seeds = catalogue.load(tmp_path, "demo-demo", "seeds")
+    assert seeds is not None
     assert [row.reason for row in seeds.rows["max"]] == ["this model is too narrow: leave FANG out"] * 3 + [
         ""
     ] * 3
@@ -126,7 +127,8 @@ def test_a_small_model_goes_through_the_ablation_for_real(
     assert {job.state for job in jobs.jobs(cache)} == {"done"}
     assert len(jobs.jobs(cache)) == 3
     (found,) = catalogue.reproductions(cache)
-    ablation = catalogue.load(cache, found.name)["ablation"]
+    ablation = catalogue.load(cache, found.name, "ablation")
+    assert ablation is not None
     long = pd.read_csv(found.folder / "ablation.csv")
     assert list(long["windows"]) == [6] * 4
     assert long["value"].between(1, 1e6).all()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 from waiting import limit
 
@@ -32,6 +34,8 @@ CHARTS = {
     "comparison": 2,
     "speed_export": 2,
 }
+# Each AppTest reads the metadata of every installed package for components, which takes longer than a page.
+manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
 
 
 def opened(**query: str) -> AppTest:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +14,7 @@ from views.app_driver import charts, on, opened, words
 from views.synthetic_run import a_study, write_run
 from views.synthetic_tables import filled, write_tables
 
+from gprune.records import Accuracy
 from gprune.reproduction import catalogue, tables
 from gprune.reproduction.answers import Answer
 from gprune.reproduction.scale import choose
@@ -167,19 +170,13 @@ def test_published_figures_stand_in_a_table_of_their_own(cache: Path) -> None:
     assert "published, not run here" in words(app)
 
 
-def test_accuracies_follow_the_protocol_and_their_mean_comes_first(cache: Path) -> None:
-    folder = write_tables(cache, "ablation")
-    lines = pd.read_csv(folder / "ablation.csv")
-    first = lines[lines["row"] == 1].iloc[[0]]
-    added = [
-        first.assign(measure=measure, subject=task, value=value, **{"standard error": 0.02})
-        for task, measure, value in (
-            ("boolq", "acc", 0.6),
-            ("piqa", "acc", 0.7),
-            ("piqa", "acc_norm", 0.65),
-        )
-    ]
-    pd.concat([lines, *added]).to_csv(folder / "ablation.csv", index=False)
+def test_accuracies_follow_the_rule_and_their_mean_comes_first(cache: Path) -> None:
+    def with_tasks(row: Row) -> Answer:
+        figures = (("boolq", 0.6, nan), ("piqa", 0.7, 0.65))
+        made = [Accuracy(t, a, n, 0.02, 0.02, 200, 0, 0.5, "1.0", "") for t, a, n in figures]
+        return replace(filled(row), accuracies=tuple(made))
+
+    write_tables(cache, "ablation", fill=with_tasks)
     made = studies.found(str(cache))[0]
     values = {p: studies.read(str(cache), made, "ablation", p).rows[0].values for p in ("max", "fixed")}  # type: ignore[union-attr]
     assert values["max"]["accuracy"] == pytest.approx(65.0)
@@ -190,12 +187,16 @@ def test_accuracies_follow_the_protocol_and_their_mean_comes_first(cache: Path) 
 def test_a_damaged_table_costs_itself_only(cache: Path) -> None:
     write_run(cache)
     folder = write_tables(cache, "ablation", "seeds")
-    (folder / "ablation.csv").write_text("row,value\n1,2\n", encoding="utf-8")
+    index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+    index["tables"]["ablation"]["rows"]["max"][0].pop("values")
+    (folder / "index.json").write_text(json.dumps(index), encoding="utf-8")
     app = on_studies("ablation")
-    assert len(app.error) == 1 and "lacks the column" in app.error[0].value
+    assert len(app.error) == 1 and "the table 'ablation' in" in app.error[0].value
+    assert "run `reproduce` again" in app.error[0].value
     assert not on_studies("seeds").error
+    # the files beside the index are for other programs
     (folder / "seeds.csv").unlink()
-    assert "cannot be read" in on_studies("seeds").error[0].value
+    assert not on_studies("seeds").error
     (folder / "index.json").write_text("{", encoding="utf-8")
     assert "has not been made here yet" in words(on_studies("seeds"))
 

@@ -65,7 +65,7 @@ def read(root: str, made: catalogue.Reproduction, name: str, rule: str = "max") 
     Raises:
         StoreError: its index or the table is damaged.
     """
-    table = catalogue.load(Path(root), made.name).get(name)
+    table = catalogue.load(Path(root), made.name, name)
     if table is None:
         return None
     return StudyTable(

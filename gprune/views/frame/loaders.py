@@ -111,7 +111,7 @@ class Run:
     @property
     def stopped_early(self) -> bool:
         """Whether it was only asked to go a part of the way, as far as drift or agreement."""
-        early = str(self.record.get("until", "all")) in ("drift", "adapted", "agreement", "masks")
+        early = self.record.get("until") in stages.UNTIL[: stages.UNTIL.index("perplexity")]
         return early and not self.record.get("result")
 
     @property
