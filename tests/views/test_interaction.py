@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from views.app_driver import charts, on, opened, words
-from views.synthetic_run import a_study, write_run
+from views.synthetic_run import a_study, read, write_run
 
 from gprune.analysis import agreement
 from gprune.jobs import queue
 from gprune.records import Agreement
+from gprune.store import Store
 from gprune.study import EvaluationSettings, Study, run_name
 from gprune.study_demo import demo_study
 from gprune.views.frame import derived
@@ -216,6 +217,27 @@ def test_the_overview_counts_adapted_modules_and_shows_the_seed_control(cache: P
     metrics = {metric.label: metric for metric in on(opened(), "overview").metric}
     assert "re-scored from B" in metrics["Modules adapted"].delta
     assert metrics["Module ARI"].delta.startswith("another seed: 0.")
+
+
+def test_a_run_that_was_asked_for_a_part_offers_the_rest(cache: Path, started: list[Any]) -> None:
+    name = write_run(cache, stages="drift")
+    Store(cache).save_run(name, read(cache, name) | {"until": "drift", "result": None})
+    app = on(opened(), "rank_drift")
+    assert "This run was only asked for “drift”." in words(app) and len(charts(app)) == 4
+    app.button(key="frame_rest").click().run()
+    assert started == [(a_study(), ())]
+
+
+def test_results_of_an_earlier_version_are_told_and_made_again(cache: Path, started: list[Any]) -> None:
+    name = write_run(cache)
+    record = read(cache, name)
+    record["stages"]["drift"]["key"] = "0" * 32
+    Store(cache).save_run(name, record)
+    app = on(opened(), "rank_drift")
+    told = f"1 of {len(record['stages'])} results of this run were made by an earlier version"
+    assert told in words(app) and not app.error
+    app.button(key="frame_again").click().run()
+    assert started == [(a_study(), ())]
 
 
 def test_the_overview_of_a_run_without_gprune_shows_no_masks_of_another_run(cache: Path) -> None:
