@@ -64,8 +64,8 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> BuiltOnce:
     return built
 
 
-# what is built from these is a trained model, or texts out of every installed package
-SLOW_FIXTURES = {"shared", "text_cache"}
+# a trained model and its texts, the texts out of every installed package, a whole run
+SLOW_FIXTURES = {"shared", "text_cache", "finished"}
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import SLEEPER, limit
 
 from gprune import corpora
 from gprune.corpora.source import documents, resolve
@@ -32,6 +33,7 @@ def read(cache: Path) -> list[str]:
     return list(documents(resolve(NAME, "calibration"), cache))
 
 
+@pytest.mark.process
 def test_text_is_built_by_the_other_process(tmp_path: Path, text_cache: Path, monkeypatch) -> None:
     monkeypatch.setattr(texts, "_build", refuse)
     corpora.build_ahead([f"{NAME}#split=test", "no text", NAME, "a#b=c", ""], tmp_path)
@@ -39,6 +41,7 @@ def test_text_is_built_by_the_other_process(tmp_path: Path, text_cache: Path, mo
     assert [file.name for file in tmp_path.iterdir()] == [texts.path(NAME, tmp_path).name]
 
 
+@pytest.mark.process
 def test_text_is_built_here_where_the_other_process_fails(tmp_path: Path, started, monkeypatch) -> None:
     monkeypatch.setattr(texts, "_build", lambda name: {"train": ["here\n"], "test": []})
     started[tmp_path] = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.2)"])
@@ -46,14 +49,15 @@ def test_text_is_built_here_where_the_other_process_fails(tmp_path: Path, starte
     assert started[tmp_path].returncode == 0
 
 
+@pytest.mark.process
 def test_reading_waits_no_longer_than_for_its_own_text(tmp_path: Path, started) -> None:
-    started[tmp_path] = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    started[tmp_path] = subprocess.Popen([sys.executable, "-c", SLEEPER])
     file = texts.path(NAME, tmp_path)
     file.touch()
     begun = time.perf_counter()
     try:
         ahead.wait(NAME, tmp_path)
-        assert time.perf_counter() - begun < 30
+        assert time.perf_counter() - begun < limit(30)
         assert started[tmp_path].poll() is None
     finally:
         started[tmp_path].kill()
