@@ -64,10 +64,8 @@ class Task:
     @property
     def asked(self) -> str:
         """The evaluation text or the task that is measured on."""
-        evaluation = self.study.evaluation
-        return (evaluation.tasks if self.stage.kind == "accuracy" else evaluation.texts)[
-            self.stage.id.item or 0
-        ]
+        known = self.study.evaluation
+        return (known.tasks if self.stage.kind == "accuracy" else known.texts)[self.stage.id.item or 0]
 
     @property
     def able(self) -> list[str]:
@@ -147,15 +145,17 @@ def size(task: Task) -> records.ModelSize:
 
 
 def an_accuracy(
-    task: str, acc: float, acc_norm: float | None = None, chance: float = 0.25, limit: int = 200
+    task: str,
+    acc: float,
+    acc_norm: float | None = None,
+    chance: float = 0.25,
+    limit: int = 200,
+    version: str = "1.0, lm-eval 0.4.13",
 ) -> records.Accuracy:
     """The accuracy on a task, of whose documents there are 100 where no limit is set."""
     norm, norm_error = (math.nan, math.nan) if acc_norm is None else (acc_norm, 0.04)
-    samples, version = limit or 100, "1, lm-eval 0.4"
-    return records.Accuracy(task, acc, norm, 0.03, norm_error, samples, limit, chance, version, digest(task))
-
-
-VOCABULARY = 500
+    errors, samples = (0.03, norm_error), limit or 100
+    return records.Accuracy(task, acc, norm, *errors, samples, limit, chance, version, digest(task))
 
 
 def level(task: Task, role: str = "") -> Array:
@@ -185,7 +185,7 @@ def norms(task: Task) -> records.WeightNorms:
 
 def tokens(task: Task) -> records.Tokens:
     place = ("primary", "auxiliary", "substitute").index(task.role)
-    frequent = 1.0 / np.arange(1, VOCABULARY - 50 * place + 1)
+    frequent = 1.0 / np.arange(1, 501 - 50 * place)
     drawn = task.study.calibration.samples, task.study.calibration.length
     ids = task.random.choice(len(frequent), drawn, p=frequent / frequent.sum()) + 50 * place
     return records.Tokens(task.text, digest(task.stage.key), ids.astype(np.int32), drawn[0] * (place + 2))

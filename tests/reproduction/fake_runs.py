@@ -106,9 +106,8 @@ def finish(
     """
     study = errand.study if isinstance(errand, Errand) else errand
     missing_tasks: dict[str, str] = {}
-    record = RunRecord(
-        opened(store, study, changed, missing_tasks), "all", {}, missing_tasks, lambda *_: None
-    )
+    results = opened(store, study, changed, missing_tasks)
+    record = RunRecord(results, "all", {}, missing_tasks, lambda *_: None)
 
     def perplexity(task: Task) -> Perplexity:
         number = value(study, task.stage.id.method, task.asked)
@@ -118,8 +117,8 @@ def finish(
     def answered(task: Task) -> Any:
         method, name = task.stage.id.method, task.asked
         known = accuracy_of(study, method, name) if accuracy is None else accuracy.get(method, {}).get(name)
-        whole = {"chance": math.nan, "limit": study.evaluation.limit, **(known or {})}
-        return an_accuracy(name, **whole) if known else None
+        asked = {"limit": study.evaluation.limit, "version": "1, lm-eval 0.4"}
+        return an_accuracy(name, **({"chance": math.nan} | asked | dict(known))) if known else None
 
     makers = STRUCTURE | {"perplexity": perplexity, "accuracy": answered}
     return leave(record, makers, SHAPE, MODULES, present="all" if state == "done" else (), state=state, **how)
@@ -159,7 +158,10 @@ CORRELATIONS = {
 }
 STRUCTURE: Makers = {
     **{kind: MAKERS[kind] for kind in ("shape", "size")},
-    "drift": _drift, "partition": _partition, "masks": _masks, "agreement": _agreement,
+    "drift": _drift,
+    "partition": _partition,
+    "masks": _masks,
+    "agreement": _agreement,
     "speed": lambda task: throughput_of(task.study, task.able),
 }
 

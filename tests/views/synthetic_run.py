@@ -17,7 +17,7 @@ from gprune.records import ModelShape
 from gprune.stages import KINDS, Graph, Inputs, Results, Stage
 from gprune.stages.inputs import from_plain, roles
 from gprune.store import Store
-from gprune.study import CalibrationSettings, EvaluationSettings, Study, from_dict
+from gprune.study import CalibrationSettings, EvaluationSettings, Study, from_dict, run_name
 
 MAKERS = {**made_runs.MAKERS, **synthetic_measurements.MAKERS}
 SMALL = ModelShape(layers=4, neurons=60, heads=4, kv_heads=2, head_width=8, hidden=16)
@@ -62,7 +62,7 @@ def write_run(
     missing_tasks: Mapping[str, str] | None = None,
     **how: Any,
 ) -> str:
-    """Writes the results of a run and its run.json; the run was on an afternoon that is past.
+    """Writes the results of a run and its run.json anew; the run was on an afternoon that is past.
 
     Args:
         root: cache folder.
@@ -77,6 +77,7 @@ def write_run(
     """
     study, store, missing = study or a_study(), Store(root), dict(missing_tasks or {})
     graph = Graph(study, _inputs(study, missing, (shape, modules, seed)))
+    (root / "runs" / run_name(study) / "run.json").unlink(missing_ok=True)
     expected = {stage.name: KINDS[stage.kind].seconds for stage in course(graph)}
     record = _OfNoTexts(Results(store, graph), "all", expected, missing, lambda *_: None)
     error = "the disk is full" if state == "failed" else None
