@@ -17,34 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from made_runs import MAKERS, Makers, Task, an_accuracy, leave
 
-from gprune import stages
 from gprune.comparisons import COMPARISONS
-from gprune.methods import METHODS
-from gprune.pipeline import provenance
 from gprune.pipeline.record import RunRecord
-from gprune.records import (
-    Accuracy,
-    ModelShape,
-    ModelSize,
-    Partition,
-    PartitionAgreement,
-    Perplexity,
-    PruningMasks,
-    RankDrift,
-    Throughput,
-)
+from gprune.records import ModelShape, PartitionAgreement, Perplexity, PruningMasks, RankDrift, Throughput
 from gprune.reproduction.scale import Scale, choose
 from gprune.reproduction.series import Errand, Series
-from gprune.stages import Graph, Results, Stage
-from gprune.stages.course import wanted
+from gprune.stages import Graph, Results
 from gprune.stages.inputs import read
 from gprune.store import Store
 from gprune.study import Study, from_file
 
-LAYERS, NEURONS, MODULES = 2, 40, 5
-SHAPE = ModelShape(layers=LAYERS, neurons=NEURONS, heads=2, kv_heads=2, head_width=8, hidden=16)
-SIZE = ModelSize(parameters=10_000, group_biases=0, neuron_biases=0, missing_biases=4)
+SHAPE, MODULES = ModelShape(layers=2, neurons=40, heads=2, kv_heads=2, head_width=8, hidden=16), 5
 _NOT_TOLD = ("methods", "device", "name", "group", "substitute", "evaluation")
 Accuracies = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
@@ -68,16 +53,7 @@ def accuracy_of(study: Study, method: str, task: str) -> dict[str, Any]:
     """Accuracies that differ between studies, methods and tasks; acc_norm is missing in every second task."""
     acc = (perplexity_of(study, method, task) - 10.0) / 16.0
     norm = 1.0 - acc if study.evaluation.tasks.index(task) % 2 else None
-    return {
-        "acc": acc,
-        "acc_norm": norm,
-        "acc_error": 0.03,
-        "acc_norm_error": None if norm is None else 0.04,
-    } | {
-        "samples": study.evaluation.limit or 100,
-        "chance": 0.25,
-        "version": "1, lm-eval 0.4",
-    }
+    return {"acc": acc, "acc_norm": norm, "chance": 0.25}
 
 
 def throughput_of(study: Study, methods: Sequence[str]) -> Throughput:
@@ -112,94 +88,66 @@ def finish(
     errand: Errand | Study,
     *,
     state: str = "done",
-    error: str | None = None,
-    unavailable: Mapping[str, str] | None = None,
     accuracy: Accuracies | None = None,
     value: Callable[[Study, str, str], float] = perplexity_of,
     changed: Mapping[str, Any] | None = None,
+    **how: Any,
 ) -> str:
-    """Leaves what a whole run of a study leaves, at the keys of its graph.
+    """Leaves what a whole run of a study leaves, where tables read it, and gives the run's name.
 
     Args:
         store: where to.
         errand: the study, or an errand with its study.
         state: how the run ended; only one that is done leaves results.
-        error: why it failed.
-        unavailable: why methods cannot run, by method.
         accuracy: figures by method and task; where it is left out, those of `accuracy_of`.
         value: the perplexities.
         changed: digests of what was read that are not those of today.
-
-    Returns:
-        The run's name.
+        how: see `leave`.
     """
     study = errand.study if isinstance(errand, Errand) else errand
     missing_tasks: dict[str, str] = {}
     results = opened(store, study, changed, missing_tasks)
     record = RunRecord(results, "all", {}, missing_tasks, lambda *_: None)
-    out = {METHODS[name].masks: reason for name, reason in (unavailable or {}).items()}
-    able = [name for name in study.methods if METHODS[name].masks not in out]
 
-    def made(stage: Stage[Any]) -> object | None:
-        if stage.kind == "perplexity":
-            text = study.evaluation.texts[stage.id.item or 0]
-            number = value(study, stage.id.method, text)
-            losses = np.array([np.log(number) - 0.1, np.log(number) + 0.1])
-            return Perplexity(text, "128", 128, 2, number, 0.5, losses)
-        if stage.kind == "accuracy":
-            task = study.evaluation.tasks[stage.id.item or 0]
-            if accuracy is None:
-                return _accuracy(study, task, accuracy_of(study, stage.id.method, task))
-            values = accuracy.get(stage.id.method, {}).get(task)
-            return _accuracy(study, task, values) if values else None
-        return throughput_of(study, able) if stage.kind == "speed" else structure(study, stage)
+    def perplexity(task: Task) -> Perplexity:
+        number = value(study, task.stage.id.method, task.asked)
+        losses = np.array([np.log(number) - 0.1, np.log(number) + 0.1])
+        return Perplexity(task.asked, "128", 128, 2, number, 0.5, losses)
 
-    left_out = record.unavailable
-    for stage in [stages.shape(results.graph), *wanted(results.graph)] if state == "done" else ():
-        lacking = next((left_out[need] for need in stages.needed(stage) if need in left_out), None)
-        reason = out.get(stage.id.method) if stage.kind == "masks" else lacking
-        if reason is not None and not stage.optional:
-            left_out[stage] = reason
-            continue
-        found = made(stage)
-        if found is not None:
-            store.put(stage.kind, stage.key, found, {"seconds": 0.1, **provenance.versions()})
-            record.stages[stage.name] = {"key": stage.key, "seconds": 0.1, "reused": False}
-    record.save(state, error=error)
-    return record.name
+    def answered(task: Task) -> Any:
+        method, name = task.stage.id.method, task.asked
+        known = accuracy_of(study, method, name) if accuracy is None else accuracy.get(method, {}).get(name)
+        asked = {"limit": study.evaluation.limit, "version": "1, lm-eval 0.4"}
+        return an_accuracy(name, **({"chance": math.nan} | asked | dict(known))) if known else None
+
+    makers = STRUCTURE | {"perplexity": perplexity, "accuracy": answered}
+    return leave(record, makers, SHAPE, MODULES, present="all" if state == "done" else (), state=state, **how)
 
 
-def _accuracy(study: Study, task: str, values: Mapping[str, Any]) -> Accuracy:
-    names = ("acc", "acc_norm", "acc_error", "acc_norm_error", "chance")
-    numbers = {name: math.nan if values.get(name) is None else values[name] for name in names}
-    samples, version = values.get("samples", 0), values.get("version", "")
-    limit = study.evaluation.limit or 0
-    return Accuracy(task=task, samples=samples, limit=limit, version=version, data="", **numbers)
+def _drift(task: Task) -> RankDrift:
+    """The drift of neuron i of N is i / (N - 1)."""
+    magnitude = np.tile(np.linspace(0, 1, task.shape.neurons), (task.shape.layers, 1))
+    rho = {name: np.full(task.shape.layers, value) for name, value in CORRELATIONS.items()}
+    return RankDrift(magnitude, magnitude, magnitude, magnitude / 4, magnitude / 5, magnitude / 2, **rho)
 
 
-def structure(study: Study, stage: Stage[Any]) -> object | None:
-    """Drift, modules, masks and agreement; the drift of neuron i of N is i / (N - 1)."""
-    if stage.kind in ("shape", "size"):
-        return SHAPE if stage.kind == "shape" else SIZE
-    if stage.kind == "drift":
-        magnitude = np.tile(np.arange(NEURONS) / (NEURONS - 1), (LAYERS, 1))
-        rho = {name: np.full(LAYERS, value) for name, value in CORRELATIONS.items()}
-        return RankDrift(magnitude, magnitude, magnitude, magnitude / 4, magnitude / 5, magnitude / 2, **rho)
-    if stage.kind == "partition":
-        labels = np.tile(np.repeat(np.arange(MODULES), NEURONS // MODULES), (LAYERS, 1)).astype(np.int32)
-        counts, nan = np.full(LAYERS, MODULES, dtype=np.int32), np.full(2, np.nan)
-        empty = np.zeros((LAYERS, 1)), nan, nan, np.zeros((LAYERS, 1, 5))
-        return Partition("refined", "magnitude", labels, counts, counts, *empty)
-    if stage.kind == "masks":
-        ffn = np.zeros((LAYERS, NEURONS), dtype=bool)
-        ffn[:, :: 4 if stage.id.method == "flap" else 2] = True
-        heads, kept = np.ones((LAYERS, 2), bool), study.retention - 0.001
-        return PruningMasks(stage.id.method, ffn, heads, kept, study.retention)
-    if stage.kind == "agreement":
-        place = list(COMPARISONS).index(stage.id.variant[0])
-        ari = np.array([0.1 * place, 0.1 * place + 0.2])
-        return PartitionAgreement(ari, ari + 0.05)
-    return None
+def _partition(task: Task) -> Any:
+    """Modules of neurons that follow each other."""
+    labels = np.arange(task.shape.neurons, dtype=np.int32) * task.modules // task.shape.neurons
+    return replace(MAKERS["partition"](task), labels=np.tile(labels, (task.shape.layers, 1)))
+
+
+def _masks(task: Task) -> PruningMasks:
+    """FLAP keeps every fourth neuron, any other method every second."""
+    ffn = np.zeros((task.shape.layers, task.shape.neurons), dtype=bool)
+    ffn[:, :: 4 if task.stage.id.method == "flap" else 2] = True
+    heads, retention = np.ones((task.shape.layers, task.shape.kv_heads), bool), task.study.retention
+    return PruningMasks(task.stage.id.method, ffn, heads, retention - 0.001, retention)
+
+
+def _agreement(task: Task) -> PartitionAgreement:
+    ari = 0.1 * list(COMPARISONS).index(task.stage.id.variant[0]) + np.array([0.0, 0.2])
+    return PartitionAgreement(ari, ari + 0.05)
 
 
 CORRELATIONS = {
@@ -207,6 +155,14 @@ CORRELATIONS = {
     "correlation_half": 0.6,
     "correlation_primary": 0.98,
     "correlation_auxiliary": 0.97,
+}
+STRUCTURE: Makers = {
+    **{kind: MAKERS[kind] for kind in ("shape", "size")},
+    "drift": _drift,
+    "partition": _partition,
+    "masks": _masks,
+    "agreement": _agreement,
+    "speed": lambda task: throughput_of(task.study, task.able),
 }
 
 

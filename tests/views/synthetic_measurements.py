@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from views.synthetic_calibration import Task, digest
+from made_runs import Makers, Task, an_accuracy
 
 from gprune.records import Accuracy, Perplexity, Throughput
 
@@ -15,27 +15,10 @@ LEVELS = {"dense": 40.0, "gprune": 62.0, "flap": 118.0, "flap_no_bias": 121.0, "
 
 
 def perplexity(task: Task) -> Perplexity:
-    method, item = task.stage.id.method, task.stage.id.item or 0
-    losses = np.log(LEVELS.get(method, 150.0) * (1 + item)) + task.noise(96, scale=0.4)
+    usual = LEVELS.get(task.stage.id.method, 150.0) * (1 + (task.stage.id.item or 0))
+    losses = np.log(usual) + 0.4 * task.random.normal(size=96)
     mean, error = float(np.exp(losses.mean())), float(losses.std(ddof=1) / np.sqrt(len(losses)))
-    text = task.study.evaluation.texts[item]
-    return Perplexity(text, "128", 128, len(losses), mean, mean * error, losses)
-
-
-def an_accuracy(task: str, acc: float, acc_norm: float | None, chance: float = 0.25) -> Accuracy:
-    missing = float("nan")
-    return Accuracy(
-        task=task,
-        acc=acc,
-        acc_norm=missing if acc_norm is None else acc_norm,
-        acc_error=0.03,
-        acc_norm_error=missing if acc_norm is None else 0.04,
-        samples=200,
-        limit=200,
-        chance=chance,
-        version="1.0, lm-eval 0.4.13",
-        data=digest(task),
-    )
+    return Perplexity(task.asked, "128", 128, len(losses), mean, mean * error, losses)
 
 
 ACCURACY = {
@@ -45,9 +28,8 @@ ACCURACY = {
 
 
 def accuracy(task: Task) -> Accuracy:
-    name = task.study.evaluation.tasks[task.stage.id.item or 0]
-    known = ACCURACY.get(task.stage.id.method, {}).get(name)
-    return known or an_accuracy(name, float(task.random.random()), None)
+    known = ACCURACY.get(task.stage.id.method, {}).get(task.asked)
+    return known or an_accuracy(task.asked, float(task.random.random()))
 
 
 def speed_rows(
@@ -86,8 +68,7 @@ def a_throughput(**changes: Any) -> Throughput:
 
 
 def speed(task: Task) -> Throughput:
-    return a_throughput(models=task.study.methods)
+    return a_throughput(models=tuple(task.able))
 
 
-MAKERS = {made.__name__: made for made in (perplexity, accuracy, speed)}
-"""what makes a record, by kind"""
+MAKERS: Makers = {made.__name__: made for made in (perplexity, accuracy, speed)}

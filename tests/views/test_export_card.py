@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_runs import an_accuracy
 from streamlit.testing.v1 import AppTest
 from views.app_driver import on, opened, words
-from views.synthetic_measurements import ACCURACY, EVIL, an_accuracy
+from views.synthetic_measurements import ACCURACY, EVIL
 from views.synthetic_run import a_study, folder_of, write_run
 
 from gprune import stages

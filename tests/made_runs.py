@@ -1,0 +1,304 @@
+"""Runs made by hand: a record at the key of every result of a study, without a model.
+
+What a run consists of follows from the declarations of gprune.stages. What its records hold is said by
+makers, one a kind: here are those of random numbers in the true form, for all that is not measured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from gprune import budget, records, stages
+from gprune.methods import METHODS
+from gprune.pipeline import provenance
+from gprune.pipeline.record import RunRecord
+from gprune.progress import silent
+from gprune.ranking import ranks
+from gprune.records import Array
+from gprune.stages import KINDS, Graph, Stage
+from gprune.study import Study
+
+
+def digest(*parts: object) -> str:
+    """What stands for the content of a model or a text."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Task:
+    """A record to be made."""
+
+    stage: Stage[Any]
+    graph: Graph
+    shape: records.ModelShape
+    modules: int
+    needs: dict[str, Any]
+
+    @cached_property
+    def random(self) -> np.random.Generator:
+        """Numbers that follow from the stage's key."""
+        return np.random.default_rng(int(self.stage.key, 16))
+
+    @property
+    def study(self) -> Study:
+        return self.graph.study
+
+    @property
+    def role(self) -> str:
+        """The text that the record is of."""
+        return self.stage.id.texts[0]
+
+    @property
+    def text(self) -> str:
+        return str(getattr(self.study, self.role))
+
+    @property
+    def asked(self) -> str:
+        """The evaluation text or the task that is measured on."""
+        known = self.study.evaluation
+        return (known.tasks if self.stage.kind == "accuracy" else known.texts)[self.stage.id.item or 0]
+
+    @property
+    def able(self) -> list[str]:
+        """The methods that can run, where the speed of all is measured."""
+        return [name for name, parts in self.needs["models"].items() if name == "dense" or "masks" in parts]
+
+
+Makers = Mapping[str, Callable[[Task], Any]]
+"""what makes a record, by kind; a kind that is not among them has no results, nor has one that gives None"""
+
+
+def course(graph: Graph, until: str = "all") -> tuple[Stage[Any], ...]:
+    """The stages that a run goes through in an empty cache."""
+    return stages.course(graph, until, lambda _: False)
+
+
+def leave(
+    record: RunRecord,
+    makers: Makers,
+    shape: records.ModelShape,
+    modules: int,
+    *,
+    present: str | Collection[str] = "all",
+    state: str = "done",
+    error: str | None = None,
+    unavailable: Mapping[str, str] | None = None,
+) -> str:
+    """Leaves what a run leaves, results in the store and its run.json, and gives the run's name.
+
+    Args:
+        record: of the run.
+        makers: what its results hold.
+        shape: sizes of the model.
+        modules: modules of each layer.
+        present: what is there: all until something, or stages by name.
+        state: how the run ended.
+        error: why it failed.
+        unavailable: why methods cannot run, by method.
+    """
+    results, made, left_out = record.results, dict[Stage[Any], Any](), record.unavailable
+    there = {one.name for one in course(results.graph, present)} if isinstance(present, str) else set(present)
+    assert there <= {one.name for one in course(results.graph)}, there
+    reasons = {METHODS[name].masks: reason for name, reason in (unavailable or {}).items()}
+    for number, stage in enumerate(course(results.graph)):
+        reason = next((left_out[need] for need in stages.needed(stage) if need in left_out), None)
+        if stage.kind == "masks":
+            reason = reasons.get(stage.id.method)
+        if reason is not None and not stage.optional:
+            left_out[stage] = reason
+        elif stage.kind in makers:
+            needs = stages.resolve(stage.needs, lambda need: made.get(stages.served(need, made.__contains__)))
+            made[stage] = makers[stage.kind](Task(stage, results.graph, shape, modules, needs))
+            if stage.name in there and made[stage] is not None:
+                seconds = 0.5 + number
+                _put(record, stage, made[stage], {"seconds": seconds, **provenance.versions()})
+                record.stages[stage.name] = {"key": stage.key, "seconds": seconds, "reused": number % 2 == 0}
+    record.save(state, {"run": record.name} if state == "done" else None, error)
+    return record.name
+
+
+def _put(record: RunRecord, stage: Stage[Any], made: Any, details: dict[str, Any]) -> None:
+    """Puts a result where there is none; what is made of a folder's stage is a function that fills it."""
+    store = record.results.store
+    if KINDS[stage.kind].record is None:
+        store.put_folder(stage.kind, stage.key, lambda folder: made(folder) or details)
+    elif not record.results.holds(stage):
+        store.put(stage.kind, stage.key, made, details)
+
+
+def shape(task: Task) -> records.ModelShape:
+    return task.shape
+
+
+def size(task: Task) -> records.ModelSize:
+    known = task.shape
+    return records.ModelSize(known.decoder_weights + 1000, 0, 0, 2 * known.hidden * known.layers)
+
+
+def an_accuracy(
+    task: str,
+    acc: float,
+    acc_norm: float | None = None,
+    chance: float = 0.25,
+    limit: int = 200,
+    version: str = "1.0, lm-eval 0.4.13",
+) -> records.Accuracy:
+    """The accuracy on a task, of whose documents there are 100 where no limit is set."""
+    norm, norm_error = (math.nan, math.nan) if acc_norm is None else (acc_norm, 0.04)
+    errors, samples = (0.03, norm_error), limit or 100
+    return records.Accuracy(task, acc, norm, *errors, samples, limit, chance, version, digest(task))
+
+
+def level(task: Task, role: str = "") -> Array:
+    """(layers, neurons) log level of the neurons on a text: what all texts share, and its own part."""
+    inputs, size = task.graph.inputs, (task.shape.layers, task.shape.neurons)
+    shared, own = (
+        np.random.default_rng(int(content, 16)).normal(size=size)
+        for content in (inputs.model, inputs.calibration[role or task.role])
+    )
+    found: Array = shared + 0.8 * own
+    return found
+
+
+def noise(task: Task, *size: int, scale: float = 1.0) -> Array:
+    """Normal numbers; by default one for every neuron."""
+    found: Array = scale * task.random.normal(size=size or (task.shape.layers, task.shape.neurons))
+    return found
+
+
+def norms(task: Task) -> records.WeightNorms:
+    known = task.shape
+    neurons, channels = (known.layers, known.neurons), (known.layers, known.heads * known.head_width)
+    return records.WeightNorms(
+        *(1 + 0.1 * task.random.random(size) for size in (neurons,) * 2 + (channels,) * 2)
+    )
+
+
+def tokens(task: Task) -> records.Tokens:
+    place = ("primary", "auxiliary", "substitute").index(task.role)
+    frequent = 1.0 / np.arange(1, 501 - 50 * place)
+    drawn = task.study.calibration.samples, task.study.calibration.length
+    ids = task.random.choice(len(frequent), drawn, p=frequent / frequent.sum()) + 50 * place
+    return records.Tokens(task.text, digest(task.stage.key), ids.astype(np.int32), drawn[0] * (place + 2))
+
+
+def statistics(task: Task) -> records.ActivationStatistics:
+    known, drawn, values = task.shape, task.study.calibration, dict[str, Any]()
+    growth = np.log(100) * np.linspace(0, 1, known.layers)[:, None]
+    for part, width in (("ffn", known.neurons), ("attention", known.heads * known.head_width)):
+        size = (drawn.shards, known.layers, width)
+        middle = level(task) + growth if part == "ffn" else np.zeros(size[1:])
+        values[f"{part}_mean"] = noise(task, *size, scale=0.1)
+        values[f"{part}_moment"] = 128 * np.exp(middle + noise(task, *size, scale=0.3))
+        values[f"{part}_energy"] = values[f"{part}_moment"] + 128 * values[f"{part}_mean"] ** 2
+        values[f"{part}_released_fluctuation"] = values[f"{part}_moment"].mean(axis=0)
+    counts = np.full(drawn.shards, drawn.samples // drawn.shards, dtype=np.int64)
+    return records.ActivationStatistics(task.text, "f" * 64, counts, drawn.length * counts, **values)
+
+
+def contexts(task: Task) -> records.Contexts:
+    known, count, dimensions = task.shape, task.study.contexts.count, 3
+    components = noise(task, known.layers, dimensions, known.hidden)
+    centroids = noise(task, known.layers, count, dimensions)
+    distances = np.linalg.norm(centroids[:, :, None] - centroids[:, None], axis=-1)
+    return records.Contexts(
+        task.text, noise(task, known.layers, known.hidden), components, centroids, distances, 512
+    )
+
+
+def context_statistics(task: Task) -> records.ContextStatistics:
+    made, count = task.needs["contexts"].text, task.study.contexts.count
+    size = (task.study.calibration.shards, task.shape.layers, count, task.shape.neurons)
+    moment = 16 * np.exp(level(task)[:, None] + noise(task, *size, scale=0.3))
+    tokens, change = np.full(size[:3], 16.0), task.random.random(task.shape.layers)
+    affinity = task.random.random(size[1:])
+    return records.ContextStatistics(
+        task.text, made, tokens, noise(task, *size, scale=0.1), moment, affinity, change
+    )
+
+
+def by_its_formula(task: Task) -> Any:
+    """What needs no model is computed as in a real run, from the records that were made before."""
+    return task.stage.make(SimpleNamespace(study=task.study, progress=silent), **task.needs)
+
+
+def scores(task: Task) -> records.UnitScores:
+    shape = task.shape
+    if "tokens" not in task.needs:
+        found: records.UnitScores = by_its_formula(task)
+        return found
+    heads = task.random.gamma(2.0, size=(shape.layers, shape.kv_heads))
+    channels = task.random.gamma(2.0, size=(shape.layers, shape.heads * shape.head_width))
+    return records.UnitScores(task.stage.id.metric, task.text, np.exp(level(task)), heads, channels)
+
+
+def partition(task: Task) -> records.Partition:
+    """Modules of equal size; a share of the neurons is elsewhere than in any other partition."""
+    shape, groups = task.shape, task.stage.kind == "groups"
+    count = min(2 if groups else task.modules, shape.neurons)
+    share = 0.8 if groups else 0.5 if "other_seed" in task.stage.id.variant else 0.15
+    labels = np.tile(np.arange(shape.neurons, dtype=np.int32) % count, (shape.layers, 1))
+    for row in labels:
+        moved = task.random.permutation(shape.neurons)[: round(share * shape.neurons)]
+        row[moved] = row[task.random.permutation(moved)]
+    counts, silhouette = np.full(shape.layers, count, np.int32), task.random.random((shape.layers, 5))
+    found = labels, counts, np.maximum(counts - 2, 1), silhouette, np.array([0.2, np.nan])
+    kind = "functional" if groups else "refined"
+    return records.Partition(
+        kind, "magnitude", *found, np.array([0.1, np.nan]), np.zeros((shape.layers, 3, 5))
+    )
+
+
+def _kept(task: Task, scores: Array) -> dict[str, Any]:
+    """The better units of every layer."""
+    shape, lost = task.shape, 1 - task.study.retention
+    ffn = ranks(scores) >= shape.neurons * lost
+    heads = ranks(task.random.random((shape.layers, shape.kv_heads))) >= shape.kv_heads * lost
+    heads[:, 0] |= ~heads.any(axis=1)
+    retention = budget.retention(shape, ffn, heads)
+    return {"ffn": ffn, "heads": heads, "retention": retention, "target": task.study.retention}
+
+
+def learning(task: Task) -> records.Learning:
+    steps = np.arange(40.0)
+    falling = 3.5 + 2.0 * np.exp(-steps / 10)
+    kept = 0.5 + 0.05 * np.exp(-steps / 8) * np.cos(steps / 3)
+    return records.Learning(
+        **_kept(task, task.needs["adapted"].scores),
+        steps=np.stack([steps, steps // 20, falling, falling + 0.3, falling / 4, kept], axis=1),
+        columns=("step", "epoch", "ce_primary", "ce_auxiliary", "distillation", "retention"),
+        thresholds=task.random.random(task.needs["partition"].modules),
+        head_thresholds=task.random.random(task.shape.layers),
+    )
+
+
+def masks(task: Task) -> records.PruningMasks:
+    if "learning" in task.needs:
+        found: records.PruningMasks = by_its_formula(task)
+        return found
+    return records.PruningMasks(task.stage.id.method, **_kept(task, level(task, "primary") + noise(task)))
+
+
+def checkpoint(_: Task) -> Callable[[Path], None]:
+    def fill(folder: Path) -> None:
+        (folder / "model").mkdir()
+        (folder / "model" / "plan.json").write_text('{"format": "gprune-plan"}', encoding="utf-8")
+
+    return fill
+
+
+_NAMED = (shape, size, norms, tokens, statistics, contexts, context_statistics, scores, learning, masks)
+MAKERS: Makers = {
+    **{made.__name__: made for made in (*_NAMED, checkpoint)},
+    **dict.fromkeys(("groups", "clusters", "partition"), partition),
+    **dict.fromkeys(("drift", "modules", "adapted", "agreement"), by_its_formula),
+}
