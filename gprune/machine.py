@@ -6,6 +6,7 @@ import ctypes
 import importlib.metadata
 import os
 import platform
+from functools import cache
 from pathlib import Path
 
 THREADS_VARIABLE = "OMP_NUM_THREADS"
@@ -13,14 +14,25 @@ THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 def has_gpu() -> bool:
     """Whether torch will find a CUDA device: asked of the driver, since importing torch takes seconds."""
-    if "+cpu" in version("torch"):
-        return False
+    return "+cpu" not in version("torch") and bool(cards())
+
+
+@cache
+def cards() -> tuple[str, ...]:
+    """Names of the CUDA devices in the order in which torch numbers them; none without a driver."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return False
-    count = ctypes.c_int(0)
-    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+        return ()
+    count, device, name = ctypes.c_int(0), ctypes.c_int(0), ctypes.create_string_buffer(256)
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return ()
+    found = []
+    for index in range(count.value):
+        known = driver.cuDeviceGet(ctypes.byref(device), index) == 0
+        known = known and driver.cuDeviceGetName(name, len(name), device) == 0
+        found.append(name.value.decode(errors="replace") if known else "GPU")
+    return tuple(found)
 
 
 def version(package: str) -> str:
@@ -40,9 +52,9 @@ def describe(device: str) -> str:
     libraries = f"torch {version('torch')}, transformers {version('transformers')}"
     if device != "cpu" and has_gpu():
         # the card decides, by whatever name it was asked for
-        found, number = _graphics(), device.partition(":")[2]
+        number = device.partition(":")[2]
         index = int(number) if number.isdecimal() else 0
-        return f"{found[index] if index < len(found) else 'GPU'}, {libraries}"
+        return f"{cards()[index] if index < len(cards()) else device}, {libraries}"
     return f"{processor()}, {threads()} threads, {libraries}"
 
 
@@ -61,14 +73,6 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _graphics() -> list[str]:
-    """Names of the NVIDIA devices that the driver reports."""
-    found = []
-    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
-        found += _values(path, "Model")
-    return found
 
 
 def processor() -> str:

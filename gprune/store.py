@@ -141,6 +141,14 @@ class Store:
 
         self.put_folder(stage, key, write, details)
 
+    def discard(self, stage: str, key: str) -> None:
+        """Removes a result, if there is one; no reader meets half of it."""
+        final = self.folder(stage, key)
+        if final.exists():
+            aside = beside(final)
+            final.rename(aside)
+            shutil.rmtree(aside, ignore_errors=True)
+
     def put_folder(
         self,
         stage: str,
@@ -180,11 +188,8 @@ class Store:
     def _move(self, temporary: Path, final: Path) -> None:
         if final.exists() and self.has(final.parent.name, final.name):
             return
-        if final.exists():
-            # a damaged result makes way; it is moved aside first so that no reader meets half of each
-            aside = beside(final)
-            final.rename(aside)
-            shutil.rmtree(aside, ignore_errors=True)
+        # a damaged result makes way
+        self.discard(final.parent.name, final.name)
         try:
             temporary.rename(final)
         except OSError as error:

@@ -91,7 +91,7 @@ def summary(result: dict[str, Any]) -> None:
     if "checkpoint" in result:
         console.print(f"pruned model: {result['checkpoint']}", soft_wrap=True, highlight=False)
     _passes(console, result.get("passes", {}))
-    seconds = sum(result["seconds"].values())
+    seconds = sum(taken for stage, taken in result["seconds"].items() if stage not in result["reused"])
     computed = len(result["seconds"]) - len(result["reused"])
     console.print(
         f"run {result['run']}: {computed} stages computed, {len(result['reused'])} reused, {seconds:.1f} s",

@@ -9,6 +9,7 @@ import pytest
 import tiny_study
 
 from gprune import arrays, pipeline, stages
+from gprune.errors import MethodError
 from gprune.methods import METHODS, METRICS
 from gprune.pipeline.outlook import Outlook, expected, last_time
 from gprune.stages import KINDS, course
@@ -170,3 +171,75 @@ def test_a_run_that_is_slower_than_expected_says_so_without_jumping():
     left = [Outlook.of(plan, [], 3.0 * second, "a", second / 5).left for second in range(6)]
     assert left[0] == 10.0 and left[-1] > 5.0 * 2
     assert max(abs(after - before) for before, after in zip(left, left[1:], strict=False)) < 4.5
+
+
+class Refusing:
+    """Has stages of some names fail as a method does that cannot run."""
+
+    def __init__(self, monkeypatch, *names):
+        self.names = set(names)
+        make = pipeline._Runner._compute
+
+        def compute(runner, stage, started):
+            if stage.name in self.names:
+                raise MethodError(f"{stage.name} does not fit")
+            make(runner, stage, started)
+
+        monkeypatch.setattr(pipeline._Runner, "_compute", compute)
+
+
+def test_a_method_that_cannot_run_is_counted_as_done_and_its_reason_outlives_shorter_runs(
+    workshop, tmp_path, monkeypatch
+):
+    study, store = study_of(workshop, methods=["dense", "flap", "fang"]), Store(tmp_path)
+    refusing = Refusing(monkeypatch, "groups_primary")
+    result = pipeline.run(study, store, silent, until="perplexity")
+    assert result["unavailable"] == {"fang": "groups_primary does not fit"}
+    record = store.run(run_name(study))
+    ended = {*record["stages"], *record["unavailable"]}
+    found = Outlook.of(record["expected"], ended, 5.0)
+    assert (found.done, found.left) == (found.steps, None) and found.steps == len(record["expected"])
+    pipeline.run(study, store, silent, until="drift")
+    assert store.run(run_name(study))["unavailable"]["masks_fang"]["reason"] == "groups_primary does not fit"
+    refusing.names.clear()
+    again = pipeline.run(study, store, silent, until="perplexity")
+    assert again["unavailable"] == {} == store.run(run_name(study))["unavailable"]
+
+
+def test_where_the_richer_statistics_cannot_be_had_the_plain_ones_are_made(workshop, tmp_path, monkeypatch):
+    study = study_of(workshop, methods=["dense", "fang_score_average", "fang_pooled"])
+    Refusing(monkeypatch, "context_statistics_auxiliary")
+    result = pipeline.run(study, Store(tmp_path), silent, until="perplexity")
+    assert set(result["unavailable"]) == {"fang_pooled"} and "fang_score_average" in result["perplexity"]
+
+
+def test_a_run_that_cannot_have_what_it_is_for_fails_with_the_reason(workshop, tmp_path, monkeypatch):
+    study, store = study_of(workshop, metric="twflap", methods=["dense", "gprune"]), Store(tmp_path)
+    Refusing(monkeypatch, "context_statistics_primary")
+    for until in ("drift", "adapted", "all"):
+        with pytest.raises(MethodError, match="context_statistics_primary does not fit"):
+            pipeline.run(study, store, silent, until=until)
+        record = store.run(run_name(study))
+        assert (record["state"], record["error"]) == ("failed", "context_statistics_primary does not fit")
+
+
+def test_speed_without_a_method_is_measured_again_once_the_method_can_run(workshop, tmp_path, monkeypatch):
+    study = study_of(workshop, methods=["dense", "flap", "fang"], evaluation={"texts": [], "speed": "cpu"})
+    study = study.with_settings({"evaluation.speed": "cpu", "evaluation.texts": []})
+    store, refusing = Store(tmp_path), Refusing(monkeypatch, "groups_primary")
+    first = pipeline.run(study, store, silent, until="perplexity")
+    assert {row["model"] for row in first["speed"]["rows"]} == {"dense", "flap"}
+    again = pipeline.run(study, store, silent, until="perplexity")
+    assert "speed" in again["reused"]
+    refusing.names.clear()
+    whole = pipeline.run(study, store, silent, until="perplexity")
+    assert {row["model"] for row in whole["speed"]["rows"]} == {"dense", "flap", "fang"}
+    assert "speed" not in whole["reused"] and whole["keys"]["speed"] == first["keys"]["speed"]
+
+
+def test_a_method_without_masks_is_never_timed_as_the_dense_model(workshop, tmp_path, monkeypatch):
+    study = study_of(workshop, methods=["dense", "flap"], sparsity={"epochs": 1, "batch": 8})
+    study = study.with_settings({"evaluation.speed": "cpu", "evaluation.texts": []})
+    Refusing(monkeypatch, "masks_flap")
+    result = pipeline.run(study, Store(tmp_path), silent, until="perplexity")
+    assert {row["model"] for row in result["speed"]["rows"]} == {"dense"}

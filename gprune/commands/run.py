@@ -69,7 +69,7 @@ def _show_course(options: argparse.Namespace) -> int:
         state, taken = "there" if results.holds(stage) else "missing", seconds[stage.name]
         words = "" if taken is None else f"{taken:10.1f} s"
         print(f"{stage.name:<{widest}}  {stage.key}  {state:<7}{words}".rstrip())
-    missing = sum(not results.holds(stage) for stage in stages)
+    missing = len({stage.key for stage in stages if not results.holds(stage)})
     print(f"{len(stages)} stages, {missing} missing", file=sys.stderr)
     return 0
 

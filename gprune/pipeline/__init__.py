@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,19 @@ from gprune.pipeline import provenance
 from gprune.pipeline.outlook import expected
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.summary import summarized
-from gprune.stages import KINDS, Graph, Results, Stage, Work, course, needed, resolve
+from gprune.stages import (
+    KINDS,
+    Graph,
+    Results,
+    Stage,
+    Work,
+    adapted,
+    course,
+    drift,
+    needed,
+    resolve,
+    served,
+)
 from gprune.stages.inputs import read
 from gprune.store import Store
 from gprune.study import Study
@@ -43,7 +56,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all") -> d
     store.sweep()
     record.save("running")
     try:
-        _Runner(results, record, listener).run(wanted)
+        _Runner(results, record, listener).run(wanted, _essential(results.graph, until))
         summary = summarized(results, wanted, record)
     except (Cancelled, KeyboardInterrupt):
         record.save("cancelled", error="stopped on request; finished stages are kept")
@@ -64,6 +77,11 @@ def opened(study: Study, store: Store) -> Results:
     return Results(store, Graph(study, read(study, download=False)))
 
 
+def _essential(graph: Graph, until: str) -> tuple[Stage[Any], ...]:
+    """What a run that goes so far is for, whichever methods it compares."""
+    return (drift(graph), adapted(graph)) if until in ("adapted", "agreement") else (drift(graph),)
+
+
 class _Runner:
     """Computes what is missing, each stage under its lock, so that two runs of one study share the work."""
 
@@ -72,32 +90,61 @@ class _Runner:
         self.results, self.record, self.listener = results, record, listener
         self.work = Work(graph.study, graph.inputs, store.texts, partial(listener, "model"))
 
-    def run(self, wanted: tuple[Stage[Any], ...]) -> None:
-        """Goes through the stages; a method that cannot run is left out with all that needs it."""
+    def run(self, wanted: tuple[Stage[Any], ...], essential: tuple[Stage[Any], ...]) -> None:
+        """Goes through the stages; a method that cannot run is left out with all that needs it.
+
+        Args:
+            wanted: the stages, in order.
+            essential: those without which the run is for nothing.
+
+        Raises:
+            MethodError: one of these cannot be had.
+        """
         left_out = self.record.unavailable
         for stage in wanted:
-            lacking = next((left_out[need] for need in needed(stage) if need in left_out), None)
-            if lacking is not None and not stage.optional:
-                left_out[stage] = lacking
-                continue
             try:
+                lacking = next((left_out[one] for one in self._provided(stage) if one in left_out), None)
+                if lacking is not None and not stage.optional:
+                    raise MethodError(lacking)
                 self._ensure(stage)
             except MethodError as error:
+                if stage in essential:
+                    raise
                 left_out[stage] = str(error)
                 self.listener(stage.name, 1, 1, f"left out: {error}")
 
+    def _provided(self, stage: Stage[Any]) -> Iterator[Stage[Any]]:
+        """What a stage is made from: each of its needs, or what serves for it."""
+        for need in needed(stage):
+            found = served(need, self.results.holds, self.record.unavailable)
+            if found is not need and found in self.record.unavailable:
+                # the richer result cannot be had: the one that was asked for may
+                self._ensure(need)
+                found = need
+            yield found
+
     def _ensure(self, stage: Stage[Any]) -> None:
         """Computes a stage unless its result is there, and notes it."""
-        started, reused = time.perf_counter(), self.results.holds(stage)
+        started, reused = time.perf_counter(), self._whole(stage)
         if not reused:
             waiting = partial(
                 self.listener, stage.name, 0, 1, "waiting for another run that computes the same"
             )
             with self.results.store.lock(stage.kind, stage.key, waiting):
-                reused = self.results.holds(stage)
+                reused = self._whole(stage)
                 if not reused:
                     self._compute(stage, started)
         self.record.note(stage, reused)
+
+    def _whole(self, stage: Stage[Any]) -> bool:
+        """Whether a result is there that lacks nothing which can be had now."""
+        if not self.results.holds(stage):
+            return False
+        lacked = set(self.results.details(stage).get("left_out", ())) if stage.optional else set()
+        return lacked <= {one.name for one in self._left_out(stage)}
+
+    def _left_out(self, stage: Stage[Any]) -> list[Stage[Any]]:
+        return [one for one in needed(stage) if one in self.record.unavailable]
 
     def _compute(self, stage: Stage[Any], started: float) -> None:
         store, work = self.results.store, self.work
@@ -108,7 +155,10 @@ class _Runner:
 
         def details() -> dict[str, Any]:
             seconds = round(time.perf_counter() - started, 3)
-            return {"seconds": seconds, "passes": self._passes(before), **provenance.versions()}
+            known = {"seconds": seconds, "passes": self._passes(before), **provenance.versions()}
+            return known | (
+                {"left_out": [one.name for one in self._left_out(stage)]} if stage.optional else {}
+            )
 
         def fill(folder: Path) -> dict[str, Any]:
             stage.make(work, folder, **needs)
@@ -118,6 +168,9 @@ class _Runner:
             store.put_folder(stage.kind, stage.key, fill)
         else:
             made = stage.make(work, **needs)
+            if stage.optional:
+                # what is there is the result of a run that could have less
+                store.discard(stage.kind, stage.key)
             store.put(stage.kind, stage.key, made, details())
 
     def _load(self, stage: Stage[Any]) -> Any:

@@ -52,6 +52,10 @@ class RunRecord:
         entries, known = previous.get("stages", {}), named(results.graph)
         valid = {name for name, entry in entries.items() if name in known and entry["key"] == known[name].key}
         self._earlier = {name: entry for name, entry in entries.items() if name in valid}
+        told = previous.get("unavailable") or {}
+        self._told = {
+            name: one for name, one in told.items() if name in known and one["key"] == known[name].key
+        }
         self._result = previous.get("result") if len(valid) == len(entries) else None
         self._texts = self._descriptions()
 
@@ -71,7 +75,8 @@ class RunRecord:
     def _standing(self) -> str:
         """Where the run stands, for whoever reads its log."""
         elapsed = (datetime.now(UTC) - self.started).total_seconds()
-        outlook = Outlook.of(self.expected, self.stages, elapsed)
+        ended = {*self.stages, *(stage.name for stage in self.unavailable)}
+        outlook = Outlook.of(self.expected, ended, elapsed)
         return f" (step {outlook.done} of {outlook.steps})"
 
     def save(self, state: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
@@ -94,15 +99,18 @@ class RunRecord:
             "seconds": round((now - self.started).total_seconds(), 1),
             "expected": self.expected,
             "stages": {**self._earlier, **self.stages},
-            "unavailable": {
-                stage.name: {"key": stage.key, "reason": reason} for stage, reason in self.unavailable.items()
-            },
+            "unavailable": {name: one for name, one in self._reasons().items() if name not in self.stages},
             "missing_tasks": self.missing_tasks,
             "texts": self._texts,
             "provenance": provenance.collect(self.results.graph.inputs),
             "result": result or self._result,
         }
         self.results.store.save_run(self.name, values)
+
+    def _reasons(self) -> dict[str, dict[str, str]]:
+        """Why stages cannot be had; what an earlier run has found stays until this one knows better."""
+        own = {stage.name: {"key": stage.key, "reason": reason} for stage, reason in self.unavailable.items()}
+        return {**self._told, **own}
 
     def _descriptions(self) -> dict[str, str]:
         study = self.results.graph.study

@@ -51,14 +51,16 @@ class Runs:
         self._inputs: dict[Study, tuple[Inputs, dict[str, str]] | None] = {}
         self._results: dict[Study, list[Results]] = {}
         self._makers: dict[str, list[Run]] = {}
-        self._reasons: dict[str, Reason] = {}
+        self._reasons: dict[tuple[str, int], Reason] = {}
         self._latest: dict[Study, Run] = {}
         for run in self.every:
             self._latest.setdefault(shared(run.study), run)
             for entry in run.record["stages"].values():
                 self._makers.setdefault(entry.get("key", ""), []).append(run)
+            # what does not fit into memory may fit in smaller batches
+            batch = run.study.calibration.batch
             for entry in run.record.get("unavailable", {}).values():
-                self._reasons.setdefault(entry["key"], Reason(run.name, entry["reason"]))
+                self._reasons.setdefault((entry["key"], batch), Reason(run.name, entry["reason"]))
 
     def results(self, study: Study) -> list[Results]:
         """What there is of a study, on any device that runs name; nothing where it cannot be read here."""
@@ -83,8 +85,9 @@ class Runs:
     def reason(self, stages: Iterable[Stage[Any]], results: Results) -> Reason | None:
         """Why some results cannot be had, where a run has noted it of one of them or of what they need."""
         for stage in order(stages, results.holds) if self._reasons else ():
-            if stage.key in self._reasons and not results.there(stage):
-                return self._reasons[stage.key]
+            noted = self._reasons.get((stage.key, results.graph.study.calibration.batch))
+            if noted is not None and not results.there(stage):
+                return noted
         return None
 
     def failure(self, study: Study) -> str:

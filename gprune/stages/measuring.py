@@ -74,7 +74,7 @@ def speed(graph: Graph) -> Stage[Throughput]:
         known = {"device": str(decoder.device), "dtype": work.inputs.precision}
         chosen = measurement.with_changes(chosen, **known, **fitting)
         # a method without masks could not run, unless it is the dense model
-        able = {n: parts for n, parts in models.items() if parts or METHODS[n].decision == "none"}
+        able = {n: parts for n, parts in models.items() if "masks" in parts or METHODS[n].decision == "none"}
         cuts = {name: work.pruned(**parts) for name, parts in able.items()}
         rows = measurement.measure(cuts, chosen, work.progress)
         return Throughput(chosen.describe(), _machine(decoder.device), tuple(asdict(row) for row in rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -111,8 +112,21 @@ def test_before_a_run_has_its_record_only_its_stage_is_told(
     assert sentence.endswith("loading the model, 2 s so far") and share == 0.0
 
 
-def _described(run: Run, progress: JobProgress, monkeypatch: pytest.MonkeyPatch) -> tuple[str, float]:
-    job: Any = SimpleNamespace(id="1", label="a job", state="running", arguments=())
+def test_the_record_of_an_earlier_run_is_not_the_progress_of_a_job_that_has_just_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, progress = a_run(tmp_path, len(names()), "done"), JobProgress(stage="model", elapsed=2.0)
+    began = datetime.fromisoformat(run.record["started"]).timestamp()
+    early = _described(run, progress, monkeypatch, started=began + 60.0)
+    assert early[0].endswith("loading the model, 2 s so far") and early[1] == 0.0
+    own = _described(run, progress, monkeypatch, started=began - 5.0)
+    assert f"step {len(names())} of {len(names())}" in own[0] and own[1] == 1.0
+
+
+def _described(
+    run: Run, progress: JobProgress, monkeypatch: pytest.MonkeyPatch, started: float = 0.0
+) -> tuple[str, float]:
+    job: Any = SimpleNamespace(id="1", label="a job", state="running", arguments=(), started=started)
     monkeypatch.setattr(live.queue, "study_of", lambda *_: run.study)
     monkeypatch.setattr(live.queue, "progress", lambda *_: progress)
     monkeypatch.setattr(live.work, "made_by", lambda *_: run.name)

@@ -269,9 +269,10 @@ def _incomplete(run: Run) -> None:
         else ""
     )
     found = titles.outlook(run)
+    where = f" after {found.done} of {found.steps} steps" if found.steps else " before its first step"
     with st.container(horizontal=True, vertical_alignment="center"):
         st.warning(
-            f"This run stopped after {found.done} of {found.steps} steps.{reason} Finished stages are kept.",
+            f"This run stopped{where}.{reason} Finished stages are kept.",
             icon=":material/pause_circle:",
             width="stretch",
         )

@@ -54,7 +54,7 @@ def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
     verb = "is being stopped" if job.state == "cancelling" else "is being computed on this machine"
     if work.exports(job):
         return f":material/hourglass_top: {name} {verb}: {_now(study, progress)}", min(1.0, progress.fraction)
-    run = situation.run_named(work.made_by(situation.root, job.id))
+    run = work.under_way(situation, job)
     if run is None or not run.outlook:
         return f":material/hourglass_top: {name} {verb}: {_now(study, progress)}", 0.0
     found = titles.outlook(run, progress)

@@ -59,7 +59,12 @@ def _guard(value: object) -> object:
 
 def seconds_since(moment: object) -> float:
     """Seconds since a time in ISO form; infinite where it is none."""
+    return time.time() - seconds_since_1970(moment)
+
+
+def seconds_since_1970(moment: object) -> float:
+    """A time in ISO form as seconds since 1970; minus infinity where it is none."""
     try:
-        return time.time() - datetime.fromisoformat(str(moment)).timestamp()
+        return datetime.fromisoformat(str(moment)).timestamp()
     except ValueError:
-        return float("inf")
+        return float("-inf")

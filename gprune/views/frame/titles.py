@@ -37,9 +37,10 @@ def outlook(run: Run, progress: JobProgress | None = None) -> Outlook:
         run: the run, as its record stands now.
         progress: the latest event of the job that makes it, where there is one.
     """
+    ended = {*run.stages, *run.unavailable}
     if progress is None:
-        return Outlook.of(run.outlook, run.stages, 0.0)
+        return Outlook.of(run.outlook, ended, 0.0)
     # from when the stages began: a process that starts has yet to load its libraries
     begun = seconds_since(run.record.get("started"))
     elapsed = max(0.0, min(begun, progress.elapsed or 0.0))
-    return Outlook.of(run.outlook, run.stages, elapsed, progress.stage, progress.fraction)
+    return Outlook.of(run.outlook, ended, elapsed, progress.stage, progress.fraction)

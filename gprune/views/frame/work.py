@@ -15,7 +15,7 @@ from gprune.study import Study, run_name
 from gprune.study_demo import demo_study
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run, Unreadable, all_runs
-from gprune.views.frame.text import plain, seconds_since, short
+from gprune.views.frame.text import plain, seconds_since, seconds_since_1970, short
 
 AUTOSTART_VARIABLE = "GPRUNE_AUTOSTART"
 QUIET_SECONDS = 900.0
@@ -124,6 +124,15 @@ def made_by(root: str, job_id: str) -> str:
     """Name of the run that a job makes; empty where its study cannot be read any more."""
     study = study_of(root, job_id)
     return run_name(study) if study is not None else ""
+
+
+def under_way(situation: Situation, job: Job) -> Run | None:
+    """The run of a job, once the job has written to it: before, its record is that of an earlier one."""
+    run = situation.run_named(made_by(situation.root, job.id))
+    if run is None or job.started is None:
+        return None
+    # a record's start is in whole seconds
+    return run if job.started - seconds_since_1970(run.record.get("started")) <= 1.0 else None
 
 
 def exports(job: Job) -> bool:

@@ -178,7 +178,7 @@ def _table(situation: work.Situation) -> None:
 
 def _row(situation: work.Situation, job: Job) -> dict[str, Any]:
     progress, study = queue.progress(Path(situation.root), job.id), work.study_of(situation.root, job.id)
-    run = situation.run_named(work.made_by(situation.root, job.id))
+    run = work.under_way(situation, job)
     share, left = 1.0 if job.state == "done" else 0.0, None
     if job.state != "done" and work.exports(job):
         share, left = progress.fraction, progress.eta
