@@ -40,7 +40,7 @@ def test_a_row_names_the_stage_and_the_time_left_of_a_job_at_work(
     monkeypatch.setattr(page.queue, "progress", lambda *_: progress)
     monkeypatch.setattr(work, "study_of", lambda *_: a_study())
     job: Any = SimpleNamespace(
-        id="1", label="a job", state=state, active=state == "running", arguments=(), created=0.0
+        id="1", label="a job", state=state, active=state == "running", arguments=(), created=0.0, started=0.0
     )
     situation = work.look(str(tmp_path))
     assert situation.run_named(name) is not None

@@ -76,6 +76,14 @@ def test_a_run_knows_how_far_it_is(tmp_path: Path) -> None:
     assert (whole.done, whole.share, whole.left) == (whole.steps, 1.0, None)
 
 
+def test_what_stands_before_the_stage_at_work_is_done_although_the_record_was_read_earlier(
+    tmp_path: Path,
+) -> None:
+    run, late = a_run(tmp_path, 9), JobProgress(stage=names()[12], elapsed=10.0)
+    found = titles.outlook(run, late)
+    assert found.done == 12 and found.share > titles.outlook(run).share
+
+
 def test_a_clock_that_was_set_back_makes_no_time_negative(tmp_path: Path) -> None:
     run = a_run(tmp_path, 9)
     run.record["started"] = "2999-01-01T00:00:00+00:00"

@@ -47,14 +47,17 @@ def test_it_does_not_start_beside_a_run_or_after_any_job(tmp_path: Path, submitt
 
 def test_the_signature_changes_with_a_stage_and_with_a_state(tmp_path: Path) -> None:
     name = write_run(tmp_path, stages="drift", state="running")
-    first = work.look(str(tmp_path)).signature
+    first, states = work.look(str(tmp_path)).signature, work.look(str(tmp_path)).states
     assert work.look(str(tmp_path)).signature == first
     values = read(tmp_path, name)
     values["stages"]["partition"] = {"key": "0" * 32}
     Store(tmp_path).save_run(name, values)
     second = work.look(str(tmp_path)).signature
+    # a stage more is drawn when the page has rested; a state, or the first chart, at once
+    assert work.look(str(tmp_path)).states == states
     Store(tmp_path).save_run(name, values | {"state": "failed"})
     assert len({first, second, work.look(str(tmp_path)).signature}) == 3
+    assert work.look(str(tmp_path)).states != states
 
 
 def test_a_run_that_has_been_quiet_for_long_is_not_live(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,7 +34,7 @@ def draw(page: Any) -> None:
     with st.sidebar:
         _sidebar(situation)
     if situation.active and page.url_path != "launch":
-        live.watch(situation.root, situation.signature)
+        live.watch(situation.root, situation.states, situation.signature, time.monotonic())
     if situation.problem:
         st.error(plain(situation.problem), icon=":material/error:")
     if not situation.runs:

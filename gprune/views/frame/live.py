@@ -6,6 +6,7 @@ finished, so that charts appear by themselves.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import streamlit as st
@@ -17,18 +18,23 @@ from gprune.views.frame import titles, work
 from gprune.views.frame.text import duration, plain
 
 POLL_SECONDS = 2.0
+REDRAW_SECONDS = 6.0
+"""stages can end faster than a page is drawn, and drawing takes its time from the run"""
 
 
 @st.fragment(run_every=POLL_SECONDS)
-def watch(root: str, signature: str) -> None:
+def watch(root: str, states: str, signature: str, drawn: float) -> None:
     """Draws the running jobs and reruns the page when something has changed.
 
     Args:
         root: the cache folder.
-        signature: the situation that the page was drawn in.
+        states: the states that the page was drawn in; another one is drawn at once.
+        signature: the whole situation that it was drawn in.
+        drawn: when that was, on the clock of `time.monotonic`.
     """
     situation = work.look(root)
-    if situation.signature != signature:
+    rested = time.monotonic() - drawn >= REDRAW_SECONDS
+    if situation.states != states or (rested and situation.signature != signature):
         st.rerun()
     for job in situation.active[:3]:
         _card(situation, job)

@@ -40,6 +40,10 @@ def outlook(run: Run, progress: JobProgress | None = None) -> Outlook:
     ended = {*run.stages, *run.unavailable}
     if progress is None:
         return Outlook.of(run.outlook, ended, 0.0)
+    # a run goes in order: what stands before the stage at work is done, although its record may be read late
+    if progress.stage in run.outlook:
+        order = list(run.outlook)
+        ended |= set(order[: order.index(progress.stage)])
     # from when the stages began: a process that starts has yet to load its libraries
     begun = seconds_since(run.record.get("started"))
     elapsed = max(0.0, min(begun, progress.elapsed or 0.0))

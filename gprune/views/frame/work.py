@@ -8,6 +8,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from gprune import stages
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
 from gprune.jobs.local import EXPORTS
@@ -43,11 +44,16 @@ class Situation:
         return next((run for run in self.runs if run.name == name), None)
 
     @property
-    def signature(self) -> str:
-        """Changes whenever a page should be drawn anew: a job's state, or the stages of a run at work."""
+    def states(self) -> str:
+        """Changes with the state of a job or a run, and when a run has its first chart."""
         jobs = [(job.id, job.state) for job in self.jobs]
-        runs = [(run.name, run.state, len(run.stages)) for run in self.runs]
+        runs = [(run.name, run.state, stages.drift(run.graph).name in run.stages) for run in self.runs]
         return repr((jobs, runs, len(self.unreadable)))
+
+    @property
+    def signature(self) -> str:
+        """Changes whenever a page should be drawn anew: with the states, and with every stage of a run."""
+        return self.states + repr([len(run.stages) for run in self.runs])
 
 
 def look(root: str) -> Situation:
