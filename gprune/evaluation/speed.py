@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from gprune.errors import SettingsError
 from gprune.evaluation.decoding import Decoding, EagerDecoding, StaticDecoding
+from gprune.machine import processor, version
 from gprune.models.loading import out_of_memory
 from gprune.progress import Progress, silent
 from gprune.records import Array
@@ -347,3 +348,11 @@ def fitting(config: Any, preset: SpeedSettings) -> dict[str, int]:
         return {}
     prompt = positions * preset.prompt // (preset.prompt + preset.new_tokens)
     return {"prompt": prompt, "new_tokens": positions - prompt}
+
+
+def where(device: torch.device) -> str:
+    """Processor or GPU on which a speed is measured, its threads, and the libraries."""
+    libraries = f"torch {torch.__version__}, transformers {version('transformers')}"
+    if device.type == "cuda":
+        return f"{torch.cuda.get_device_name(device)}, {libraries}"
+    return f"{processor()}, {torch.get_num_threads()} threads, {libraries}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from gprune.machine import processor
 from gprune.methods import METHODS
 from gprune.records import Accuracy, Perplexity, Throughput
 from gprune.stages.graph import Graph, Stage, StageId, once
@@ -77,7 +76,9 @@ def speed(graph: Graph) -> Stage[Throughput]:
         able = {n: parts for n, parts in models.items() if "masks" in parts or METHODS[n].decision == "none"}
         cuts = {name: work.pruned(**parts) for name, parts in able.items()}
         rows = measurement.measure(cuts, chosen, work.progress)
-        return Throughput(chosen.describe(), _machine(decoder.device), tuple(asdict(row) for row in rows))
+        return Throughput(
+            chosen.describe(), measurement.where(decoder.device), tuple(asdict(row) for row in rows)
+        )
 
     return graph.stage(
         StageId("speed"),
@@ -92,14 +93,3 @@ def speed(graph: Graph) -> Stage[Throughput]:
         },
         optional=True,
     )
-
-
-def _machine(device: Any) -> str:
-    """Processor or GPU on which a speed was measured, and its threads."""
-    import torch
-    import transformers
-
-    libraries = f"torch {torch.__version__}, transformers {transformers.__version__}"
-    if device.type == "cuda":
-        return f"{torch.cuda.get_device_name(device)}, {libraries}"
-    return f"{processor()}, {torch.get_num_threads()} threads, {libraries}"
