@@ -106,17 +106,12 @@ def _tasks(study: Study, missing: dict[str, str], download: bool) -> dict[str, s
         # a task that has no data is left out; one that does not exist is a slip
         with contextlib.suppress(CorpusError):
             tasks.resolve(task, settings)
-    if download:
-        reasons = tasks.available(settings.tasks, settings)
-        missing |= {task: reason for task, reason in reasons.items() if reason}
+    missing |= {task: reason for task, reason in tasks.available(settings.tasks, settings).items() if reason}
     found = {}
     for task in settings.tasks:
         if task not in missing:
             try:
-                source = tasks.resolve(task, settings, download=download)
-                if source.kind == "standard" and source.file is None:
-                    raise CorpusError(f"the task {task!r} is not on this machine")
-                found[task] = tasks.fingerprint(source)
+                found[task] = tasks.fingerprint(tasks.resolve(task, settings, download=download))
             except CorpusError as error:
                 missing[task] = str(error)
     return found
