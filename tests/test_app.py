@@ -18,6 +18,8 @@ from gprune import stages
 from gprune.records import ModelShape
 from gprune.store import Store
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

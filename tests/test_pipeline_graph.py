@@ -16,6 +16,8 @@ from gprune.stages import KINDS, course
 from gprune.store import Store
 from gprune.study import from_dict, run_name
 
+pytestmark = pytest.mark.slow
+
 QUESTIONS = [{"question": f"def {n}", "choices": ["a", "bb"], "answer": n % 2} for n in range(4)]
 
 
