@@ -134,10 +134,10 @@ def test_the_run_behind_a_row_becomes_the_run_of_every_page(cache: Path) -> None
     own, made = grouped_runs(cache)
     write_tables(cache, "ablation", fill=lambda row: filled(row, made[2]))
     app = on_studies("ablation")
-    assert app.selectbox(key="run").value == own
+    assert app.selectbox(key="frame_run").value == own
     assert app.selectbox(key="cp_study_run").options == [f"FLAP · {made[2]}"]
     app.button(key="cp_study_open").click().run()
-    assert app.selectbox(key="run").value == made[2] and not app.exception
+    assert app.selectbox(key="frame_run").value == made[2] and not app.exception
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def _symbol(method: str) -> str:
 
 
 def _dash(method: str) -> str:
-    return "solid" if method == family(method) else _SCORING_DASHES.get(METHODS[method].scoring, "dash")
+    return "solid" if method == family(method) else _SCORING_DASHES.get(METHODS[method].scoring, "longdash")
 
 
 METHOD_COLORS = {name: _FAMILY_COLORS[family(name)] for name in METHODS}
