@@ -81,7 +81,7 @@ def _retention(run: Run, drawn: Card, base: str, bins: int) -> None:
     drawn.chart(
         figures.retention(result, base),
         f"Modules sorted by the mean rank drift of their neurons, in {len(result.names)} bins of equally "
-        f"many modules; retained fraction pooled over a bin's neurons. {words}",
+        f"many modules; retention pooled over a bin's neurons. {words}",
         table=lambda: analysis.bin_table(result, label(base)),
     )
     drawn.published(published.RETENTION, run.study)
