@@ -23,7 +23,7 @@ from gprune.store import Store
 from gprune.study import CalibrationSettings, Study, run_name
 from gprune.views.calibration_data import charts as figures
 from gprune.views.calibration_data import own_text
-from gprune.views.frame.chart_style import BLUE, GREEN, PURPLE, VERMILLION
+from gprune.views.frame.chart_style import PAIR, TEXT_A, TEXT_B, TEXT_C
 from gprune.views.frame.loaders import Run, all_runs
 
 PROSE = "Calibration text decides which neurons look important, so choose it with care. "
@@ -199,8 +199,8 @@ def test_texts_differ_in_colour_and_marker_and_the_chosen_number_is_marked() -> 
     figure = figures.stability([a_curve("A", 0.9), a_curve("B", 0.8), a_curve("A | B", 0.5)], 96)
     drawn = [trace for trace in figure.data if trace.showlegend is not False]
     looks = [(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in drawn]
-    assert looks == [(BLUE, "solid", "circle"), (VERMILLION, "solid", "square"), (PURPLE, "dash", "x")]
-    assert figures._LOOKS["C"] == (GREEN, "diamond")
+    assert looks == [(TEXT_A, "solid", "circle"), (TEXT_B, "solid", "square"), (PAIR, "dash", "x")]
+    assert figures._LOOKS["C"] == (TEXT_C, "diamond")
     np.testing.assert_allclose(drawn[0].error_y.array, 0.01)
     np.testing.assert_allclose(drawn[0].error_y.arrayminus, 0.02)
     assert figure.layout.shapes[0].x0 == 96 and figure.layout.annotations[0].text == "|D| = 96"
