@@ -241,7 +241,9 @@ def main() -> None:
     )
     parser.add_argument("--size", choices=tuple(SIZES), default="7b")
     parser.add_argument("--cache", type=Path, help="keep the made runs in this folder, or take them from it")
-    parser.add_argument("--pages", nargs="*", default=[], help="by address, as home drift rasa; all by default")
+    parser.add_argument(
+        "--pages", nargs="*", default=[], help="by address, as home drift rasa; all by default"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="warm visits of every page")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     options = parser.parse_args()

@@ -1,7 +1,7 @@
 """Whole runs of the sizes of LLaMA2-7B and 13B, made by hand: for what the pages cost at those sizes.
 
-Everything is there that a page reads, so that every card draws: the run with all methods, tasks and speed, the
-job that made it, a model folder without weights, and tables of the paper made here.
+Everything is there that a page reads, so that every card draws: the run with all methods, tasks and speed,
+the job that made it, a model folder without weights, and tables of the paper made here.
 """
 
 from __future__ import annotations
