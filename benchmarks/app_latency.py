@@ -1,6 +1,6 @@
 """What the pages of the app cost with a whole run of the size of LLaMA2-7B or 13B: time to rest, and bytes.
 
-    python benchmarks/app_latency.py [--size 7b|13b|small] [--cache FOLDER] [--pages home drift ...] [--json]
+    python benchmarks/app_watcher.py [--size 7b|13b|small] [--cache FOLDER] [--pages home drift ...] [--json]
 
 The run is made by hand, of random numbers in their true form. The app runs in a process of its own, and a
 Chromium without a window drives it. Each figure stands beside its budget. A browser and a server that share
@@ -28,12 +28,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "scripts")]
 import numpy as np  # noqa: E402
 import psutil  # noqa: E402
 from app_traffic import CHARTS, Traffic  # noqa: E402
-from served_app import NotHereError, Server, browser, served  # noqa: E402
+from served_app import NotHereError, Server, at_rest, browser, opened, served  # noqa: E402
 from views.large_runs import SIZES, leave_large_run  # noqa: E402
 
-WATCHER = Path(__file__).with_suffix(".js")
-PATIENCE = 120_000
-"""milliseconds after which a page is given up"""
 FIRST_CHART, AT_REST, COUNTS, CHARTS_AFTER = 5.0, 1.0, 0.3, 1.0
 """budgets in seconds: the first chart of a new visitor, a page at rest, numbers and charts after a release"""
 DRAGGED = 0.016
@@ -76,15 +73,13 @@ class Visitor:
     def __init__(self, chromium: Any, server: Server) -> None:
         """Opens an empty page that is watched from its beginning."""
         self.server, self.process = server, psutil.Process(server.pid)
-        self.page = chromium.new_context(viewport={"width": 1280, "height": 1000}).new_page()
-        self.page.set_default_timeout(PATIENCE)
-        self.page.add_init_script(path=WATCHER)
+        self.page = opened(chromium, viewport={"width": 1280, "height": 1000})
         self.traffic = Traffic(self.page)
 
     def load(self) -> tuple[float, float]:
         """Opens the app; seconds until its first chart, and until it rests."""
         self.page.goto(self.server.address)
-        found = self._at_rest()
+        found = at_rest(self.page)
         return found["firstChart"] / 1000, found["rested"] / 1000
 
     def links(self) -> dict[str, Any]:
@@ -97,9 +92,9 @@ class Visitor:
     def click(self, target: Any) -> tuple[float, float]:
         """Seconds from a click until the page rests, and seconds of CPU that the server took."""
         before = self._cpu()
-        self.page.evaluate("latency.arm('click')")
+        self.page.evaluate("watcher.arm('click')")
         target.click()
-        return self._at_rest()["rested"] / 1000, self._cpu() - before
+        return at_rest(self.page)["rested"] / 1000, self._cpu() - before
 
     def drag(self, line: Any) -> tuple[list[float], dict[str, float | None]]:
         """Drags a threshold to and fro and lets it go; seconds of each move, and until what depends on it."""
@@ -108,24 +103,19 @@ class Visitor:
         across = box["height"] > box["width"]
         self.page.mouse.move(x, y)
         self.page.mouse.down()
-        self.page.evaluate("latency.drag(true)")
+        self.page.evaluate("watcher.drag(true)")
         for step in range(1, MOVES + 1):
             way = -REACH * np.sin(0.75 * np.pi * step / MOVES)
             self.page.mouse.move(x + way * across, y - way * (not across))
             self.page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
-        moves = self.page.evaluate("latency.drag(false), latency.moves()")
-        self.page.evaluate("latency.watchRelease(), latency.arm('pointerup')")
+        moves = self.page.evaluate("watcher.drag(false), watcher.moves()")
+        self.page.evaluate("watcher.watchRelease(), watcher.arm('pointerup')")
         self.page.mouse.up()
-        self._at_rest()
-        released = self.page.evaluate("latency.released()")
+        at_rest(self.page)
+        released = self.page.evaluate("watcher.released()")
         return [one / 1000 for one in moves], {
             name: None if time is None else time / 1000 for name, time in released.items()
         }
-
-    def _at_rest(self) -> dict[str, float]:
-        self.page.wait_for_function("latency.rests()", polling=50)
-        found: dict[str, float] = self.page.evaluate("latency.result()")
-        return found
 
     def _cpu(self) -> float:
         times = self.process.cpu_times()

@@ -1,4 +1,4 @@
-"""The app as a process of its own, and a browser that looks at it: for scripts that look at pages.
+"""The app as a process of its own, and a browser that looks at it: for what works with its pages.
 
 Needs Playwright (requirements-dev.txt) and a Chromium or Chrome of this machine.
 """
@@ -23,6 +23,10 @@ ROOT = Path(__file__).resolve().parents[1]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 START_SECONDS = 120.0
+WATCHER = Path(__file__).with_suffix(".js")
+"""watches a page from its beginning; its functions are called `watcher` there"""
+PATIENCE = 120_000
+"""milliseconds after which a page is given up"""
 
 
 class NotHereError(Exception):
@@ -121,3 +125,27 @@ def browser() -> Iterator[Any]:
             yield started
         finally:
             started.close()
+
+
+def opened(chromium: Any, **options: Any) -> Any:
+    """An empty page that is watched from its beginning.
+
+    Args:
+        chromium: the browser.
+        options: of the page, as `viewport`.
+    """
+    page = chromium.new_context(**options).new_page()
+    page.set_default_timeout(PATIENCE)
+    page.add_init_script(path=WATCHER)
+    return page
+
+
+def at_rest(page: Any) -> dict[str, float]:
+    """Waits until nothing changes on a page any more; when that was, and when its first chart was there.
+
+    Returns:
+        Milliseconds: `rested` since the measurement began, `firstChart` since the page was opened.
+    """
+    page.wait_for_function("watcher.rests()", polling=50)
+    found: dict[str, float] = page.evaluate("watcher.result()")
+    return found

@@ -59,7 +59,7 @@
     channel.port2.postMessage(0);
   }
 
-  window.latency = {
+  window.watcher = {
     // the next event of this kind begins a measurement
     arm: (kind) => { state.armed = kind; state.running = false; },
     drag: (on) => { state.dragging = on; if (on) state.moves = []; },
