@@ -37,7 +37,7 @@ DRAGGED = 0.016
 """budget in seconds of one move of a threshold's line: its handler and what it paints"""
 CHART_BYTES, PAGE_BYTES = 300_000, 1_000_000
 """budgets of what is sent for one chart, and for all of a page"""
-THRESHOLDS, LINES = "rasa", "[role=slider][data-line]"
+THRESHOLDS, LINES = "rasa", "[role=slider][data-line], .threshold-lines [role=slider]"
 DRAGS, MOVES, REACH = 5, 40, 120
 """drags of a line, moves of each, and how many pixels it goes"""
 
@@ -67,6 +67,20 @@ class Row:
         return "PASS" if self.value <= self.budget else "OVER"
 
 
+@dataclass(frozen=True, slots=True)
+class Drag:
+    """What one drag of a line cost, in seconds."""
+
+    moves: list[float]
+    """handlers and paint of each move"""
+    cpu: float
+    """CPU of the page's main thread for a move, mean"""
+    counts: float | None
+    """from the release to the first number that changed; None where none did"""
+    charts: float | None
+    """from the release to the last change of a chart; None where none changed"""
+
+
 class Visitor:
     """A person before the app: a page of a browser, what it received, and the server behind it."""
 
@@ -75,6 +89,8 @@ class Visitor:
         self.server, self.process = server, psutil.Process(server.pid)
         self.page = opened(chromium, viewport={"width": 1280, "height": 1000})
         self.traffic = Traffic(self.page)
+        self.tools = self.page.context.new_cdp_session(self.page)
+        self.tools.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     def load(self) -> tuple[float, float]:
         """Opens the app; seconds until its first chart, and until it rests."""
@@ -89,33 +105,42 @@ class Visitor:
         # the page that opens by itself has no address of its own
         return {("home" if ":" in name or not name else name): link for name, link in named.items()}
 
-    def click(self, target: Any) -> tuple[float, float]:
-        """Seconds from a click until the page rests, and seconds of CPU that the server took."""
-        before = self._cpu()
+    def click(self, target: Any) -> tuple[float, float, float]:
+        """Seconds from a click until the page rests, and seconds of CPU of the server and of the page."""
+        server, page = self._cpu(), self._page_cpu()
         self.page.evaluate("watcher.arm('click')")
         target.click()
-        return at_rest(self.page)["rested"] / 1000, self._cpu() - before
+        rested = at_rest(self.page)["rested"] / 1000
+        return rested, self._cpu() - server, self._page_cpu() - page
 
-    def drag(self, line: Any) -> tuple[list[float], dict[str, float | None]]:
-        """Drags a threshold to and fro and lets it go; seconds of each move, and until what depends on it."""
+    def drag(self, line: Any) -> Drag:
+        """Drags a threshold to and fro, and lets it go."""
         box = line.bounding_box()
-        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         across = box["height"] > box["width"]
+        # near its end, where no other line lies over it
+        x = box["x"] + box["width"] * (0.5 if across else 0.1)
+        y = box["y"] + box["height"] * (0.1 if across else 0.5)
         self.page.mouse.move(x, y)
         self.page.mouse.down()
+        before = self._page_cpu()
         self.page.evaluate("watcher.drag(true)")
         for step in range(1, MOVES + 1):
             way = -REACH * np.sin(0.75 * np.pi * step / MOVES)
             self.page.mouse.move(x + way * across, y - way * (not across))
             self.page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
         moves = self.page.evaluate("watcher.drag(false), watcher.moves()")
+        cpu = (self._page_cpu() - before) / MOVES
         self.page.evaluate("watcher.watchRelease(), watcher.arm('pointerup')")
         self.page.mouse.up()
         at_rest(self.page)
-        released = self.page.evaluate("watcher.released()")
-        return [one / 1000 for one in moves], {
-            name: None if time is None else time / 1000 for name, time in released.items()
-        }
+        after = self.page.evaluate("watcher.released()")
+        seconds = {name: None if time is None else time / 1000 for name, time in after.items()}
+        return Drag([one / 1000 for one in moves], cpu, **seconds)
+
+    def _page_cpu(self) -> float:
+        """Seconds of CPU that the page's main thread has taken for its tasks."""
+        found = self.tools.send("Performance.getMetrics")["metrics"]
+        return float(next(one["value"] for one in found if one["name"] == "TaskDuration"))
 
     def _cpu(self) -> float:
         times = self.process.cpu_times()
@@ -129,7 +154,7 @@ def measure(chromium: Any, server: Server, pages: list[str], rounds: int) -> Ite
     yield Row("first chart of a new server", "home", first, FIRST_CHART, "s", f"at rest after {rested:.2f} s")
     home, links = visitor.traffic.take(), visitor.links()
     wanted = [name for name in links if name in pages] if pages else list(links)
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in wanted}
+    times: dict[str, list[tuple[float, ...]]] = {name: [] for name in wanted}
     sent = {}
     for turn in range(1 + rounds):
         for name in wanted:
@@ -151,14 +176,15 @@ def measure(chromium: Any, server: Server, pages: list[str], rounds: int) -> Ite
         yield from _thresholds(visitor)
 
 
-def _switches(times: dict[str, list[tuple[float, float]]]) -> Iterator[Row]:
+def _switches(times: dict[str, list[tuple[float, ...]]]) -> Iterator[Row]:
     """Page switches, p95 over the warm ones; the first visit of the page stands beside it."""
     for name, found in times.items():
-        wall, cpu = np.array(found).T
+        wall, cpu, page = np.array(found).T
         first, warm = (wall[0], slice(1, None)) if name != "home" else (None, slice(None))
-        detail = f"median {np.median(wall[warm]):.2f} s, server {1000 * np.median(cpu[warm]):.0f} ms CPU"
+        spent = [f"{1000 * np.median(times[warm]):.0f} ms" for times in (cpu, page)]
+        detail = f"median {np.median(wall[warm]):.2f} s; CPU: server {spent[0]}, page {spent[1]}"
         if first is not None:
-            detail += f"; first visit {first:.2f} s, {1000 * cpu[0]:.0f} ms CPU"
+            detail += f"; first visit {first:.2f} s, server {1000 * cpu[0]:.0f} ms"
         yield Row("page switch to rest, p95", name, _p95(wall[warm]), AT_REST, "s", detail)
 
 
@@ -185,13 +211,14 @@ def _thresholds(visitor: Visitor) -> Iterator[Row]:
         yield from (Row(name, THRESHOLDS, None, budget, "s", why) for name, budget in figures)
         return
     drags = [visitor.drag(lines.nth(turn % lines.count())) for turn in range(DRAGS)]
-    found: list[list[float]] = [[move for moves, _ in drags for move in moves]]
-    for what in ("counts", "charts"):
-        found.append([time for _, after in drags if (time := after[what]) is not None])
-    for (name, budget), values in zip(figures, found, strict=True):
+    cpu = f", page {1000 * np.mean([drag.cpu for drag in drags]):.1f} ms CPU a move"
+    found = [[move for drag in drags for move in drag.moves]]
+    found.append([drag.counts for drag in drags if drag.counts is not None])
+    found.append([drag.charts for drag in drags if drag.charts is not None])
+    for (name, budget), values, beside in zip(figures, found, (cpu, "", ""), strict=True):
         value = _p95(np.array(values)) if values else None
-        detail = f"median {np.median(values):.4f} s of {len(values)}" if values else "nothing changed"
-        yield Row(name, THRESHOLDS, value, budget, "s", detail)
+        detail = f"median {_amount(float(np.median(values)), 's')} of {len(values)}{beside}"
+        yield Row(name, THRESHOLDS, value, budget, "s", detail if values else "nothing changed")
 
 
 def _p95(values: np.ndarray) -> float:

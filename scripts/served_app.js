@@ -38,20 +38,18 @@
   }
 
   // the cost of one move: its handlers, and the frame that they lead to; waiting for that frame is not counted
+  let handlers = null;
   window.addEventListener("pointermove", () => {
     if (!state.dragging) return;
-    const entered = performance.now();
-    let left = null;
-    after(() => { left = performance.now(); });
+    const move = { entered: performance.now(), left: null };
+    handlers = move;
+    // asked for before the handlers can ask: this frame's own work comes after it
     requestAnimationFrame(() => {
       const frame = performance.now();
-      after(() => {
-        const painted = performance.now();
-        const apart = left !== null && left < frame;
-        state.moves.push(apart ? left - entered + painted - frame : painted - entered);
-      });
+      after(() => state.moves.push((move.left ?? move.entered) - move.entered + performance.now() - frame));
     });
   }, true);
+  window.addEventListener("pointermove", () => { if (handlers) handlers.left = performance.now(); });
 
   function after(work) {
     const channel = new MessageChannel();
