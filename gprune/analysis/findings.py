@@ -119,8 +119,8 @@ def budget(result: Bins, base_name: str) -> str:
     )
     return (
         f"Of the modules that drift most GPrune keeps {word} neurons {joint} {base_name} "
-        f"({result.ours[-1]:.1%} against {result.base[-1]:.1%}; of all neurons {ours:.1%} against {base:.1%})."
-        f"{shared}"
+        f"({result.ours[-1]:.1%} against {result.base[-1]:.1%}; of all neurons {ours:.1%} against "
+        f"{base:.1%}).{shared}"
     )
 
 

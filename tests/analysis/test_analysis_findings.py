@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from gprune.analysis import findings, neurons
 from gprune.analysis import drift as drift_analysis
+from gprune.analysis import findings, neurons
 from gprune.analysis.comparison import Measurement
 from gprune.analysis.decisions import Bins, chance_jaccard
 from gprune.analysis.thresholds import Counts
