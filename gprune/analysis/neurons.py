@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from gprune.analysis import thresholds
 from gprune.ranking import ranks
@@ -30,6 +31,18 @@ class Movers:
     """median drift of all neurons of the layer"""
     width: int
     """neurons of the layer"""
+
+    def table(self) -> pd.DataFrame:
+        """One row a neuron."""
+        return pd.DataFrame(
+            {
+                "layer": self.layer,
+                "neuron": self.neurons,
+                "rank on A": self.first,
+                "rank on B": self.second,
+                "move": self.second - self.first,
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +75,12 @@ def unstable_layer(drift: RankDrift) -> int:
 
 
 def movers(
-    drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, layer: int, count: int = 20
+    drift: RankDrift,
+    primary: UnitScores,
+    auxiliary: UnitScores,
+    layer: int,
+    count: int = 20,
+    among: int | None = None,
 ) -> Movers:
     """The neurons of a layer whose rank moves most.
 
@@ -72,9 +90,12 @@ def movers(
         auxiliary: scores on B.
         layer: the layer.
         count: neurons at most.
+        among: a neuron that takes the last place where it does not move enough for one.
     """
     moved = drift.magnitude[layer]
     order = np.argsort(-moved, kind="stable")[:count]
+    if among is not None and among not in order:
+        order[-1] = among
     first, second = _positions(primary.ffn[layer]), _positions(auxiliary.ffn[layer])
     return Movers(layer, order, first[order], second[order], float(np.median(moved)), len(moved))
 
@@ -85,12 +106,17 @@ def _positions(scores: Array) -> Array:
     return scaled
 
 
-def telling(drift: RankDrift) -> tuple[int, int]:
-    """Layer and neuron whose move from A to B exceeds its own move within one text by most."""
-    floor = np.maximum(drift.resample_primary, drift.resample_auxiliary)
-    excess = drift.magnitude - floor
-    layer, neuron = np.unravel_index(int(excess.argmax()), excess.shape)
-    return int(layer), int(neuron)
+def telling(drift: RankDrift, layer: int | None = None) -> tuple[int, int]:
+    """Layer and neuron whose move from A to B exceeds its own move within one text by most.
+
+    Args:
+        drift: the record.
+        layer: the layer to look in; all of them by default.
+    """
+    excess = drift.magnitude - np.maximum(drift.resample_primary, drift.resample_auxiliary)
+    if layer is None:
+        layer = int(excess.max(axis=1).argmax())
+    return layer, int(excess[layer].argmax())
 
 
 def example(

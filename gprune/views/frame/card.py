@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -170,15 +170,18 @@ def _keep_the_rest(figure: go.Figure) -> None:
 
 
 @contextmanager
-def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
+def card(
+    key: str, title: str, run: Run | None = None, height: Literal["content", "stretch"] = "content"
+) -> Iterator[Card]:
     """Opens a card; an error of ours inside it is shown on it and goes no further.
 
     Args:
         key: unique in the app.
         title: heading until the finding is known.
         run: the run that is shown.
+        height: `stretch` makes it as high as the cards beside it.
     """
-    with st.container(border=True, key=f"card_{key}"):
+    with st.container(border=True, key=f"card_{key}", height=height):
         drawn = Card(key, title, run)
         try:
             yield drawn
