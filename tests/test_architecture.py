@@ -13,6 +13,7 @@ TORCH_ROOMS = {
     "export",
     "models",
     "modularization",
+    "preview",
     "registration",
     "sparsity",
     "surgery",
