@@ -87,7 +87,6 @@ class Bench:
         Raises:
             GpruneError: with one sentence that says what is wrong and what to do.
         """
-        self.require_same()
         read, text = self.windows(question["text"]), question["text"]
         numbers = np.asarray(question["numbers"], dtype=np.int64)
         if not len(numbers) or numbers.min() < 0 or numbers.max() >= len(read):

@@ -7,8 +7,8 @@ The first line from the app says which model to load; every later one asks for t
     {"text": {...}, "numbers": [3, 17], "masks": {...} | null, "means": [key, ...]}
                                                             -> {"losses": [3.21, 3.4]}
 
-An answer carries the `id` of its question, and in place of a result `problem`, one sentence, where there is
-none. Masks travel as packed bits in base64.
+An answer carries the `id` of its question. Where there is no result it has a `problem`, one sentence, and
+says with `ready` whether the model is there for other questions. Masks travel as packed bits in base64.
 """
 
 from __future__ import annotations

@@ -93,6 +93,21 @@ class Resolved:
     losses: np.ndarray | None
     """(windows,) losses that the run has stored; None where they have to be measured"""
 
+    @property
+    def model_key(self) -> str:
+        """Equal for questions that one worker can answer."""
+        return key_of(self.model)
+
+    @property
+    def text_key(self) -> str:
+        """Equal for questions about the same windows."""
+        return json.dumps([self.model, {**self.text, "batch": 0}], sort_keys=True)
+
+
+def key_of(model: dict[str, Any]) -> str:
+    """A model as one word."""
+    return json.dumps(model, sort_keys=True)
+
 
 def resolve(source: Source, question: Question) -> Resolved:
     """Finds what a question means for a run; nothing heavy is loaded.

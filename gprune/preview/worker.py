@@ -6,7 +6,6 @@ when the app ends, however that happens, and then it ends at once, whatever it i
 
 from __future__ import annotations
 
-import contextlib
 import os
 import queue
 import sys
@@ -19,15 +18,10 @@ from gprune.preview import protocol
 if TYPE_CHECKING:
     from gprune.preview.bench import Bench
 
-NICENESS = 5
-"""the app and its pages come first"""
-
 
 def main() -> int:
     """Answers until the input ends."""
     output = _claim_output()
-    with contextlib.suppress(OSError):
-        os.nice(NICENESS)
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, lines), daemon=True).start()
     desk = Desk()
@@ -57,13 +51,16 @@ class Desk:
         try:
             return reply | self._result(question)
         except GpruneError as error:
-            return reply | {"problem": str(error)}
+            return reply | {"problem": str(error), "ready": self.bench is not None}
         except ImportError as error:
-            return reply | {"problem": f"the preview cannot start ({error}): check the installation"}
+            return reply | {
+                "problem": f"the preview cannot start ({error}): check the installation",
+                "ready": False,
+            }
         except Exception as error:
             from gprune.preview.bench import sentence
 
-            return reply | {"problem": sentence(error)}
+            return reply | {"problem": sentence(error), "ready": self.bench is not None}
 
     def _result(self, question: dict[str, Any]) -> dict[str, Any]:
         if "model" in question:
@@ -74,7 +71,13 @@ class Desk:
             self.bench = Bench(question["model"])
             return {"ready": True}
         if self.bench is None:
-            return {"problem": "no model is loaded: name one first"}
+            return {"problem": "no model is loaded: name one first", "ready": False}
+        try:
+            self.bench.require_same()
+        except GpruneError:
+            # what is in the memory is no model of the run any more
+            self.bench = None
+            raise
         if "numbers" in question:
             return {"losses": self.bench.losses(question)}
         return {"windows": len(self.bench.windows(question["text"]))}
