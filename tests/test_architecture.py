@@ -7,13 +7,13 @@ import pytest
 
 TORCH_ROOMS = {
     "__main__",
+    "bench",
     "calibration",
     "commands",
     "evaluation",
     "export",
     "models",
     "modularization",
-    "preview",
     "registration",
     "sparsity",
     "surgery",

@@ -4,7 +4,7 @@
     asked = pool().ask(source, Question("wikitext2", "gprune", masks), owner=session)
     pool().latest(asked).verdict        # "no measurable difference"
 
-A worker process holds the model (`gprune.preview.worker`, the only module here that loads torch) and silences
+A worker process holds the model (`gprune.bench.worker`, the only module here that loads torch) and silences
 units in place, without copying it. Everything else runs in the app's process.
 """
 

@@ -70,7 +70,7 @@ class Item:
 
     @property
     def message(self) -> dict[str, Any]:
-        """The question as it is sent; see gprune.preview.protocol."""
+        """The question as it is sent; see gprune.bench.protocol."""
         asked = {"id": self.asked.identity, "text": self.asked.text}
         if self.numbers is None:
             return asked

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gprune import machine
+from gprune.bench import protocol
 from gprune.jobs.local import PROJECT
-from gprune.preview import protocol
 
-COMMAND = (sys.executable, "-m", "gprune.preview.worker")
+COMMAND = (sys.executable, "-m", "gprune.bench.worker")
 _SAID_BYTES = 4096
 
 

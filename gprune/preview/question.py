@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from gprune import machine, stages
+from gprune.bench.protocol import packed
 from gprune.errors import SettingsError
 from gprune.methods import METHODS
-from gprune.preview.protocol import packed
 from gprune.records import PruningMasks
 from gprune.stages import Graph, Results
 from gprune.store import Store

@@ -18,10 +18,10 @@ import psutil
 import torch
 
 from gprune import corpora
+from gprune.bench.protocol import unpacked
 from gprune.errors import CorpusError, ModelError, SettingsError
 from gprune.evaluation.perplexity import window_losses, windows
 from gprune.models import identity, loading
-from gprune.preview.protocol import unpacked
 from gprune.records import ActivationStatistics, Array, pool
 from gprune.store import Store
 from gprune.study import EvaluationSettings
@@ -82,7 +82,7 @@ class Bench:
         """Mean loss of some windows while units are silent.
 
         Args:
-            question: see gprune.preview.protocol.
+            question: see gprune.bench.protocol.
 
         Raises:
             GpruneError: with one sentence that says what is wrong and what to do.

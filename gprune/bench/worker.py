@@ -1,6 +1,6 @@
-"""The worker of the preview: ``python -m gprune.preview.worker``, started and ended by the app.
+"""The worker of the preview: ``python -m gprune.bench.worker``, started and ended by the app.
 
-Reads questions from its input and writes answers to its output, see gprune.preview.protocol. Its input ends
+Reads questions from its input and writes answers to its output, see gprune.bench.protocol. Its input ends
 when the app ends, however that happens, and then it ends at once, whatever it is doing: it keeps nothing.
 """
 
@@ -12,11 +12,11 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from gprune.bench import protocol
 from gprune.errors import GpruneError
-from gprune.preview import protocol
 
 if TYPE_CHECKING:
-    from gprune.preview.bench import Bench
+    from gprune.bench.model import Bench
 
 
 def main() -> int:
@@ -58,14 +58,14 @@ class Desk:
                 "ready": False,
             }
         except Exception as error:
-            from gprune.preview.bench import sentence
+            from gprune.bench.model import sentence
 
             return reply | {"problem": sentence(error), "ready": self.bench is not None}
 
     def _result(self, question: dict[str, Any]) -> dict[str, Any]:
         if "model" in question:
             # says what else it has to say only once torch is loaded, which takes seconds
-            from gprune.preview.bench import Bench
+            from gprune.bench.model import Bench
 
             self.bench = None
             self.bench = Bench(question["model"])
