@@ -9,7 +9,7 @@ units in place, without copying it. Everything else runs in the app's process.
 """
 
 from gprune.preview.answer import NO_DIFFERENCE, Answer, State, verdict
-from gprune.preview.pool import Pool, pool
+from gprune.preview.keeper import Pool, pool
 from gprune.preview.question import DENSE, Question, Source
 
 __all__ = ["DENSE", "NO_DIFFERENCE", "Answer", "Pool", "Question", "Source", "State", "pool", "verdict"]
