@@ -29,6 +29,10 @@ from gprune.surgery import Silenced
 
 MOST_PREPARED = 64
 """masks that stay prepared: the points of a curve take turns"""
+_TOO_SMALL = (
+    "the memory is too small for the preview of this model: close what else uses it, or run the study with "
+    "dtype bfloat16 or shorter windows"
+)
 Stamp = tuple[tuple[str, int, int], ...]
 
 
@@ -94,10 +98,7 @@ class Bench:
         masks = question["masks"]
         silenced = nullcontext() if masks is None else self._silenced(masks, question["means"]).applied()
         with silenced:
-            settings = _evaluation({**text, "batch": len(numbers)})
-            found = window_losses(
-                self.decoder.model, read[numbers], str(text["name"]), settings, numbers=numbers
-            )
+            found = self._measured(read, numbers, text)
         return [float(loss) for loss in found]
 
     def require_same(self) -> None:
@@ -108,6 +109,23 @@ class Bench:
         """
         if _stamp(self.name) != self._stamp:
             raise _changed(self.name)
+
+    def _measured(self, read: Array, numbers: Array, text: dict[str, Any]) -> Array:
+        """Losses of some windows; in smaller batches where the memory is too small for all at once."""
+        settings = _evaluation({**text, "batch": len(numbers)})
+        try:
+            return window_losses(
+                self.decoder.model, read[numbers], str(text["name"]), settings, numbers=numbers
+            )
+        except Exception as error:
+            if not loading.out_of_memory(_origin(error)):
+                raise
+            if len(numbers) == 1:
+                raise SettingsError(_TOO_SMALL) from error
+        # only now, when what the failed attempt held is free
+        torch.cuda.empty_cache()
+        parts = np.array_split(numbers, 2)
+        return np.concatenate([self._measured(read, part, text) for part in parts])
 
     def _silenced(self, masks: dict[str, Any], means: list[str]) -> Silenced:
         """The masks, prepared; those that were asked for longest ago make way."""
@@ -131,12 +149,14 @@ class Bench:
 
 def sentence(error: Exception) -> str:
     """What went wrong, for people: running out of memory first, then whatever else a library says."""
-    if loading.out_of_memory(error):
-        return (
-            "the memory is too small for the preview of this model: close what else uses it, or run the "
-            "study with dtype bfloat16 or a smaller evaluation.batch"
-        )
+    if loading.out_of_memory(_origin(error)):
+        return _TOO_SMALL
     return f"the preview failed ({type(error).__name__}: {loading.one_line(error)}): ask again"
+
+
+def _origin(error: Exception) -> Exception:
+    """What torch itself has said."""
+    return error.__cause__ if isinstance(error.__cause__, Exception) else error
 
 
 def _evaluation(text: dict[str, Any]) -> EvaluationSettings:

@@ -19,6 +19,7 @@ from gprune.jobs.local import PROJECT
 
 COMMAND = (sys.executable, "-m", "gprune.bench.worker")
 _SAID_BYTES = 4096
+_END_SECONDS = 5.0
 
 
 class Child:
@@ -50,7 +51,9 @@ class Child:
             # an interrupt at the terminal is for the app, which then ends its worker
             start_new_session=True,
         )
+        self._letters: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, args=(on_reply,), daemon=True).start()
+        threading.Thread(target=self._write, daemon=True).start()
         self.send({"model": model})
 
     @property
@@ -59,25 +62,21 @@ class Child:
         return self._process.pid
 
     def send(self, message: dict[str, Any]) -> None:
-        """Asks something; where the process has gone, `replies` says so."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError, ValueError):
-            self._process.stdin.write(protocol.line(message))
-            self._process.stdin.flush()
+        """Asks something and never waits; where the process has gone, `replies` says so."""
+        self._letters.put(message)
 
     def end(self) -> None:
         """Ends the process at once: it keeps nothing that could be lost."""
+        self._letters.put(None)
         self._process.kill()
-        self._process.wait()
-        with contextlib.suppress(OSError):
-            # what was written and never read would be written again
-            self._process.stdin.close()  # type: ignore[union-attr]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=_END_SECONDS)
         self._log.close()
 
     def why(self) -> str:
         """One sentence for a process that has gone without being told to."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=5.0)
+            self._process.wait(timeout=_END_SECONDS)
         code = self._process.returncode
         if code in (-signal.SIGKILL, -signal.SIGTERM):
             return "the preview’s process was killed, often for lack of memory: ask again"
@@ -92,6 +91,14 @@ class Child:
         except (OSError, ValueError):
             return ""
         return next((f", saying: {line.strip()}" for line in reversed(lines) if line.strip()), "")
+
+    def _write(self) -> None:
+        """Writes in a thread of its own: a process that does not read must not hold up the app."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError, ValueError), self._process.stdin as given:
+            while (message := self._letters.get()) is not None:
+                given.write(protocol.line(message))
+                given.flush()
 
     def _listen(self, on_reply: Callable[[], None]) -> None:
         assert self._process.stdout is not None

@@ -17,7 +17,7 @@ import numpy as np
 
 from gprune import machine, stages
 from gprune.bench.protocol import packed
-from gprune.errors import SettingsError
+from gprune.errors import SettingsError, StoreError
 from gprune.methods import METHODS
 from gprune.records import PruningMasks
 from gprune.stages import Graph, Results
@@ -118,6 +118,10 @@ def resolve(source: Source, question: Question) -> Resolved:
     """
     study, inputs = source.graph.study, source.graph.inputs
     evaluation = study.evaluation
+    if not source.graph.known:
+        raise StoreError(
+            "the run does not say what it has read: run the study again, finished stages are kept"
+        )
     if question.text not in evaluation.texts:
         raise SettingsError(
             f"the run does not measure {question.text!r}: choose one of {', '.join(evaluation.texts)}"

@@ -1,17 +1,21 @@
 """What the worker measures is what a run stores, and what a cut model loses under any other masks."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import torch
 from preview.conftest import random_masks
 
 from gprune import stages
 from gprune.bench import protocol
 from gprune.bench.model import Bench
 from gprune.bench.worker import Desk
+from gprune.evaluation import perplexity as perplexity_module
 from gprune.evaluation.perplexity import perplexity
 from gprune.methods import METHODS
 from gprune.preview.question import Question, resolve
-from gprune.records import ActivationStatistics, pool
+from gprune.records import ActivationStatistics, ModelShape, pool
 from gprune.stages import Work
 from gprune.surgery import cut
 
@@ -23,7 +27,7 @@ NAMES = ("dense", "gprune", "flap", "flap_no_bias", "wanda_sp")
 def measured(bench: Bench, source, question: Question, numbers=None) -> np.ndarray:
     asked = resolve(source, question)
     windows = len(bench.windows(asked.text))
-    numbers = list(range(windows)) if numbers is None else numbers
+    numbers = list(range(windows) if numbers is None else numbers)
     sent = {"text": asked.text, "numbers": numbers, "masks": asked.masks, "means": list(asked.means)}
     read = protocol.read(protocol.line(sent))
     assert read is not None
@@ -108,14 +112,42 @@ def test_a_model_of_other_weights_is_not_loaded_for_the_run(tiny_run):
     assert not reply["ready"] and "has changed since the run" in reply["problem"]
 
 
+def test_where_the_memory_is_too_small_for_a_batch_it_takes_smaller_ones(tiny_run, monkeypatch):
+    source = tiny_run().source
+    bench, question = Bench(source.model), Question(source.graph.study.evaluation.texts[0])
+    expected, sizes, most = measured(bench, source, question, range(7)), [], 2
+    true = perplexity_module._batch_losses
+
+    def small(model, ids):
+        sizes.append(len(ids))
+        if len(ids) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return true(model, ids)
+
+    monkeypatch.setattr(perplexity_module, "_batch_losses", small)
+    np.testing.assert_allclose(measured(bench, source, question, range(7)), expected, rtol=1e-5)
+    assert max(sizes) == 7 and sum(size for size in sizes if size <= most) == 7
+    most = 0
+    desk = Desk()
+    desk.bench = bench
+    asked = resolve(source, question)
+    sent = {"id": 1, "text": asked.text, "numbers": [3], "masks": asked.masks, "means": []}
+    reply = desk.answer(protocol.line(sent))
+    assert "the memory is too small" in reply["problem"] and reply["ready"]
+
+
+def test_a_model_beyond_the_memory_is_refused_before_it_is_loaded(tiny_run, monkeypatch):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
+    reply = Desk().answer(protocol.line({"model": tiny_run().source.model}))
+    assert not reply["ready"] and "GiB of memory that are free" in reply["problem"]
+
+
 @pytest.mark.parametrize("line", [b"\xff\xfe\n", b"[1]\n", b'{"numbers": [1]}\n', b"\n"])
 def test_a_line_that_means_nothing_gets_a_sentence(line):
     assert Desk().answer(line)["problem"]
 
 
 def test_masks_travel_whole():
-    from gprune.records import ModelShape
-
     masks = random_masks(ModelShape(3, 13, 4, 2, 2, 8), 4)
     read = protocol.unpacked(protocol.packed(masks))
     assert np.array_equal(read.ffn, masks.ffn) and np.array_equal(read.heads, masks.heads)

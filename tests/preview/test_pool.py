@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from waiting import wait_for
 
+from gprune.errors import StoreError
 from gprune.preview import Pool, Question, Source
 from gprune.preview import keeper as module
 from gprune.preview.child import Child
@@ -219,6 +220,11 @@ def test_no_process_is_a_sentence(shop):
     answer = complete(pool, pool.ask(source_of("first"), Question("t"), owner="me"))
     assert "Cannot allocate memory" in answer.problem
     pool.close()
+
+
+def test_a_run_that_does_not_say_what_it_has_read_is_a_sentence():
+    with pytest.raises(StoreError, match="does not say what it has read"):
+        Pool().ask(source_of("first"), Question("t"), owner="me")
 
 
 def test_closing_ends_everything(pool, shop):
