@@ -36,5 +36,4 @@ page = st.navigation(
         ],
     }
 )
-frame.draw(page)
-page.run()
+frame.run(page)

@@ -42,10 +42,10 @@ class Confusion:
 
 
 def default_choice(comparisons: tuple[str, ...], metric: str) -> list[str]:
-    """What is drawn first: substitutions, FANG's groups of A against B, and the controls.
+    """What is drawn first: substitutions, FANG's groups of A against B, and the control of the seed.
 
-    A swap of both texts says nothing where the drift profile is symmetric, so it is drawn at once for
-    token-weighted FLAP only.
+    More lines than that hide each other. A swap of both texts says nothing where the drift profile is
+    symmetric, so it is drawn at once for token-weighted FLAP only.
 
     Args:
         comparisons: names of what there is.
@@ -58,6 +58,8 @@ def default_choice(comparisons: tuple[str, ...], metric: str) -> list[str]:
     def wanted(comparison: Comparison) -> bool:
         if comparison.kind == SWAP:
             return metric == "twflap"
+        if comparison.kind == CONTROL:
+            return comparison.second.variant == OTHER_SEED and not comparison.fang
         return comparison.kind != FANG or "substitute" not in comparison.texts
 
     return [name for name in comparisons if wanted(COMPARISONS[name])]

@@ -107,8 +107,7 @@ def _inputs(study: Study, missing_tasks: Collection[str], apart: object) -> Inpu
 
 def read(root: Path, name: str) -> dict[str, Any]:
     """The record of a run as plain values."""
-    values: dict[str, Any] = json.loads((root / "runs" / name / "run.json").read_text(encoding="utf-8"))
-    return values
+    return json.loads((root / "runs" / name / "run.json").read_text(encoding="utf-8"))
 
 
 def folder_of(root: Path, name: str, declare: Callable[..., Stage[Any]], *args: Any) -> Path:

@@ -76,7 +76,7 @@ def test_another_run_brings_its_own_values(cache: Path) -> None:
     second = write_run(cache, study=a_study(evaluation=evaluation, name="Second"))
     app = form(run=first)
     assert app.number_input(key="measure_windows").value == 96
-    app.selectbox(key="run").set_value(second).run()
+    app.selectbox(key="frame_run").set_value(second).run()
     assert app.multiselect(key="measure_evaluate").value == ["c4"]
     assert app.selectbox(key="measure_preset").value == "64"
     assert app.multiselect(key="measure_tasks").value == ["demo_order"]
