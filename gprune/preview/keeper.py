@@ -18,7 +18,7 @@ from gprune.preview.agenda import CURVE, PREVIEW, Agenda, Entry, Item
 from gprune.preview.answer import Answer, State
 from gprune.preview.child import Child
 from gprune.preview.question import DENSE, Question, Source, key_of, resolve
-from gprune.preview.turns import hindrance
+from gprune.preview.turns import Lookout, hindrance
 
 IDLE_SECONDS = 120.0
 """a worker that has measured nothing for so long ends and gives its memory back"""
@@ -28,10 +28,10 @@ URGENT_SECONDS = 3.0
 """the same where the other run has a preview and this one only a curve"""
 RETRY_SECONDS = 10.0
 """a model that could not be loaded is not loaded again before"""
-LOOK_OUT_SECONDS = 0.5
-"""how often the queue of jobs is looked at"""
 _TICK = 0.25
-_BROKEN = "the preview lost its thread ({}): ask again"
+STUCK_SECONDS = 600.0
+"""a batch of windows takes half a second, on a huge model on a CPU minutes; beyond this nothing will come"""
+_BROKEN = "the preview failed ({}): ask again"
 
 
 class Pool:
@@ -51,7 +51,7 @@ class Pool:
             waits_for: says why the preview has to wait; replaced in tests.
         """
         self.idle = idle
-        self._start, self._waits_for = start, waits_for
+        self._start, self._lookout = start, Lookout(waits_for)
         self._agenda = Agenda()
         self._changed = threading.Condition()
         self._keeper: threading.Thread | None = None
@@ -60,7 +60,6 @@ class Pool:
         self._worked = self._warm = 0.0
         self._measured = False
         self._ended: dict[str, str] = {}
-        self._hindered: dict[str, tuple[float, str]] = {}
 
     def ask(self, source: Source, question: Question, owner: str, base: Question | None = None) -> str:
         """Asks what masks cost; the owner's earlier preview is dropped, unless it is the same.
@@ -104,16 +103,16 @@ class Pool:
         key = key_of(source.model)
         with self._changed:
             child, waiting = self._child, bool(self._agenda.open(key))
-            reason = self._hindered.get(key, (0.0, ""))[1]
+            reason = self._lookout.reason(source.model)
             if child is not None and key_of(child.model) == key:
                 if not child.ready:
                     return State("loading", "the model is being loaded", child.pid)
                 phase = "waiting" if reason else "warm"
                 return State(phase, reason, child.pid)  # type: ignore[arg-type]
-            if waiting and reason:
-                return State("waiting", reason)
             if waiting and child is not None:
                 return State("waiting", "the preview of another run has its turn")
+            if waiting and reason:
+                return State("waiting", reason)
             if waiting:
                 return State("loading", "a process is being started")
             return State("ended", self._ended[key]) if key in self._ended else State("cold")
@@ -174,11 +173,7 @@ class Pool:
             models = {entry.model: entry.question.model for entry in self._agenda.open()}
             if self._child is not None:
                 models[key_of(self._child.model)] = self._child.model
-        for key, model in models.items():
-            if time.monotonic() - self._hindered.get(key, (-LOOK_OUT_SECONDS, ""))[0] >= LOOK_OUT_SECONDS:
-                reason = self._waits_for(Path(model["root"]), model["device"])
-                with self._changed:
-                    self._hindered[key] = time.monotonic(), reason
+        self._lookout.look(models.values())
 
     def _hear(self, now: float) -> None:
         """Takes in what the worker has said."""
@@ -213,31 +208,41 @@ class Pool:
             self._agenda.record(item, reply["losses"], now - sent)
 
     def _manage(self, now: float) -> None:
-        """Starts and ends the worker."""
-        child, wanted = self._child, self._wanted()
-        if child is not None:
-            reason = self._reason(child.model)
-            if reason and child.model["device"] != "cpu":
-                self._end(reason)
-            elif wanted is not None and self._turn_over(wanted, now):
-                self._end("the preview of another run has taken its place")
-            elif self._flight is None and child.ready and now - self._worked > self.idle:
-                self._end(f"nothing was asked for {self.idle:g} seconds")
-        if self._child is None and wanted is not None and not self._reason(wanted.question.model):
-            try:
-                self._child = self._start(wanted.question.model, self._notify)
-            except OSError as error:
-                problem = (
-                    f"no process can be started ({error.strerror or error}): free some memory, ask again"
-                )
-                self._agenda.fail_model(wanted.model, problem, now + RETRY_SECONDS)
-                return
-            self._measured, self._worked = False, now
+        """Ends the worker where that is due, and starts one where it is wanted."""
+        if self._flight is not None and now - self._flight[1] > STUCK_SECONDS:
+            self._give_up(f"the preview has said nothing for {STUCK_SECONDS:g} seconds: ask again", now)
+        wanted = self._wanted()
+        reason = self._due(wanted, now)
+        if reason:
+            self._end(reason)
+        if self._child is not None or wanted is None or self._lookout.reason(wanted.question.model):
+            return
+        try:
+            self._child = self._start(wanted.question.model, self._notify)
+        except OSError as error:
+            problem = f"no process can be started ({error.strerror or error}): free some memory, ask again"
+            self._agenda.fail_model(wanted.model, problem, now + RETRY_SECONDS)
+        self._measured, self._worked = False, now
+
+    def _due(self, wanted: Entry | None, now: float) -> str:
+        """Why the worker has to end now; empty where it has not."""
+        child = self._child
+        if child is None:
+            return ""
+        reason = self._lookout.reason(child.model)
+        if reason and child.model["device"] != "cpu":
+            return reason
+        if wanted is not None and self._turn_over(wanted, now):
+            return "the preview of another run has taken its place"
+        rests = child.ready and self._flight is None
+        if now - self._worked > self.idle and (rests or not self._agenda.open(key_of(child.model))):
+            return f"nothing was measured for {self.idle:g} seconds"
+        return ""
 
     def _wanted(self) -> Entry | None:
         """The question whose model should be loaded, were there no other: a preview, longest without turn."""
         mine = None if self._child is None else key_of(self._child.model)
-        entries = [e for e in self._agenda.open() if not self._reason(e.question.model)]
+        entries = [e for e in self._agenda.open() if not self._lookout.reason(e.question.model)]
         others = [entry for entry in entries if entry.model != mine]
         return min(others or entries, key=lambda one: (not one.urgent, one.served), default=None)
 
@@ -248,7 +253,7 @@ class Pool:
         mine = self._agenda.open(key)
         if wanted.model == key:
             return False
-        if not mine or self._reason(self._child.model):
+        if not mine or self._lookout.reason(self._child.model):
             return True
         urgent = any(entry.urgent for entry in mine)
         if not self._child.ready or (urgent and not wanted.urgent):
@@ -258,16 +263,12 @@ class Pool:
     def _hand_over(self, now: float) -> None:
         """Gives a worker that rests its next batch."""
         child = self._child
-        if child is None or not child.ready or self._flight is not None or self._reason(child.model):
+        if child is None or not child.ready or self._flight is not None or self._lookout.reason(child.model):
             return
         item = self._agenda.next(key_of(child.model))
         if item is not None:
             self._flight = item, now
             child.send(item.message)
-
-    def _reason(self, model: dict[str, Any]) -> str:
-        """Why a model has to wait; while the queue has not been looked at, nothing begins."""
-        return self._hindered.get(key_of(model), (0.0, "the queue of jobs is being read"))[1]
 
     def _give_up(self, problem: str, now: float, pause: float = 0.0) -> None:
         """Ends the worker for a reason that all questions of its model share."""

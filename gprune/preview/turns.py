@@ -6,11 +6,43 @@ the worker ends as soon as a job for this GPU waits or runs, and gives its memor
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
 from gprune.jobs.local import EXPORTS
+from gprune.preview.question import key_of
+
+LOOK_OUT_SECONDS = 0.5
+"""how often the queue of jobs is looked at"""
+
+
+class Lookout:
+    """What the queue of jobs said last, for every model that is loaded or wanted."""
+
+    def __init__(self, waits_for: Callable[[Path, str], str]) -> None:
+        """Looks at nothing yet.
+
+        Args:
+            waits_for: says why a preview has to wait, as `hindrance` does.
+        """
+        self._waits_for = waits_for
+        self._said: dict[str, tuple[float, str]] = {}
+
+    def look(self, models: Iterable[dict[str, Any]]) -> None:
+        """Looks at the queue for some models, where that was not done just now."""
+        for model in models:
+            last = self._said.get(key_of(model))
+            if last is None or time.monotonic() - last[0] >= LOOK_OUT_SECONDS:
+                reason = self._waits_for(Path(model["root"]), model["device"])
+                self._said[key_of(model)] = time.monotonic(), reason
+
+    def reason(self, model: dict[str, Any]) -> str:
+        """Why a model has to wait; while the queue has not been looked at, nothing begins."""
+        return self._said.get(key_of(model), (0.0, "the queue of jobs is being read"))[1]
 
 
 def hindrance(root: Path, device: str) -> str:

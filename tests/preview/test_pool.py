@@ -83,7 +83,7 @@ def resolved(source: Source, question: Question) -> Resolved:
 @pytest.fixture
 def shop(monkeypatch):
     monkeypatch.setattr(module, "resolve", resolved)
-    monkeypatch.setattr(module, "LOOK_OUT_SECONDS", 0.0)
+    monkeypatch.setattr("gprune.preview.turns.LOOK_OUT_SECONDS", 0.0)
     return Workshop()
 
 
@@ -210,6 +210,15 @@ def test_an_answer_to_another_question_is_never_shown(pool, shop):
     shop.made[0].say({"id": "of somebody else", "windows": 3})
     answer = complete(pool, identity)
     assert answer.progress == "failed" and answer.windows == 0 and "another question" in answer.problem
+
+
+def test_a_worker_that_says_nothing_is_given_up(pool, shop, monkeypatch):
+    shop.hold = True
+    identity = pool.ask(source_of("first"), Question("t"), owner="me")
+    wait_for(lambda: shop.sent)
+    monkeypatch.setattr(module, "STUCK_SECONDS", 0.1)
+    answer = complete(pool, identity)
+    assert shop.made[0].ended and "has said nothing for 0.1 seconds" in answer.problem
 
 
 def test_no_process_is_a_sentence(shop):
