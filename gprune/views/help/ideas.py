@@ -56,10 +56,14 @@ def biography(run: Run, found: Example) -> list[str]:
     told = [
         f"**Neuron {found.neuron} of layer {found.layer}** ranks {standing(found.first)} on A ({a}) and "
         f"{standing(found.second)} on B ({b}).",
-        f"Its **drift** is d = {drift:.2f}: it moves over {drift:.0%} of the ranking. Between two halves of "
-        f"one text it moves over {found.floor:.0%}, so the other text moves it {far} noise does.",
+        f"Its **drift** is d = {drift:.2f}: it moves over {_share(drift)} of the ranking. Between two halves of "
+        f"one text it moves over {_share(found.floor)}, so the other text moves it {far} noise does.",
     ]
     return told + _module(found) + _fate(found)
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}" if value < 0.1 else f"{value:.0%}"
 
 
 def _module(found: Example) -> list[str]:
@@ -169,7 +173,7 @@ def _perplexity(run: Run) -> str:
     text, cells = story.on_held_out(run)
     told = [f"{METHODS[cell.method].label} {cell.perplexity:.1f}" for cell in _few(cells)]
     role = "held out" if text in story.held_out(run) else "a calibration text"
-    return f"Perplexity on {text} ({role}): {', '.join(told)}. {story.headline(run).detail}"
+    return f"Perplexity on {text} ({role}): {', '.join(told)}."
 
 
 def _few(cells: list[measured.Measurement]) -> list[measured.Measurement]:
