@@ -54,7 +54,7 @@ class Outcome:
     @property
     def comparable(self) -> bool:
         """Whether both methods are there, finite, measured alike and of one budget."""
-        if self.ours is None or self.base is None or self.ours.protocol != self.base.protocol:
+        if self.ours is None or self.base is None or self.ours.windows_read != self.base.windows_read:
             return False
         gap = abs(self.ours.retention - self.base.retention)
         return bool(np.isfinite([self.ours.perplexity, self.base.perplexity]).all()) and not (
@@ -246,7 +246,7 @@ def _detail(found: Outcome) -> str:
     cells = [cell for cell in (found.dense, found.base, found.ours) if cell is not None]
     values = ", ".join(f"{_name(cell.method)} {cell.perplexity:,.1f}" for cell in cells)
     apart = "" if found.held_out else " No text of this run was held out."
-    sentence = f"{found.text}, {cells[0].protocol}: {values}.{apart}"
+    sentence = f"{found.text}, {cells[0].windows_read}: {values}.{apart}"
     if not found.comparable or found.ours is None or found.base is None:
         return sentence
     change = difference(found.ours, found.base)

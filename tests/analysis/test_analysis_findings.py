@@ -75,9 +75,9 @@ def an_agreement(**ari: float) -> Agreement:
 def test_agreement_is_told_against_another_seed_and_fang(seed: float, word: str) -> None:
     record = an_agreement(ab_ac=0.4, ab_bc=0.6, other_seed=seed, initialization=0.9, fang_ab=0.12)
     sentence = findings.agreement(record)
-    assert word in sentence and "more stable than FANG’s groups (0.12)" in sentence
+    assert word in sentence and "FANG’s groups of two texts agree less, at 0.12" in sentence
     assert numbers(sentence)[0] == 0.5 and numbers(sentence)[2] == seed
-    assert "less stable" in findings.agreement(an_agreement(ab_ac=0.1, fang_ab=0.3))
+    assert "agree more, at 0.30" in findings.agreement(an_agreement(ab_ac=0.1, fang_ab=0.3))
 
 
 def test_agreement_without_a_third_text_tells_what_there_is() -> None:

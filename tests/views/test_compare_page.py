@@ -162,7 +162,7 @@ def test_numbers_that_cannot_be_right_carry_a_sign_and_the_sentence(cache: Path)
     flap = table[(table["retention"] == "40%") & (table["method"] == "FLAP")].iloc[0]
     assert flap["piqa"] == "52.98 ⚠" and flap["accuracy"] == "43.49 ⚠" and flap["boolq"] == "62.08"
     assert "52.98 under max, below the 58.11 under fixed" in words(app).replace("\\", "")
-    app.radio(key="cp_paper_protocol").set_value("fixed").run()
+    app.radio(key="cp_paper_rule").set_value("fixed").run()
     assert "⚠" not in " ".join(cells(app).to_numpy().ravel())
 
 

@@ -122,11 +122,11 @@ def test_no_best_is_called_where_the_budgets_differ(cache: Path) -> None:
     write_run(cache)
 
     def uneven(row: Row) -> Answer:
-        return replace(filled(row), retained=0.52 if row.method == "flap" else 0.5)
+        return replace(filled(row), retention=0.52 if row.method == "flap" else 0.5)
 
     write_tables(cache, "ablation", fill=uneven)
     app = on_studies("ablation")
-    assert "No best is called: the retained fractions differ by 2" in words(app).replace("\\", "")
+    assert "No best is called: the retentions differ by 2" in words(app).replace("\\", "")
     assert "★" not in " ".join(cells(app).astype(str).to_numpy().ravel())
 
 

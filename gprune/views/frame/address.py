@@ -150,7 +150,8 @@ def number_field(label: str, key: str, default: T, low: T, high: T, step: T, **o
     value = _numeric(key, default, low, high)
     _offer(key, "number", value)
     widget: Any = st.number_input
-    typed = widget(label, low, high, step=step, **_bound(key, "number"), **options)
+    # with None for its own value an emptied field is None, and not the least value
+    typed = widget(label, low, high, None, step=step, **_bound(key, "number"), **options)
     return value if typed is None else cast(T, typed)
 
 

@@ -56,7 +56,7 @@ def biography(run: Run, found: Example) -> list[str]:
     told = [
         f"**Neuron {found.neuron} of layer {found.layer}** ranks {standing(found.first)} on A ({a}) and "
         f"{standing(found.second)} on B ({b}).",
-        f"Its **drift** is d = {drift:.2f}: it moves over {_share(drift)} of the ranking. Between two halves of "
+        f"Its **drift** is d = {drift:.2f}: it moves over {_share(drift)} of the ranking. Between halves of "
         f"one text it moves over {_share(found.floor)}, so the other text moves it {far} noise does.",
     ]
     return told + _module(found) + _fate(found)

@@ -79,7 +79,7 @@ def show() -> None:
         ideas.neuron(run, drawn)
     with st.grid(2, min_column_width=380):
         for key, title, tell in ideas.IDEAS:
-            with card(f"help_{key}", title, run, height="stretch") as drawn:
+            with card(f"help_{key}", title, run) as drawn:
                 tell(run, drawn)
     with card("help_pages", "How to read each page", run):
         _pages()

@@ -41,16 +41,16 @@ def losses(history: LearningHistory, names: dict[str, str]) -> go.Figure:
 
 
 def retention(history: LearningHistory, name: str, target: float) -> go.Figure:
-    """Retained fraction over the steps, against the target."""
+    """Retention over the steps, against the target."""
     figure = go.Figure()
     values = column(history, name)
     if values is not None:
         figure.add_scatter(
             x=np.arange(1, len(values) + 1),
             y=values,
-            name="retained",
+            name="retention",
             mode="lines",
             line={"color": METHOD_COLORS["gprune"]},
         )
     figure.add_hline(target, line={"color": GREY, "dash": "dash"}, annotation_text=f"target {target:g}")
-    return style(figure, "step", "retained fraction", 280)
+    return style(figure, "step", "retention", 280)

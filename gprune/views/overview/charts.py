@@ -27,7 +27,7 @@ FIRST_SCREEN = 280
 """pixels of each figure of the first screen"""
 MOST_ROWS = 9
 """methods that fit into a figure of the first screen"""
-MOST_TICKS = 4
+MOST_TICKS = 3
 _EXCESS = "rgba(176, 48, 92, 0.22)"
 _NARROW = {"l": 52, "r": 8, "t": 28, "b": 44}
 

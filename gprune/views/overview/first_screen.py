@@ -31,11 +31,11 @@ def show(run: Run) -> None:
     _headline(run)
     # in the order of the argument: ranks move, more than noise moves them, and that is what it costs
     with st.grid(3, min_column_width=NARROWEST):
-        with card("ov_slope", "Neurons that move most", run, height="stretch") as drawn:
+        with card("ov_slope", "Neurons that move most", run) as drawn:
             _slope(run, drawn)
-        with card("ov_survival", "More than noise?", run, height="stretch") as drawn:
+        with card("ov_survival", "More than noise?", run) as drawn:
             _survival(run, drawn)
-        with card("ov_cost", "What pruning costs", run, height="stretch") as drawn:
+        with card("ov_cost", "What pruning costs", run) as drawn:
             _cost(run, drawn)
 
 
@@ -82,7 +82,7 @@ def _slope(run: Run, drawn: Card) -> None:
     _draw(
         drawn,
         slope.slopes(found, figures.FIRST_SCREEN, chosen.neuron),
-        f"{len(found.neurons)} of its {found.width:,} neurons; half of all move less than {found.median:.3f}.",
+        f"{len(found.neurons)} of {found.width:,} neurons; half of all move less than {found.median:.3f}.",
         _moves(found),
         found.table,
         _slope_how(run, found, bool(chosen)),

@@ -24,7 +24,7 @@ _DRIFT_AXIS = "modules by mean rank drift, most stable to most unstable"
 
 
 def retention(result: Bins, base: str) -> go.Figure:
-    """Fig. 3a: retained share of each bin's neurons under GPrune and the base method."""
+    """Fig. 3a: retention of each bin's neurons under GPrune and the base method."""
     figure = go.Figure()
     for method, values in ((base, result.base), ("gprune", result.ours)):
         figure.add_bar(
@@ -35,9 +35,9 @@ def retention(result: Bins, base: str) -> go.Figure:
             text=[f"{value:.3f}" for value in values],
             textposition="outside",
             cliponaxis=False,
-            hovertemplate="%{x}: %{y:.3f} retained<extra>" + label(method) + "</extra>",
+            hovertemplate="%{x}: %{y:.3f} kept<extra>" + label(method) + "</extra>",
         )
-    style(figure, _DRIFT_AXIS, "retained fraction of neurons", 380, barmode="group", bargap=0.25)
+    style(figure, _DRIFT_AXIS, "retention of neurons", 380, barmode="group", bargap=0.25)
     figure.update_yaxes(range=[0, min(1.08, 1.15 * max(result.ours.max(), result.base.max(), 0.05))])
     figure.update_xaxes(type="category")
     return figure
@@ -117,7 +117,7 @@ def by_layer(masks: dict[str, PruningMasks], part: str, chosen: Selection = NOTH
             line={"color": METHOD_COLORS[method], "dash": METHOD_DASHES[method], "width": 2},
             customdata=[[layer, marks.NONE, marks.NONE] for layer in range(len(values))],
             marker={"symbol": METHOD_SYMBOLS[method], "size": 7},
-            hovertemplate="layer %{x}: %{y:.3f} retained<extra>" + label(method) + "</extra>",
+            hovertemplate="layer %{x}: %{y:.3f} kept<extra>" + label(method) + "</extra>",
         )
     unit = "neurons" if part == "neurons" else "key/value groups"
     style(figure, "layer", f"share of {unit} kept", 320)

@@ -81,7 +81,7 @@ def _retention(run: Run, drawn: Card, base: str, bins: int) -> None:
         words,
         table=lambda: analysis.bin_table(result, label(base)),
         how=f"Modules are sorted by the mean rank drift of their neurons and cut into {len(result.names)} "
-        "bins of equally many modules; the kept share is pooled over a bin's neurons.",
+        "bins of equally many modules; retention is pooled over a bin's neurons.",
     )
     drawn.published(published.RETENTION, run.study)
 
