@@ -145,7 +145,12 @@ def adapted_finding(run: Run) -> str:
 
 
 def budget_finding(run: Run) -> str:
-    """Where GPrune keeps more and where less than the metric's own method."""
+    """Where GPrune keeps more and where less than the metric's own method.
+
+    Raises:
+        MissingResultError: GPrune has not pruned.
+    """
+    run.key(stages.masks, analysis.OURS)
     other = rival(run)
     if other is None:
         return "No other pruned model stands beside GPrune in this run."

@@ -109,6 +109,7 @@ def _slope_how(run: Run, found: Movers, chosen: bool) -> str:
 
 
 def _survival(run: Run, drawn: Card) -> None:
+    _wait(run, "ov_survival_waiting")
     curves = story.curves(run)
     cross, _, *floors = curves
     floor = max(curve.median for curve in floors)
