@@ -149,7 +149,7 @@ def headline(found: Outcome, study: Study, complete: bool) -> Headline:
 
 def _nothing(found: Outcome, complete: bool) -> str:
     if found.dense is not None:
-        return "Only the dense model is measured" + ("" if complete else " so far")
+        return "No pruned model was measured" if complete else "No pruned model is measured yet"
     return "No perplexity was measured" if complete else "No perplexity is measured yet"
 
 

@@ -109,6 +109,8 @@ def banner(url: str, run: Run | None) -> None:
     if not number:
         return
     step = STEPS[int(number) - 1]
+    # the bar at the top of the window would cover its frame
+    st.space("xsmall")
     with st.container(border=True, key="tour"):
         if step.url != url:
             _elsewhere(int(number), step)

@@ -35,8 +35,10 @@ def neuron(run: Run | None, drawn: Card) -> None:
     with left:
         for sentence in biography(run, found):
             st.markdown(f"- {sentence}")
-        if not selection.current(run).neuron:
-            st.caption("It is the neuron that moves most beyond its own noise. Select another on any page.")
+        if selection.current(run).neuron is None:
+            st.caption(
+                "It is among the neurons that move furthest beyond their noise. Select another on any page."
+            )
     movers = story.movers_of(run, found.layer, found.neuron)
     drawn.title(f"Neuron {found.neuron} of layer {found.layer}, on two texts")
     with right:

@@ -23,11 +23,12 @@ from gprune.views.frame.chart_style import (
 )
 from gprune.views.frame.selection import NOTHING, Selection
 
-FIRST_SCREEN = 280
+FIRST_SCREEN = 300
 """pixels of each figure of the first screen"""
 MOST_ROWS = 9
 """methods that fit into a figure of the first screen"""
-MOST_TICKS = 3
+TICK_GAP = 0.28
+"""share of the axis that a tick's name takes"""
 _EXCESS = "rgba(176, 48, 92, 0.22)"
 _NARROW = {"l": 52, "r": 8, "t": 28, "b": 44}
 
@@ -86,11 +87,20 @@ def costs(found: list[Cost]) -> go.Figure:
     known = [value for cost in drawn for value in (cost.low, cost.high) if np.isfinite(value)] or [1.0]
     low, high = 0.96 * min(1.0, *known), 1.08 * max(1.1, *known)
     axis = ticks.logarithmic(low, high)
-    values = axis["tickvals"][:: -(-len(axis["tickvals"]) // MOST_TICKS)]
+    values = _apart(axis["tickvals"], (high / low) ** TICK_GAP)
     axis |= {"tickvals": values, "tickangle": 0, "ticktext": [_change(value) for value in values]}
     figure.update_xaxes(**axis, range=[np.log10(low), np.log10(high)])
     figure.update_yaxes(visible=False, range=[-0.5, len(drawn) - 0.15])
     return figure
+
+
+def _apart(values: list[float], factor: float) -> list[float]:
+    """The values from the first on that are at least a factor above the one before."""
+    chosen: list[float] = []
+    for value in values:
+        if not chosen or value >= factor * chosen[-1]:
+            chosen.append(value)
+    return chosen
 
 
 def _change(ratio: float) -> str:
@@ -114,7 +124,8 @@ def _row(figure: go.Figure, cost: Cost, height: int) -> None:
         x=0,
         xanchor="left",
         xshift=3,
-        y=height + 0.48,
+        y=height,
+        yshift=13,
         showarrow=False,
         font={"size": 11},
     )
