@@ -269,10 +269,10 @@ def test_an_uploaded_file_of_records_is_read_like_a_job_would(
 @pytest.mark.parametrize(
     ("name", "raw", "sentence"),
     [
-        ("latin.txt", "fürs Grüne".encode("latin-1"), "your text.txt' is not UTF-8"),
+        ("latin.txt", "fürs Grüne".encode("latin-1"), "latin.txt' is not UTF-8"),
         ("binary.txt", b"PK\x03\x04\x00\x00", "is a binary file"),
         ("empty.txt", b" \n ", "the text is empty"),
-        ("rows.jsonl", b"no json", "line 1 of 'your text.jsonl' is not JSON"),
+        ("rows.jsonl", b"no json", "line 1 of 'rows.jsonl' is not JSON"),
     ],
 )
 def test_texts_that_cannot_be_used_say_why(cache: Path, name: str, raw: bytes, sentence: str) -> None:

@@ -95,6 +95,7 @@ def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -
             "y": 1.02,
             "yanchor": "bottom",
             "title": None,
+            "traceorder": "normal",
         },
         "uirevision": "fixed",
         "hoverlabel": {"namelength": -1},

@@ -16,6 +16,11 @@ from gprune.views.frame.text import plain
 
 _SITUATION, _RUN = "frame_situation", "run"
 _PICKED, _SHOWN, _STUDIES = "frame_run", "frame_shown_run", "frame_studies"
+_LOOK = (
+    "<style>.stMainBlockContainer {padding: 3.6rem 1.6rem 2rem 1.6rem; max-width: 1720px;} "
+    ".stMainBlockContainer h1 {padding: 0;}</style>"
+)
+"""pages use the width that they have; on very wide screens lines stay readable"""
 _visited: list[bool] = []
 """not empty once this server has drawn a page"""
 
@@ -36,6 +41,7 @@ def run(page: Any) -> None:
 def _draw(page: Any) -> None:
     """Draws what is around the page and notes the situation for it."""
     _heal_first_address()
+    st.html(_LOOK)
     situation = work.look(root())
     if work.autostart(situation):
         situation = work.look(situation.root)
