@@ -22,7 +22,7 @@ class Drag:
     moves: list[float]
     """handlers and paint of each move"""
     cpu: float
-    """CPU of the page's main thread for a move, mean"""
+    """CPU of the page's main thread for a move, mean, without what the mouse costs by itself"""
     counts: float | None
     """from the release to the first number that changed; None where none did"""
     charts: float | None
@@ -76,16 +76,13 @@ class Visitor:
         # near its end, where no other line lies over it
         x = box["x"] + box["width"] * (0.5 if across else 0.1)
         y = box["y"] + box["height"] * (0.1 if across else 0.5)
+        # what the mouse costs by itself, where nothing answers to it
+        idle = self._move(640, 10, across)
         self.page.mouse.move(x, y)
         self.page.mouse.down()
-        before = self._page_cpu()
         self.page.evaluate("watcher.drag(true)")
-        for step in range(1, MOVES + 1):
-            way = -REACH * np.sin(0.75 * np.pi * step / MOVES)
-            self.page.mouse.move(x + way * across, y - way * (not across))
-            self.page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+        cpu = max(0.0, self._move(x, y, across) - idle)
         moves = self.page.evaluate("watcher.drag(false), watcher.moves()")
-        cpu = (self._page_cpu() - before) / MOVES
         self.page.evaluate("watcher.watchRelease(), watcher.arm('pointerup')")
         self.page.mouse.up()
         if patience:
@@ -95,6 +92,15 @@ class Visitor:
         after = self.page.evaluate("watcher.released()")
         seconds = {name: None if time is None else time / 1000 for name, time in after.items()}
         return Drag([one / 1000 for one in moves], cpu, **seconds)
+
+    def _move(self, x: float, y: float, across: bool) -> float:
+        """Moves the mouse to and fro, a frame at a time; seconds of the page's CPU for one move."""
+        before = self._page_cpu()
+        for step in range(1, MOVES + 1):
+            way = REACH * np.sin(0.75 * np.pi * step / MOVES)
+            self.page.mouse.move(x - way * across, y + way * (not across))
+            self.page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+        return (self._page_cpu() - before) / MOVES
 
     def _page_cpu(self) -> float:
         """Seconds of CPU that the page's main thread has taken for its tasks."""
