@@ -168,7 +168,10 @@ def _thresholds(visitor: Visitor) -> Iterator[Row]:
         yield from (Row(name, THRESHOLDS, None, budget, "s", why) for name, budget in figures)
         return
     drags = [visitor.drag(lines.nth(turn % lines.count())) for turn in range(DRAGS)]
-    cpu = f", page {1000 * np.mean([drag.cpu for drag in drags]):.1f} ms CPU a move"
+    parts = [
+        f"{1000 * np.mean(part):.1f} ms" for part in zip(*((d.cpu, d.handlers) for d in drags), strict=True)
+    ]
+    cpu = f"; page {parts[0]} CPU a move, {parts[1]} of it script, style and layout"
     found = [[move for drag in drags for move in drag.moves]]
     found.append([drag.counts for drag in drags if drag.counts is not None])
     found.append([drag.charts for drag in drags if drag.charts is not None])

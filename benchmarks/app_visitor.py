@@ -13,6 +13,8 @@ from served_app import Server, at_rest, opened
 
 MOVES, REACH = 40, 120
 """moves of a drag, and how many pixels it goes"""
+HANDLERS = ("ScriptDuration", "RecalcStyleDuration", "LayoutDuration")
+"""the browser's names of the work that the code of a page decides"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,8 @@ class Drag:
     """handlers and paint of each move"""
     cpu: float
     """CPU of the page's main thread for a move, mean, without what the mouse costs by itself"""
+    handlers: float
+    """the part of it that is script, style and layout; the rest is painting, here without a graphics card"""
     counts: float | None
     """from the release to the first number that changed; None where none did"""
     charts: float | None
@@ -81,7 +85,9 @@ class Visitor:
         self.page.mouse.move(x, y)
         self.page.mouse.down()
         self.page.evaluate("watcher.drag(true)")
+        before = self._page_cpu(*HANDLERS)
         cpu = max(0.0, self._move(x, y, across) - idle)
+        handlers = (self._page_cpu(*HANDLERS) - before) / MOVES
         moves = self.page.evaluate("watcher.drag(false), watcher.moves()")
         self.page.evaluate("watcher.watchRelease(), watcher.arm('pointerup')")
         self.page.mouse.up()
@@ -91,7 +97,7 @@ class Visitor:
         at_rest(self.page)
         after = self.page.evaluate("watcher.released()")
         seconds = {name: None if time is None else time / 1000 for name, time in after.items()}
-        return Drag([one / 1000 for one in moves], cpu, **seconds)
+        return Drag([one / 1000 for one in moves], cpu, handlers, **seconds)
 
     def _move(self, x: float, y: float, across: bool) -> float:
         """Moves the mouse to and fro, a frame at a time; seconds of the page's CPU for one move."""
@@ -102,10 +108,10 @@ class Visitor:
             self.page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
         return (self._page_cpu() - before) / MOVES
 
-    def _page_cpu(self) -> float:
-        """Seconds of CPU that the page's main thread has taken for its tasks."""
+    def _page_cpu(self, *parts: str) -> float:
+        """Seconds of CPU that the page's main thread has taken for parts of its work, all by default."""
         found = self.tools.send("Performance.getMetrics")["metrics"]
-        return float(next(one["value"] for one in found if one["name"] == "TaskDuration"))
+        return float(sum(one["value"] for one in found if one["name"] in (parts or ("TaskDuration",))))
 
     def _cpu(self) -> float:
         times = self.process.cpu_times()
