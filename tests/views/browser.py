@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
-import sys
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import limit, wait_for
+from waiting import limit
 
-PROJECT = Path(__file__).resolve().parents[2]
+from scripts import served_app
+
 PATIENCE = 1000 * limit(60)
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+PLOT = ".js-plotly-plot .main-svg"
 _PROBES = ("/_stcore/health", "/_stcore/host-config")
 """what Streamlit's own page asks for below every address before it knows where its server is"""
 _LOCAL = ("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:")
@@ -27,43 +23,25 @@ _LOCAL = ("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:")
 @contextmanager
 def chromium() -> Iterator[Any]:
     """A Chromium without a window; skips where there is none."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no Chromium on this machine")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(
-            executable_path=path, headless=True, args=ARGUMENTS, timeout=PATIENCE
-        )
+    with _or_skip(served_app.browser()) as browser:
         yield browser
-        browser.close()
 
 
 @contextmanager
 def served(cache: Path) -> Iterator[str]:
     """A fresh server over a cache: its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
-    environment = dict(os.environ) | {"GPRUNE_CACHE": str(cache), "GPRUNE_AUTOSTART": "0"}
-    with open(cache / "server.log", "wb") as log:
-        server = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=log, stderr=log)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        wait_for(lambda: _healthy(address), 60)
-        yield address
-    finally:
-        server.terminate()
-        server.wait(timeout=limit(30))
+    with served_app.served(cache) as server:
+        yield server.address
 
 
-def _healthy(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{address}/_stcore/health", timeout=limit(5)) as answer:
-            return bool(answer.read() == b"ok")
-    except OSError:
-        return False
+@contextmanager
+def _or_skip(started: AbstractContextManager[Any]) -> Iterator[Any]:
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(started)
+        except served_app.NotHereError as error:
+            pytest.skip(str(error))
+        yield found
 
 
 def outside(page: Any) -> list[str]:
@@ -85,3 +63,61 @@ def complaints(page: Any) -> list[str]:
     page.on("console", note)
     page.on("pageerror", lambda error: found.append(str(error)))
     return found
+
+
+@dataclass(slots=True)
+class Visit:
+    """A server over a cache, and people who look at it; notes what must not happen."""
+
+    address: str
+    browser: Any
+    noted: list[list[str]] = field(default_factory=list)
+    """requests that left the machine and errors of the console, page by page"""
+
+    def page(self, where: str = "", **options: Any) -> Any:
+        """A page in a context of its own, as another person would open it.
+
+        Args:
+            where: page and query, as `drift?layer=1`.
+            options: of the context, as `viewport`.
+        """
+        options.setdefault("viewport", {"width": 1280, "height": 1200})
+        page = self.browser.new_context(**options).new_page()
+        page.set_default_timeout(PATIENCE)
+        self.noted += [outside(page), complaints(page)]
+        page.goto(f"{self.address}/{where}")
+        page.get_by_role("heading", level=1).first.wait_for()
+        return page
+
+
+@contextmanager
+def visiting(chromium: Any, cache: Path) -> Iterator[Visit]:
+    """Serves a cache; at the end no page has complained and nothing has left the machine."""
+    with served(cache) as address:
+        visit = Visit(address, chromium)
+        # the very first visitor of a server may come by a page's address only at the price of a complaint
+        visit.page().close()
+        yield visit
+        found = [sentence for one in visit.noted for sentence in one]
+        if found:
+            pytest.fail("; ".join(found))
+
+
+def click_mark(page: Any, card: str, trace: int, point: int) -> None:
+    """Clicks one mark of a card's chart, where it stands on the screen."""
+    chart = page.locator(f".st-key-{card}_chart .js-plotly-plot")
+    chart.scroll_into_view_if_needed()
+    place = chart.evaluate(
+        """(plot, [trace, point]) => {
+            const {xaxis, yaxis} = plot._fullLayout, data = plot._fullData[trace];
+            const box = plot.getBoundingClientRect();
+            return {x: box.left + xaxis._offset + xaxis.d2p(data.x[point]),
+                    y: box.top + yaxis._offset + yaxis.d2p(data.y[point])};
+        }""",
+        [trace, point],
+    )
+    # a click counts only where the pointer has been seen before
+    page.mouse.move(place["x"] - 3, place["y"])
+    page.mouse.move(place["x"], place["y"])
+    page.wait_for_timeout(100)
+    page.mouse.click(place["x"], place["y"])
