@@ -230,6 +230,12 @@ def change(line: Line, pinned: Line, text: str) -> Difference | str:
     return over_seeds(line.by_seed(text), pinned.by_seed(text))
 
 
+def same_budget(first: Line, second: Line) -> bool:
+    """Whether two lines may be called better or worse than each other; the dense model is a reference to all."""
+    gap = abs(first.retention - second.retention)
+    return DENSE in (first.method, second.method) or not gap > BUDGET_TOLERANCE
+
+
 def without_change(table: list[Line], pinned: Line) -> dict[tuple[str, str], list[str]]:
     """Methods whose difference to the pinned line means nothing, by text and reason."""
     found: dict[tuple[str, str], list[str]] = {}

@@ -7,7 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from streamlit.components.v2 import manifest_scanner
+from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 from waiting import limit
 
@@ -31,7 +33,7 @@ CHARTS = {
     "pruning_decisions": 5,
     "calibration_data": 2,
     "jobs": 0,
-    "comparison": 2,
+    "comparison": 4,
     "speed_export": 2,
 }
 # Each AppTest reads the metadata of every installed package for components, which takes longer than a page.
@@ -59,3 +61,17 @@ def words(app: AppTest) -> str:
 
 def charts(app: AppTest) -> list[dict[str, Any]]:
     return [json.loads(item.proto.spec) for item in app.get("plotly_chart")]
+
+
+def numbers(app: AppTest, index: int = 0) -> pd.DataFrame:
+    """A table of grouped columns, under `group name`."""
+    found: pd.DataFrame = app.dataframe[index].value.copy()
+    found.columns = [" ".join(filter(None, column)) for column in found.columns]
+    return found
+
+
+def displayed(app: AppTest, index: int = 0) -> pd.DataFrame:
+    """The same as its cells are drawn, with signs."""
+    styler = app.dataframe[index].proto.arrow_data.styler
+    drawn = convert_arrow_bytes_to_pandas_df(styler.display_values)
+    return drawn.set_axis(numbers(app, index).columns, axis=1)

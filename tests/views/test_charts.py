@@ -13,7 +13,7 @@ from views.synthetic_run import MAKERS, names
 from gprune import records, stages
 from gprune.analysis import comparison as compare
 from gprune.analysis import drift as drift_analysis
-from gprune.analysis import thresholds
+from gprune.analysis import kept_units, thresholds
 from gprune.records import ModelShape
 from gprune.views.comparison import charts as comparison
 from gprune.views.frame import chart_style as style
@@ -70,12 +70,28 @@ FIGURES: dict[str, Callable[[Run], go.Figure]] = {
     "losses": lambda run: learning.losses(run.load(stages.learning).history, {"ce_primary": "on A"}),
     "learned retention": lambda run: learning.retention(run.load(stages.learning).history, "retention", 0.5),
     "perplexity": lambda run: _perplexity(run),
+    "changes": lambda run: _changes(run),
+    "kept units": lambda run: _kept(run),
 }
 
 
 def _perplexity(run: Run) -> go.Figure:
-    rows = compare.rows(derived.measurements(run))
-    return comparison.dots(rows, run.study.evaluation.texts[0], [row.method for row in rows])
+    lines = compare.lines(compare.rows(derived.measurements(run)))
+    return comparison.dots(lines, run.study.evaluation.texts[0], {line.name: line.method for line in lines})
+
+
+def _changes(run: Run) -> go.Figure:
+    lines = compare.lines(compare.rows(derived.measurements(run)))
+    texts, names = list(run.study.evaluation.texts), {line.name: line.method for line in lines}
+    figure = comparison.changes(lines, lines[0], texts, names)
+    assert figure is not None
+    return figure
+
+
+def _kept(run: Run) -> go.Figure:
+    first, second = run.masks()["flap"], run.masks()["gprune"]
+    found = kept_units.overlap(first, second, "neurons")
+    return comparison.kept(found, ("flap", "gprune"), ("FLAP", "GPrune"), "neurons")
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -87,7 +103,7 @@ def test_payload_stays_small_at_the_size_of_llama2_7b(name: str, large_run: Run)
 def test_axes_are_titled_and_the_background_is_the_themes(name: str, small_run: Run) -> None:
     figure = FIGURES[name](small_run)
     assert figure.layout.xaxis.title.text
-    assert figure.layout.yaxis.title.text or name in ("strip", "perplexity")
+    assert figure.layout.yaxis.title.text or name in ("strip", "perplexity", "changes")
     assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
     assert figure.layout.uirevision == "fixed"
     assert not any(trace.type.endswith("gl") for trace in figure.data)
