@@ -4,7 +4,7 @@ import streamlit as st
 
 from gprune.views.frame import frame
 
-st.set_page_config(page_title="GPrune Studio", page_icon="✂️", layout="wide")
+st.set_page_config(page_title="GPrune Studio", page_icon="✂️", layout="wide", initial_sidebar_state=264)
 
 
 def _page(stem: str, title: str, icon: str, url: str, question: str, *, default: bool = False) -> st.Page:
@@ -34,6 +34,7 @@ page = st.navigation(
             _page("comparison", "Compare", ":material/leaderboard:", "compare", "Which method is better?"),
             _page("speed_export", "Speed & export", ":material/speed:", "speed", "How fast? How to load it?"),
         ],
+        "Help": [_page("help", "Help", ":material/help:", "help", "What do the words mean?")],
     }
 )
 frame.run(page)

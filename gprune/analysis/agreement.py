@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import linear_sum_assignment
 
 from gprune.comparisons import (
     COMPARISONS,
@@ -157,6 +156,9 @@ def confusion(counts: Array, most: int) -> Confusion:
     Returns:
         At most `most` + 1 rows and columns; matched modules stand on the diagonal.
     """
+    # takes a quarter of a second to import, before the first page of a new server could be drawn
+    from scipy.optimize import linear_sum_assignment
+
     matched_rows, matched_columns = linear_sum_assignment(counts, maximize=True)
     order = np.argsort(-counts[matched_rows, matched_columns], kind="stable")
     rows = _with_unmatched(matched_rows[order], counts.shape[0])

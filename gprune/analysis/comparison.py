@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis.decisions import BUDGET_TOLERANCE
-from gprune.analysis.paired import Difference, Measurement, difference, over_seeds
+from gprune.analysis.paired import CLOSE, Difference, Measurement, difference, over_seeds, same_windows
 
+# what a table is made of comes with it
+__all__ = ["CLOSE", "Difference", "Measurement", "difference", "same_windows"]
 DENSE = "dense"
 BEST, SECOND = "★", "☆"
 Name = TypeVar("Name")
@@ -231,7 +233,7 @@ def change(line: Line, pinned: Line, text: str) -> Difference | str:
 
 
 def same_budget(first: Line, second: Line) -> bool:
-    """Whether two lines may be called better or worse than each other; the dense model is a reference to all."""
+    """Whether two lines may be called better or worse; the dense model is a reference to all."""
     gap = abs(first.retention - second.retention)
     return DENSE in (first.method, second.method) or not gap > BUDGET_TOLERANCE
 

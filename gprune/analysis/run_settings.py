@@ -11,7 +11,9 @@ import pandas as pd
 from gprune.study import Study
 from gprune.study_fields import documentation
 
-_NO_RESULT = ("name", "group", "device", "methods", "seed")
+_NAMES = ("name", "group")
+"""what runs are called changes nothing"""
+_NO_RESULT = (*_NAMES, "device", "methods", "seed")
 """fields in which the runs of a group may differ: a method's result does not depend on the other methods"""
 
 
@@ -32,7 +34,8 @@ def differences(studies: Mapping[str, Study]) -> pd.DataFrame:
     """
     known = {name: flattened(study) for name, study in studies.items()}
     lines = []
-    for field in next(iter(known.values()), {}):
+    fields = [field for field in next(iter(known.values()), {}) if field not in _NAMES]
+    for field in fields:
         values = {name: settings[field] for name, settings in known.items()}
         if len(set(values.values())) > 1:
             lines.append({"setting": field, **values, "meaning": documentation()[field]})

@@ -16,7 +16,9 @@ def test_every_field_of_a_study_is_flattened_once() -> None:
 
 def test_only_what_differs_is_listed_with_its_meaning() -> None:
     first = demo_study()
-    second = replace(first, retention=0.7, reliability=replace(ReliabilitySettings(), drift_quantile=0.8))
+    second = replace(
+        first, retention=0.7, reliability=replace(ReliabilitySettings(), drift_quantile=0.8), name="B"
+    )
     table = run_settings.differences({"one": first, "other": second}).set_index("setting")
     assert set(table.index) == {"retention", "reliability.drift_quantile"}
     assert table.loc["retention"].tolist()[:2] == [str(first.retention), "0.7"]

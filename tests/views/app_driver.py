@@ -28,7 +28,7 @@ PAGES = (
 CHARTS = {
     "overview": 1,
     "rank_drift": 4,
-    "module_agreement": 4,
+    "module_agreement": 3,
     "reliability": 2,
     "pruning_decisions": 5,
     "calibration_data": 2,
@@ -49,6 +49,16 @@ def opened(**query: str) -> AppTest:
 
 def on(app: AppTest, page: str) -> AppTest:
     app.switch_page(f"pages/{page}.py").run()
+    assert not app.exception, (page, [item.value for item in app.exception])
+    return app
+
+
+def linked(page: str, **query: str) -> AppTest:
+    """A page as the link to one of its views opens it."""
+    app = on(opened(), page)
+    for name, value in query.items():
+        app.query_params[name] = value
+    app.run()
     assert not app.exception, (page, [item.value for item in app.exception])
     return app
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
-from views.app_driver import charts, on, opened, words
+from views.app_driver import charts, linked, words
 from views.synthetic_run import a_study, write_run
 from views.synthetic_tables import filled, write_tables
 
@@ -24,7 +24,7 @@ from gprune.views.frame.loaders import all_runs
 
 
 def on_studies(table: str, **query: str) -> AppTest:
-    return on(opened(cp_view="studies", cp_study=table, **query), "comparison")
+    return linked("comparison", cp_view="studies", cp_study=table, **query)
 
 
 def cells(app: AppTest, index: int = 0) -> pd.DataFrame:
@@ -134,10 +134,10 @@ def test_the_run_behind_a_row_becomes_the_run_of_every_page(cache: Path) -> None
     own, made = grouped_runs(cache)
     write_tables(cache, "ablation", fill=lambda row: filled(row, made[2]))
     app = on_studies("ablation")
-    assert app.selectbox(key="run").value == own
+    assert app.selectbox(key="frame_run").value == own
     assert app.selectbox(key="cp_study_run").options == [f"FLAP · {made[2]}"]
     app.button(key="cp_study_open").click().run()
-    assert app.selectbox(key="run").value == made[2] and not app.exception
+    assert app.selectbox(key="frame_run").value == made[2] and not app.exception
 
 
 @pytest.mark.parametrize(

@@ -63,10 +63,13 @@ def show() -> None:
     left, right = st.columns([2, 3])
     with left, card("cd_pairs", "How far apart are the texts?", run) as drawn:
         _pairs(run, drawn)
-    with right, card("cd_size", "How many sequences are enough?", run) as drawn:
-        _sizes(run, drawn)
+    with right:
+        # takes seconds at the size of a real model the first time: the rest of the page does not wait for it
+        curves = st.container()
     with card("cd_own", "Bring your own text", run):
         own_text.draw(run, _tokens(run))
+    with curves, card("cd_size", "How many sequences are enough?", run) as drawn:
+        _sizes(run, drawn)
 
 
 def _tokens(run: Run) -> dict[str, records.Tokens]:

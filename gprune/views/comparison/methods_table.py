@@ -133,7 +133,7 @@ def _columns(numbers: pd.DataFrame) -> Any:
     found: dict[int, Any] = {}
     for place, (_, name) in enumerate(numbers.columns, start=1):
         kind = st.column_config.TextColumn if name in ("method", REASON) else st.column_config.NumberColumn
-        width = _WIDTHS.get(name, "large")
+        width: Any = _WIDTHS.get(name, "large")
         found[place] = kind(width=width, pinned=name == "method" and len(numbers.columns) > _MOST)
     return found
 

@@ -70,7 +70,6 @@ def finish(slot: Any) -> None:
     """
     state = _state()
     state.collecting = False
-    state.arrived = {}
     _write(state, state.read, others=False)
     for sentence in state.faults.values():
         slot.warning(sentence, icon=":material/link_off:")
@@ -87,6 +86,7 @@ def put_all(values: Mapping[str, Any]) -> None:
     for key, value in values.items():
         state.values[key] = value
         state.faults.pop(key, None)
+        state.arrived.pop(key, None)
     as_written = {key: _written(value) for key, value in values.items()}
     if state.collecting:
         state.read |= as_written
@@ -150,7 +150,8 @@ def number_field(label: str, key: str, default: T, low: T, high: T, step: T, **o
     value = _numeric(key, default, low, high)
     _offer(key, "number", value)
     widget: Any = st.number_input
-    typed = widget(label, low, high, step=step, **_bound(key, "number"), **options)
+    # with None for its own value an emptied field is None, and not the least value
+    typed = widget(label, low, high, None, step=step, **_bound(key, "number"), **options)
     return value if typed is None else cast(T, typed)
 
 

@@ -102,9 +102,7 @@ class Card:
         if on_point:
             _keep_the_rest(figure)
         st.plotly_chart(figure, key=f"{self.key}_chart", config=options, alt=alt or caption, **chosen)
-        st.caption(caption)
-        if table is not None or how:
-            self.tools(table, how=how)
+        self.tools(table, how=how, caption=caption)
 
     def _clicked(self, on_point: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
         """What Streamlit calls when marks are chosen: passes on the first."""
@@ -118,7 +116,11 @@ class Card:
         return handle
 
     def tools(
-        self, table: Callable[[], pd.DataFrame] | None = None, switch: bool = True, how: str = ""
+        self,
+        table: Callable[[], pd.DataFrame] | None = None,
+        switch: bool = True,
+        how: str = "",
+        caption: str = "",
     ) -> None:
         """What stands below a chart: how to read it, a switch that shows the numbers, and their CSV.
 
@@ -126,8 +128,11 @@ class Card:
             table: makes the numbers.
             switch: whether to offer the table besides the CSV.
             how: what to know for reading the chart.
+            caption: one line on how to read it.
         """
-        with st.container(horizontal=True, vertical_alignment="center"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            if caption:
+                st.caption(caption, width="stretch")
             if how:
                 with st.popover(
                     "How to read", type="tertiary", icon=":material/help:", key=f"{self.key}_how"
@@ -178,7 +183,8 @@ def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
         title: heading until the finding is known.
         run: the run that is shown.
     """
-    with st.container(border=True, key=f"card_{key}"):
+    # cards that stand side by side are equally high
+    with st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
         drawn = Card(key, title, run)
         try:
             yield drawn

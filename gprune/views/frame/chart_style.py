@@ -56,7 +56,7 @@ def _symbol(method: str) -> str:
 
 
 def _dash(method: str) -> str:
-    return "solid" if method == family(method) else _SCORING_DASHES.get(METHODS[method].scoring, "dash")
+    return "solid" if method == family(method) else _SCORING_DASHES.get(METHODS[method].scoring, "longdash")
 
 
 METHOD_COLORS = {name: _FAMILY_COLORS[family(name)] for name in METHODS}
@@ -95,6 +95,7 @@ def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -
             "y": 1.02,
             "yanchor": "bottom",
             "title": None,
+            "traceorder": "normal",
         },
         "uirevision": "fixed",
         "hoverlabel": {"namelength": -1},

@@ -9,13 +9,18 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from gprune.views.frame import address, live, selection, titles, work
+from gprune.views.frame import address, live, selection, titles, tour, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, labels, root
 from gprune.views.frame.text import plain
 
 _SITUATION, _RUN = "frame_situation", "run"
 _PICKED, _SHOWN, _STUDIES = "frame_run", "frame_shown_run", "frame_studies"
+_LOOK = (
+    "<style>.stMainBlockContainer {padding: 3.6rem 1.6rem 2rem 1.6rem; max-width: 1720px;} "
+    ".stMainBlockContainer h1 {padding: 0;}</style>"
+)
+"""pages use the width that they have; on very wide screens lines stay readable"""
 _visited: list[bool] = []
 """not empty once this server has drawn a page"""
 
@@ -29,6 +34,7 @@ def run(page: Any) -> None:
     address.begin(page.url_path)
     _draw(page)
     complaints = st.container()
+    tour.banner(page.url_path, current_run())
     page.run()
     address.finish(complaints)
 
@@ -36,6 +42,7 @@ def run(page: Any) -> None:
 def _draw(page: Any) -> None:
     """Draws what is around the page and notes the situation for it."""
     _heal_first_address()
+    st.html(_LOOK)
     situation = work.look(root())
     if work.autostart(situation):
         situation = work.look(situation.root)

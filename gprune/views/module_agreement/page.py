@@ -65,9 +65,10 @@ def _cards(run: Run) -> None:
         _fang(run)
     with card("ma_confusion", "Which modules share their neurons?", run) as drawn:
         _confusion(run, drawn)
-    with card("ma_summary", "Mean and standard deviation over layers", run) as drawn:
+    left, right = st.columns(2)
+    with left, card("ma_summary", "Mean and standard deviation over layers", run) as drawn:
         _summary(run, drawn)
-    with card("ma_counts", "How many modules does each layer have?", run) as drawn:
+    with right, card("ma_counts", "How many modules does each layer have?", run) as drawn:
         _counts(run, drawn)
 
 

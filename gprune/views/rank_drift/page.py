@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from gprune import stages
@@ -20,6 +22,16 @@ _CAPTIONS = {
     SURVIVAL: "How many neurons move by d or more; shaded is what lies above the re-sampling floor (grey).",
     HISTOGRAM: "Share of the neurons by how far their rank moves; grey is what re-sampling one text does.",
 }
+_COLUMNS: dict[str, Any] = {
+    name: st.column_config.NumberColumn(short, format="%.3f", width=width, help=words)
+    for name, short, width, words in (
+        ("drift d", "d", 56, "How far the rank moves from A to B"),
+        ("rank on A", "on A", 60, "Rank on A; 1 = most important"),
+        ("rank on B", "on B", 60, "Rank on B; 1 = most important"),
+        ("A re-sampled", "noise A", 72, "How far the rank moves between halves of A"),
+        ("B re-sampled", "noise B", 72, "How far the rank moves between halves of B"),
+    )
+} | {name: st.column_config.NumberColumn(width=width) for name, width in (("layer", 56), ("neuron", 66))}
 FINE = 200
 """bins behind the curve"""
 
@@ -40,7 +52,7 @@ def show() -> None:
         _layers(run, drawn)
     with right, card("rd_correlation", "How well do the ranks agree, layer by layer?", run) as drawn:
         _correlations(run, drawn)
-    left, right = st.columns([2, 3])
+    left, right = st.columns(2)
     with left, card("rd_joint", "Rank on A against rank on B", run) as drawn:
         _joint(run, drawn)
     with right, card("rd_top", "The neurons that move most", run) as drawn:
@@ -130,13 +142,12 @@ def _top(run: Run, drawn: Card) -> None:
     )
     table = derived.drift_top(*keys, int(count))
     drawn.title(f"The {len(table)} neurons that move most")
-    decimals = st.column_config.NumberColumn(format="%.3f")
     shown = [name for name in table.columns if "score" not in name and name != "signed drift"]
     selection.table(
         table[shown],
         "rd_top_rows",
         height=440,
-        column_config={name: decimals for name in shown[2:]},
+        column_config=_COLUMNS,
         alt="neurons with the largest drift",
     )
     st.caption("Ranks run from 0 to 1. Choose a row to select its neuron on every page.")
