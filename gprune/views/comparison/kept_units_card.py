@@ -65,7 +65,7 @@ def _draw(drawn: Card, first: Line, second: Line, kind: str, shown: Shown) -> No
     )
     drawn.chart(
         figures.kept(known, (first.method, second.method), (in_figure(names[0]), in_figure(names[1])), kind),
-        f"Of each layer's {KINDS[kind]}: kept by both, and by one of the two only; the rest keeps neither.",
+        f"Of each layer's {KINDS[kind]}: kept by both or by one only; the rest is kept by neither.",
         table=lambda: kept_units.layer_table(known, *names),
         how="The Jaccard index is what both keep among what either keeps. By chance: what choices that do "
         "not depend on each other, of the same sizes in every layer, would share. Methods that differ in "

@@ -23,7 +23,7 @@ METHOD, RETENTION, SEEDS = ("", "method"), ("", "retention"), ("", "seeds")
 PERPLEXITY, SPREAD, CHANGE, ERROR = "PPL ↓", "s.d.", "Δ %", "± %"
 GLYPHS = {BETTER: "▼", WORSE: "▲", NOISE: "≈"}
 OTHER_BUDGET = "≠"
-_WIDTHS = {"method": 150, "retention": 66, "seeds": 44, PERPLEXITY: 70, SPREAD: 50, CHANGE: 72, ERROR: 44}
+_WIDTHS = {"method": 186, "retention": 66, "seeds": 44, PERPLEXITY: 70, SPREAD: 50, CHANGE: 72, ERROR: 44}
 """pixels: three texts with their differences stand side by side in a window of 1280"""
 _MOST = 11
 """columns that fit there; a wider table keeps the methods in sight while it is moved"""
