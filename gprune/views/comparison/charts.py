@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from gprune.analysis.comparison import DENSE, Line, change
+from gprune.analysis.comparison import DENSE, Line, change, same_budget
 from gprune.analysis.kept_units import KINDS, Overlap
 from gprune.analysis.paired import Difference
 from gprune.views.frame.chart_style import (
@@ -91,7 +91,8 @@ def changes(
     for line in others:
         for column, text in enumerate(texts, start=1):
             if (line.name, text) in found:
-                figure.add_trace(_changed(line, found[line.name, text], names[line.name]), 1, column)
+                pale = found[line.name, text].close or not same_budget(line, pinned)
+                figure.add_trace(_changed(line, found[line.name, text], names[line.name], pale), 1, column)
     shown = [names[line.name] for line in others if any(name == line.name for name, _ in found)]
     style(figure, "", "", 130 + ROW_PIXELS * len(shown), margin={"l": 64, "r": 16, "t": 36, "b": 52})
     figure.add_vline(0, line={"color": GREY, "width": 1.5})
@@ -100,13 +101,13 @@ def changes(
     return figure
 
 
-def _changed(line: Line, found: Difference, name: str) -> go.Scatter:
+def _changed(line: Line, found: Difference, name: str, pale: bool) -> go.Scatter:
     return go.Scatter(
         x=[100.0 * found.change],
         y=[name],
         name=label(line.method),
         mode="markers",
-        marker=_marker(line.method) | {"opacity": 0.45 if found.close else 1.0},
+        marker=_marker(line.method) | {"opacity": 0.45 if pale else 1.0},
         error_x={"type": "data", "array": [100.0 * found.error], "thickness": 1.5, "width": 5},
         showlegend=False,
         hovertemplate="%{y}: %{x:+.2f} ± %{error_x.array:.2f} %<extra>" + found.verdict + "</extra>",

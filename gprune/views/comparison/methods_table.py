@@ -23,8 +23,10 @@ METHOD, RETENTION, SEEDS = ("", "method"), ("", "retention"), ("", "seeds")
 PERPLEXITY, SPREAD, CHANGE, ERROR = "PPL ↓", "s.d.", "Δ %", "± %"
 GLYPHS = {BETTER: "▼", WORSE: "▲", NOISE: "≈"}
 OTHER_BUDGET = "≠"
-_WIDTHS = {"method": 186, "retention": 66, "seeds": 44, PERPLEXITY: 70, SPREAD: 50, CHANGE: 72, ERROR: 44}
+_WIDTHS = {"retention": 66, "seeds": 44, PERPLEXITY: 70, SPREAD: 50, CHANGE: 72, ERROR: 44}
 """pixels: three texts with their differences stand side by side in a window of 1280"""
+_LETTER, _WIDEST = 7, 300
+"""pixels of a letter, and the most that the methods' names get"""
 _MOST = 11
 """columns that fit there; a wider table keeps the methods in sight while it is moved"""
 _PINNED, _BOLD, _PALE = (
@@ -131,9 +133,10 @@ def _signed(line: Line, text: str, shown: Shown) -> dict[tuple[str, str], tuple[
 def _columns(numbers: pd.DataFrame) -> Any:
     """Widths of the columns, by position: the hidden index is the first."""
     found: dict[int, Any] = {}
+    room = min(20 + _LETTER * max(map(len, numbers[METHOD])), _WIDEST)
     for place, (_, name) in enumerate(numbers.columns, start=1):
         kind = st.column_config.TextColumn if name in ("method", REASON) else st.column_config.NumberColumn
-        width: Any = _WIDTHS.get(name, "large")
+        width: Any = room if name == "method" else _WIDTHS.get(name, "large")
         found[place] = kind(width=width, pinned=name == "method" and len(numbers.columns) > _MOST)
     return found
 

@@ -92,8 +92,8 @@ def _changes(drawn: Card, shown: Shown) -> None:
         table=lambda: analysis.long_table(shown.rows, shown.pinned.name, METHOD_LABELS),
         how="Both methods read the same windows of a text, so the difference is taken window by window and "
         "its error is that of these differences: far smaller than the error of either perplexity. Pale marks "
-        "lie within two standard errors of zero. With several seeds the error over seeds is added in "
-        "quadrature. Methods that read other windows are left out.",
+        "lie within two standard errors of zero, or are of another retention. With several seeds the error "
+        "over seeds is added in quadrature. Methods that read other windows are left out.",
     )
 
 
