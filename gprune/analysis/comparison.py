@@ -263,7 +263,7 @@ def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: dict[
         start = {
             "run": row.run,
             "method": labels.get(row.method, row.method),
-            "retained": row.retention,
+            "retention": row.retention,
             "parameters": row.parameters or None,
         }
         for text, cell in row.cells.items():

@@ -124,30 +124,17 @@ def kept(found: Overlap, methods: tuple[str, str], names: tuple[str, str], kind:
         kind: one of gprune.analysis.kept_units.KINDS.
     """
     figure, layers = go.Figure(), np.arange(len(found.both))
-    parts = (
-        (
-            f"only {names[0]}",
-            found.first,
-            METHOD_COLORS.get(methods[0], GREY),
-            family(methods[0]) != methods[0],
-        ),
-        ("both", found.both, PALE, False),
-        (
-            f"only {names[1]}",
-            found.second,
-            METHOD_COLORS.get(methods[1], GREY),
-            family(methods[1]) != methods[1],
-        ),
-    )
-    # two forms of one method have one hue
-    same = family(methods[0]) == family(methods[1])
-    for place, (name, counts, color, form) in enumerate(parts):
-        hatched = form or (same and place == 2)
+    for name, counts, marker in zip(
+        (f"only {names[0]}", "both", f"only {names[1]}"),
+        (found.first, found.both, found.second),
+        _bars(methods),
+        strict=True,
+    ):
         figure.add_bar(
             x=layers,
             y=100.0 * counts / found.units,
             name=name,
-            marker={"color": color, "pattern": {"shape": "/" if hatched else "", "solidity": 0.4}},
+            marker=marker,
             customdata=counts,
             hovertemplate="layer %{x}: %{customdata} (%{y:.1f} %)<extra>" + name + "</extra>",
         )
@@ -156,6 +143,17 @@ def kept(found: Overlap, methods: tuple[str, str], names: tuple[str, str], kind:
     figure.update_yaxes(range=[0, 100])
     layer_axis(figure, len(layers))
     return figure
+
+
+def _bars(methods: tuple[str, str]) -> list[dict[str, Any]]:
+    """The bars of the first, of both and of the second; forms are hatched, and one of two with one hue."""
+    first, second = methods
+    hatched = family(first) != first, family(second) != second or family(first) == family(second)
+    one, other = (
+        {"color": METHOD_COLORS.get(method, GREY), "pattern": {"shape": "/" if form else "", "solidity": 0.4}}
+        for method, form in zip(methods, hatched, strict=True)
+    )
+    return [one, {"color": PALE}, other]
 
 
 def _marker(method: str) -> dict[str, Any]:
