@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from views.browsing import PLOT, click_mark, visiting
+from views.browser import PLOT, click_mark, visiting
 from views.synthetic_run import a_study, write_run
 
 pytestmark = pytest.mark.browser
 
 
-def test_a_click_in_a_heat_map_selects_on_the_next_page(cache: Path) -> None:
+def test_a_click_in_a_heat_map_selects_on_the_next_page(chromium: Any, cache: Path) -> None:
     from playwright.sync_api import expect
 
     write_run(cache)
-    with visiting(cache) as visit:
+    with visiting(chromium, cache) as visit:
         page = visit.page("drift")
         page.locator(PLOT).nth(1).wait_for()
         marks = page.locator(".st-key-rd_layers_chart .js-plotly-plot")
@@ -34,12 +35,12 @@ def test_a_click_in_a_heat_map_selects_on_the_next_page(cache: Path) -> None:
         expect(chip).to_contain_text("layer 3")
 
 
-def test_a_copied_address_shows_the_same_view_to_another_person(cache: Path) -> None:
+def test_a_copied_address_shows_the_same_view_to_another_person(chromium: Any, cache: Path) -> None:
     from playwright.sync_api import expect
 
     older = write_run(cache)
     write_run(cache, study=a_study(seed=1, name="Second"))
-    with visiting(cache) as visit:
+    with visiting(chromium, cache) as visit:
         page = visit.page(f"drift?run={older}&layer=1")
         page.get_by_text("Histogram", exact=True).click()
         page.wait_for_url("**rd_form=histogram**")
@@ -55,9 +56,9 @@ def test_a_copied_address_shows_the_same_view_to_another_person(cache: Path) -> 
         expect(page.get_by_label("Log scale")).not_to_be_checked()
 
 
-def test_a_card_fills_the_window_and_gives_it_back(cache: Path) -> None:
+def test_a_card_fills_the_window_and_gives_it_back(chromium: Any, cache: Path) -> None:
     write_run(cache)
-    with visiting(cache) as visit:
+    with visiting(chromium, cache) as visit:
         page = visit.page("drift")
         page.locator(PLOT).first.wait_for()
         card = page.locator(".st-key-card_rd_histogram")

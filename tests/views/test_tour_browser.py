@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from views.browsing import PLOT, visiting
+from views.browser import PATIENCE, complaints, outside, served
 from views.synthetic_run import a_study, write_run
-from waiting import limit
 
 from gprune.study import EvaluationSettings
 from gprune.views.frame.tour import STEPS
@@ -15,18 +15,20 @@ from gprune.views.frame.tour import STEPS
 pytestmark = pytest.mark.browser
 
 
-def test_the_tour_is_walked_left_and_taken_up_again(cache: Path) -> None:
-    expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
+def test_the_tour_is_walked_left_and_taken_up_again(chromium: Any, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
     evaluation = EvaluationSettings(texts=("python-reference", "c4"), windows=96)
-    write_run(cache, study=a_study(evaluation=evaluation))
-    patience = 1000 * limit(30)
-    # what the console complains of, and what leaves the machine, ends the visit as a failure
-    with visiting(cache) as visit:
-        page = visit.page(viewport={"width": 1280, "height": 900})
-        page.set_default_timeout(patience)
-        expect.set_options(timeout=patience)
+    write_run(tmp_path, study=a_study(evaluation=evaluation))
+    with served(tmp_path) as address:
+        context = chromium.new_context(viewport={"width": 1280, "height": 900})
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        expect.set_options(timeout=PATIENCE)
+        asked, errors = outside(page), complaints(page)
+        page.goto(address)
         # headline and all three figures stand on the first screen, equally high
-        page.locator(PLOT).nth(5).wait_for()
+        page.locator(".js-plotly-plot .main-svg").nth(5).wait_for()
         expect(page.locator(".st-key-card_ov_cost .js-plotly-plot").first).to_be_visible()
         boxes = [
             page.locator(f".st-key-card_ov_{name}").bounding_box() for name in ("slope", "survival", "cost")
@@ -39,8 +41,8 @@ def test_the_tour_is_walked_left_and_taken_up_again(cache: Path) -> None:
             expect(page.get_by_text(f"Step {number} of 6")).to_be_visible()
             expect(page.get_by_text(step.title, exact=True)).to_be_visible()
             page.wait_for_url(lambda url, n=number: f"tour={n}" in url)
-            assert page.url.split("?")[0].rstrip("/") == f"{visit.address}/{step.url}".rstrip("/")
-            page.locator(PLOT).first.wait_for()
+            assert page.url.split("?")[0].rstrip("/") == f"{address}/{step.url}".rstrip("/")
+            page.locator(".js-plotly-plot .main-svg").first.wait_for()
             if number == 3:
                 page.get_by_role("button", name="Back", exact=True).click()
                 expect(page.get_by_text("Step 2 of 6")).to_be_visible()
@@ -59,3 +61,5 @@ def test_the_tour_is_walked_left_and_taken_up_again(cache: Path) -> None:
         page.get_by_role("button", name="End the tour").click()
         expect(page.get_by_text("Step 6 of 6")).to_be_hidden()
         page.wait_for_url(lambda url: "tour" not in url)
+        context.close()
+    assert asked == [] and errors == []
