@@ -11,12 +11,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
 
 from gprune import budget
 from gprune.errors import SettingsError
 from gprune.records import Array, ModelShape, PruningMasks
-from gprune.sparsity.masks import MaskFamily
+from gprune.sparsity.units import RankedUnits
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +28,11 @@ class ExactPlan:
     """(thresholds,) float64 after the common shift"""
 
 
-def exact_masks(family: MaskFamily, thresholds: Tensor, target: float, alignment: int = 1) -> ExactPlan:
+def exact_masks(units: RankedUnits, thresholds: Array, target: float, alignment: int = 1) -> ExactPlan:
     """Shifts all thresholds together until the target is met, then adds or removes the nearest neurons.
 
     Args:
-        family: all units with their quantiles.
+        units: all units with their quantiles.
         thresholds: (thresholds,) learned thresholds.
         target: R*, the fraction of the decoder's linear weights to keep.
         alignment: FFN widths are multiples of this many neurons, or the dense width.
@@ -43,10 +42,8 @@ def exact_masks(family: MaskFamily, thresholds: Tensor, target: float, alignment
         Apart from the floors and from that last correction, a unit is kept exactly where its quantile reaches
         its threshold.
     """
-    shape = family.shape
-    # in float64: the shift falls between two margins that float32 may not tell apart
-    ffn, heads = family.split(family.margins(thresholds.double()).cpu())
-    neuron_margin, head_margin = ffn.numpy(), heads.numpy()
+    shape = units.shape
+    neuron_margin, head_margin = units.split(units.margins(thresholds))
     least = budget.least_neurons(shape, alignment)
     shift = _common_shift(shape, neuron_margin, head_margin, target, least)
     kept_heads = budget.keep_one(head_margin >= shift, head_margin)
@@ -60,7 +57,7 @@ def exact_masks(family: MaskFamily, thresholds: Tensor, target: float, alignment
         retention=budget.retention(shape, kept_neurons, kept_heads),
         target=target,
     )
-    return ExactPlan(masks, thresholds.double().cpu().numpy() + shift)
+    return ExactPlan(masks, np.asarray(thresholds, dtype=np.float64) + shift)
 
 
 def require_reachable(shape: ModelShape, target: float, alignment: int = 1) -> None:
