@@ -83,6 +83,12 @@ def prepare(
     return Prepared(units, second, np.concatenate([learning.thresholds, learning.head_thresholds]), alignment)
 
 
+def whole(base: Prepared, scoring: str) -> Array:
+    """(modules,) int8 source of modules that are all scored from one text, `primary` or `auxiliary`."""
+    chosen: Array = np.full(base.units.modules, int(scoring == AUXILIARY), dtype=np.int8)
+    return chosen
+
+
 def relocated(base: Prepared, source: Array, target: float) -> PruningMasks:
     """The masks of GPrune where some modules are scored from B; its thresholds are shifted, not learned.
 
