@@ -8,7 +8,7 @@ PORT ?= 8501
 PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 EVERY_CORE := -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: app quick test test-long check demo gguf clean
+.PHONY: app quick test test-long check demo screenshots gguf clean
 
 app: $(VENV)/.app
 	$(BIN)/python -m streamlit run app.py --server.address 127.0.0.1 --server.port $(PORT) --browser.gatherUsageStats false
@@ -33,6 +33,10 @@ check: $(VENV)/.dev
 
 demo: $(VENV)/.app
 	$(BIN)/python -m gprune run demo
+
+# the pictures in docs/screenshots, of a demo run in a cache of their own; needs Chromium
+screenshots: $(VENV)/.dev
+	$(BIN)/python scripts/screenshots.py
 
 # llama.cpp builds from source (about five minutes on two cores); the tests of the GGUF export then run
 gguf: $(VENV)/.gguf

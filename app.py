@@ -4,7 +4,7 @@ import streamlit as st
 
 from gprune.views.frame import frame
 
-st.set_page_config(page_title="GPrune Studio", page_icon="✂️", layout="wide")
+st.set_page_config(page_title="GPrune Studio", page_icon="✂️", layout="wide", initial_sidebar_state=264)
 
 
 def _page(stem: str, title: str, icon: str, url: str, question: str, *, default: bool = False) -> st.Page:
@@ -36,5 +36,4 @@ page = st.navigation(
         ],
     }
 )
-frame.draw(page)
-page.run()
+frame.run(page)

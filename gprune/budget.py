@@ -55,28 +55,28 @@ def nearest_whole(value: float) -> int:
     return math.floor(value + 0.5)
 
 
-def uniform_counts(shape: ModelShape, retention: float) -> tuple[int, float]:
+def uniform_counts(shape: ModelShape, target: float) -> tuple[int, float]:
     """Units that every layer keeps when all layers are pruned at one ratio.
 
-    The key/value groups come first: as near `retention` of them as leaves between one and all neurons to
+    The key/value groups come first: as near `target` of them as leaves between one and all neurons to
     fill the rest of the layer's budget.
 
     Args:
         shape: the dense model.
-        retention: target fraction of the decoder's weights, in (0, 1).
+        target: fraction of the decoder's weights to keep, in (0, 1).
 
     Returns:
         Key/value groups of each layer, and neurons of each layer before rounding; where no choice of groups
         leaves a possible number of neurons, the number nearest to possible.
     """
-    budget = retention * shape.decoder_weights / shape.layers
+    budget = target * shape.decoder_weights / shape.layers
 
     def neurons(groups: int) -> float:
         return (budget - groups * shape.group_weights) / shape.neuron_weights
 
     def distance(groups: int) -> tuple[float, float]:
         wanted = neurons(groups)
-        return max(1 - wanted, wanted - shape.neurons, 0.0), abs(groups - retention * shape.kv_heads)
+        return max(1 - wanted, wanted - shape.neurons, 0.0), abs(groups - target * shape.kv_heads)
 
     chosen = min(range(1, shape.kv_heads + 1), key=distance)
     return chosen, min(max(neurons(chosen), 1.0), float(shape.neurons))
@@ -99,7 +99,7 @@ def keep_one(mask: Array, scores: Array) -> Array:
 
 
 def fill_exactly(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: float) -> Array:
-    """Adds or removes the neurons nearest their thresholds until the retained weights meet the target.
+    """Adds or removes the neurons nearest their thresholds until the kept weights meet the target.
 
     Args:
         shape: the dense model.
@@ -107,10 +107,10 @@ def fill_exactly(shape: ModelShape, ffn: Array, heads: Array, margin: Array, tar
         heads: (layers, key/value groups) bool, left as it is.
         margin: (layers, neurons) score minus threshold: kept neurons are removed from the lowest margin up,
             removed ones added from the highest down.
-        target: retention asked for.
+        target: the retention asked for.
 
     Returns:
-        (layers, neurons) bool with at least one neuron in every layer, whose retained weights are as near
+        (layers, neurons) bool with at least one neuron in every layer, whose kept weights are as near
         the target as one neuron allows, or as near as the fixed heads and that floor leave possible.
     """
     order = np.argsort(margin, axis=None, kind="stable")
@@ -146,7 +146,7 @@ def align(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: fl
     """Meets the target with FFN widths that are multiples of a block of neurons.
 
     The exact solution is rounded down to whole blocks in every layer. The layers whose next block has the
-    highest mean margin then round up, until the retained weights are as near the target as a block allows;
+    highest mean margin then round up, until the kept weights are as near the target as a block allows;
     where the floors alone exceed it, the blocks of the lowest mean margin leave instead. Inside a layer the
     neurons nearest their thresholds are the first to come or go.
 
@@ -155,12 +155,12 @@ def align(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: fl
         ffn: (layers, neurons) bool, the decision to correct.
         heads: (layers, key/value groups) bool, left as it is.
         margin: (layers, neurons) score minus threshold.
-        target: retention asked for.
+        target: the retention asked for.
         alignment: neurons of a block, >= 1; 1 is ``fill_exactly``.
 
     Returns:
         (layers, neurons) bool. Every width is a positive multiple of ``alignment`` or the full width of the
-        layer; the retained weights are within half a block of the target, or as near as the fixed heads and
+        layer; the kept weights are within half a block of the target, or as near as the fixed heads and
         the floor of one block leave possible.
     """
     exact = fill_exactly(shape, ffn, heads, margin, target)

@@ -74,7 +74,7 @@ def summary(result: dict[str, Any]) -> None:
         texts = list(result["settings"]["evaluation"]["texts"])
         preset = result["settings"]["evaluation"]["preset"]
         table = Table(title=f"Perplexity, windows of {preset} tokens (lower is better)")
-        for title in ("method", "retained", "parameters", *map(short, texts)):
+        for title in ("method", "retention", "parameters", *map(short, texts)):
             table.add_column(Text(title), justify="left" if title == "method" else "right")
         for method, values in result["perplexity"].items():
             row = [f"{result['retention'][method]:.2%}", f"{result['parameters'][method]:,}"]

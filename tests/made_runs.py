@@ -167,14 +167,12 @@ def level(task: Task, role: str = "") -> Array:
         np.random.default_rng(int(content, 16)).normal(size=size)
         for content in (inputs.model, inputs.calibration[role or task.role])
     )
-    found: Array = shared + 0.8 * own
-    return found
+    return shared + 0.8 * own
 
 
 def noise(task: Task, *size: int, scale: float = 1.0) -> Array:
     """Normal numbers; by default one for every neuron."""
-    found: Array = scale * task.random.normal(size=size or (task.shape.layers, task.shape.neurons))
-    return found
+    return scale * task.random.normal(size=size or (task.shape.layers, task.shape.neurons))
 
 
 def norms(task: Task) -> records.WeightNorms:
@@ -236,8 +234,7 @@ def by_its_formula(task: Task) -> Any:
 def scores(task: Task) -> records.UnitScores:
     shape = task.shape
     if "tokens" not in task.needs:
-        found: records.UnitScores = by_its_formula(task)
-        return found
+        return by_its_formula(task)
     heads = task.random.gamma(2.0, size=(shape.layers, shape.kv_heads))
     channels = task.random.gamma(2.0, size=(shape.layers, shape.heads * shape.head_width))
     return records.UnitScores(task.stage.id.metric, task.text, np.exp(level(task)), heads, channels)
@@ -292,8 +289,7 @@ def learning(task: Task) -> records.Learning:
 
 def masks(task: Task) -> records.PruningMasks:
     if "learning" in task.needs:
-        found: records.PruningMasks = by_its_formula(task)
-        return found
+        return by_its_formula(task)
     return records.PruningMasks(task.stage.id.method, **_kept(task, level(task, "primary") + noise(task)))
 
 

@@ -42,7 +42,7 @@ def test_pages_keep_their_frame_when_they_run_again(cache: Path) -> None:
     app = opened()
     for page in PAGES:
         on(app, page).run()
-        assert app.selectbox(key="run").value == name, page
+        assert app.selectbox(key="frame_run").value == name, page
 
 
 def test_an_empty_cache_leads_to_the_demo_from_every_page(cache: Path) -> None:
@@ -108,8 +108,10 @@ def test_senseless_addresses_are_ignored(cache: Path) -> None:
     write_run(cache)
     query = {
         "run": "nowhere",
+        "rd_form": "histogram",
         "rd_bins": "many",
-        "rd_layer": "-7",
+        "layer": "-7",
+        "module": "5.5",
         "rasa_qd": "7",
         "rasa_scale": "huge",
         "pd_base": "<b>evil</b>",
@@ -131,17 +133,17 @@ def test_a_chosen_run_stands_in_the_address_by_its_folder(cache: Path) -> None:
     failed = write_run(cache, study=a_study(seed=3), stages="drift", state="failed")
     app = opened()
     # there from the start, so that a copied address goes on showing this run
-    assert app.selectbox(key="run").value == done and app.query_params["run"] in (done, [done])
-    app.selectbox(key="run").set_value(failed).run()
+    assert app.selectbox(key="frame_run").value == done and app.query_params["run"] in (done, [done])
+    app.selectbox(key="frame_run").set_value(failed).run()
     assert app.query_params["run"] in (failed, [failed])
-    assert on(app, "rank_drift").selectbox(key="run").value == failed
+    assert on(app, "rank_drift").selectbox(key="frame_run").value == failed
 
 
 def test_an_address_restores_run_and_threshold(cache: Path) -> None:
     write_run(cache)
     other = write_run(cache, study=a_study(seed=3, name="Other"))
     app = opened(run=other, rasa_qd="0.5")
-    assert app.selectbox(key="run").value == other
+    assert app.selectbox(key="frame_run").value == other
     assert on(app, "reliability").slider(key="rasa_qd").value == 0.5
     assert app.number_input(key="rasa_qd_exact").value == 0.5
 

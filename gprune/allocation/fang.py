@@ -17,7 +17,7 @@ STRENGTH = 0.5
 """how far layers differ: their ratios span 2 * STRENGTH times the overall pruning ratio (FANG: 0.5)"""
 
 
-def layer_ratios(layer_change: Array, retention: float) -> Array:
+def layer_ratios(layer_change: Array, target: float) -> Array:
     """How much of each layer is pruned.
 
     The ratio of a layer is the overall one, less what its change exceeds the mean change by, both scaled to
@@ -26,20 +26,20 @@ def layer_ratios(layer_change: Array, retention: float) -> Array:
 
     Args:
         layer_change: (layers,) mean of 1 - cosine similarity of a layer's input and output.
-        retention: fraction of the decoder's linear weights to keep, in (0, 1).
+        target: fraction of the decoder's linear weights to keep, in (0, 1).
 
     Returns:
-        (layers,) in [0, 1], of mean 1 - retention.
+        (layers,) in [0, 1], of mean 1 - target.
     """
     change = np.asarray(layer_change, dtype=np.float64)
-    pruned = 1 - retention
+    pruned = 1 - target
     spread = np.ptp(change)
     scaled = (change - change.min()) / (spread if spread > 0 else 1.0) * 2 * STRENGTH * pruned
     return _level(-scaled, 0.0, 1.0, pruned * len(change))
 
 
 def allocate(
-    scores: UnitScores, groups: Partition, layer_change: Array, shape: ModelShape, retention: float
+    scores: UnitScores, groups: Partition, layer_change: Array, shape: ModelShape, target: float
 ) -> PruningMasks:
     """Prunes each layer at its ratio, and in it every group of a context at one ratio.
 
@@ -52,11 +52,11 @@ def allocate(
         groups: functional groups; the last label of a layer is the shared group.
         layer_change: (layers,) mean of 1 - cosine similarity of a layer's input and output.
         shape: the dense model.
-        retention: fraction of the decoder's linear weights to keep, in (0, 1).
+        target: fraction of the decoder's linear weights to keep, in (0, 1).
 
     Returns:
         Masks of method ``fang`` with a neuron and a key/value group in every layer at least. What these
-        floors cost is taken from the other layers, and the retained weights are as near the target as one
+        floors cost is taken from the other layers, and the kept weights are as near the target as one
         neuron allows, unless the floors alone exceed it.
 
     Raises:
@@ -71,20 +71,20 @@ def allocate(
                 f"the {name} have shape {actual}, but the model needs {expected}: make them with this model"
             )
     shared = int((groups.labels == groups.labels.max()).sum(axis=1).max())
-    kept_groups, kept_neurons = _counts(layer_ratios(layer_change, retention), shape, retention, shared)
+    kept_groups, kept_neurons = _counts(layer_ratios(layer_change, target), shape, target, shared)
     layers = range(shape.layers)
     ffn = [_keep(scores.ffn[layer], groups.labels[layer], int(kept_neurons[layer])) for layer in layers]
     heads = [uniform.highest(scores.heads[layer], int(kept_groups[layer])) for layer in layers]
-    return uniform.masks(shape, np.stack(ffn), np.stack(heads), retention, "fang")
+    return uniform.masks(shape, np.stack(ffn), np.stack(heads), target, "fang")
 
 
-def _counts(ratios: Array, shape: ModelShape, retention: float, shared: int) -> tuple[Array, Array]:
+def _counts(ratios: Array, shape: ModelShape, target: float, shared: int) -> tuple[Array, Array]:
     """(layers,) key/value groups, at least one, and (layers,) neurons kept, at least the shared group."""
     smallest = (shape.group_weights + shape.neuron_weights) * shape.layers / shape.decoder_weights
-    shares = _level(1 - ratios, smallest, 1.0, retention * shape.layers)
+    shares = _level(1 - ratios, smallest, 1.0, target * shape.layers)
     counts = [budget.uniform_counts(shape, float(share)) for share in shares]
     groups, neurons = (np.array(part) for part in zip(*counts, strict=True))
-    rest = retention * shape.decoder_weights - int(groups.sum()) * shape.group_weights
+    rest = target * shape.decoder_weights - int(groups.sum()) * shape.group_weights
     total = budget.nearest_whole(rest / shape.neuron_weights)
     total = min(max(total, shape.layers), shape.layers * shape.neurons)
     # the shared group stays whole, as long as the budget holds that of every layer

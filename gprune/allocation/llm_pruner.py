@@ -36,13 +36,13 @@ def lowest_retention(shape: ModelShape) -> float:
     return (dense + pruned * (shape.group_weights + shape.neuron_weights)) / shape.decoder_weights
 
 
-def allocate(scores: UnitScores, shape: ModelShape, retention: float) -> PruningMasks:
+def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMasks:
     """Prunes the layers between at the one ratio that meets the target over the whole decoder.
 
     Args:
         scores: importance scores of all layers.
         shape: the dense model.
-        retention: fraction of the decoder's linear weights to keep, in (0, 1).
+        target: fraction of the decoder's linear weights to keep, in (0, 1).
 
     Returns:
         Masks of method ``llm_pruner``.
@@ -52,13 +52,13 @@ def allocate(scores: UnitScores, shape: ModelShape, retention: float) -> Pruning
     """
     block = pruned_layers(shape.layers)
     lowest = lowest_retention(shape)
-    if retention < lowest:
+    if target < lowest:
         raise MethodError(
             f"LLM-Pruner prunes {len(block)} of {shape.layers} layers and cannot reach a retention of "
-            f"{retention}: ask for {math.ceil(lowest * 1000) / 1000} or more, or leave the method out"
+            f"{target}: ask for {math.ceil(lowest * 1000) / 1000} or more, or leave the method out"
         )
     # what the whole decoder is to lose, the layers between lose alone
-    inner = 1 - (1 - retention) * shape.layers / len(block)
+    inner = 1 - (1 - target) * shape.layers / len(block)
     part = replace(shape, layers=len(block))
     ffn = np.ones((shape.layers, shape.neurons), dtype=bool)
     heads = np.ones((shape.layers, shape.kv_heads), dtype=bool)
@@ -66,4 +66,4 @@ def allocate(scores: UnitScores, shape: ModelShape, retention: float) -> Pruning
         ffn[layer], heads[layer] = uniform.allocate_layer(
             scores.ffn[layer], scores.heads[layer], part, inner, index
         )
-    return uniform.masks(shape, ffn, heads, retention, "llm_pruner")
+    return uniform.masks(shape, ffn, heads, target, "llm_pruner")

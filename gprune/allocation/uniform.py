@@ -20,7 +20,7 @@ Decision = Callable[[int, Array, Array, int], tuple[Array, Array]]
 
 
 def allocate_layer(
-    ffn: Array, heads: Array, shape: ModelShape, retention: float, layer: int
+    ffn: Array, heads: Array, shape: ModelShape, target: float, layer: int
 ) -> tuple[Array, Array]:
     """Keeps the highest scores of one layer.
 
@@ -28,44 +28,44 @@ def allocate_layer(
         ffn: (neurons,) scores.
         heads: (key/value groups,) scores.
         shape: the dense model.
-        retention: fraction of the decoder's linear weights to keep, in (0, 1).
+        target: fraction of the decoder's linear weights to keep, in (0, 1).
         layer: index of the layer; where the budget is no whole number of neurons, some layers round up and
             some down, so that the total does not drift.
 
     Returns:
         (neurons,) and (key/value groups,) bool, True = kept; at least one of each.
     """
-    groups, neurons = budget.uniform_counts(shape, retention)
+    groups, neurons = budget.uniform_counts(shape, target)
     before, after = budget.nearest_whole(layer * neurons), budget.nearest_whole((layer + 1) * neurons)
     return highest(ffn, after - before), highest(heads, groups)
 
 
-def allocate(scores: UnitScores, shape: ModelShape, retention: float) -> PruningMasks:
+def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMasks:
     """Prunes every layer at one ratio, from scores of the dense model.
 
     Args:
         scores: importance scores by any metric.
         shape: the dense model.
-        retention: fraction of the decoder's linear weights to keep, in (0, 1).
+        target: fraction of the decoder's linear weights to keep, in (0, 1).
 
     Returns:
         Masks whose method is the scores' metric.
     """
     layers = [
-        allocate_layer(scores.ffn[layer], scores.heads[layer], shape, retention, layer)
+        allocate_layer(scores.ffn[layer], scores.heads[layer], shape, target, layer)
         for layer in range(shape.layers)
     ]
     ffn, heads = (np.stack(part) for part in zip(*layers, strict=True))
-    return masks(shape, ffn, heads, retention, scores.metric)
+    return masks(shape, ffn, heads, target, scores.metric)
 
 
-def decision(score: LayerScores, shape: ModelShape, retention: float) -> Decision:
+def decision(score: LayerScores, shape: ModelShape, target: float) -> Decision:
     """How a layer-by-layer pass decides: scores one layer and keeps its best units.
 
     Args:
         score: scores the units of one layer from their activation energies.
         shape: the dense model.
-        retention: fraction of the decoder's linear weights to keep, in (0, 1).
+        target: fraction of the decoder's linear weights to keep, in (0, 1).
 
     Returns:
         A function of (layer, (neurons,) energy, (heads * head_width,) energy, sequences) that returns the
@@ -74,13 +74,13 @@ def decision(score: LayerScores, shape: ModelShape, retention: float) -> Decisio
 
     def decide(layer: int, ffn_energy: Array, attention_energy: Array, samples: int) -> tuple[Array, Array]:
         ffn, heads = score(layer, ffn_energy, attention_energy, samples)
-        return allocate_layer(ffn, heads, shape, retention, layer)
+        return allocate_layer(ffn, heads, shape, target, layer)
 
     return decide
 
 
 def masks(
-    shape: ModelShape, ffn: Array, heads: Array, retention: float, method: str = "wanda_sp"
+    shape: ModelShape, ffn: Array, heads: Array, target: float, method: str = "wanda_sp"
 ) -> PruningMasks:
     """Puts the decisions of all layers into one record.
 
@@ -88,13 +88,13 @@ def masks(
         shape: the dense model.
         ffn: (layers, neurons) bool, True = kept.
         heads: (layers, key/value groups) bool, True = kept.
-        retention: what was asked for.
+        target: what was asked for.
         method: name of the method.
 
     Returns:
         The masks with the retention they reach.
     """
-    return PruningMasks(method, ffn, heads, budget.retention(shape, ffn, heads), retention)
+    return PruningMasks(method, ffn, heads, budget.retention(shape, ffn, heads), target)
 
 
 def highest(scores: Array, count: int) -> Array:

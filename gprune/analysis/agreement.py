@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import linear_sum_assignment
 
 from gprune.comparisons import (
     COMPARISONS,
@@ -42,10 +41,10 @@ class Confusion:
 
 
 def default_choice(comparisons: tuple[str, ...], metric: str) -> list[str]:
-    """What is drawn first: substitutions, FANG's groups of A against B, and the controls.
+    """What is drawn first: substitutions, FANG's groups of A against B, and the control of the seed.
 
-    A swap of both texts says nothing where the drift profile is symmetric, so it is drawn at once for
-    token-weighted FLAP only.
+    More lines than that hide each other. A swap of both texts says nothing where the drift profile is
+    symmetric, so it is drawn at once for token-weighted FLAP only.
 
     Args:
         comparisons: names of what there is.
@@ -58,6 +57,8 @@ def default_choice(comparisons: tuple[str, ...], metric: str) -> list[str]:
     def wanted(comparison: Comparison) -> bool:
         if comparison.kind == SWAP:
             return metric == "twflap"
+        if comparison.kind == CONTROL:
+            return comparison.second.variant == OTHER_SEED and not comparison.fang
         return comparison.kind != FANG or "substitute" not in comparison.texts
 
     return [name for name in comparisons if wanted(COMPARISONS[name])]
@@ -155,6 +156,9 @@ def confusion(counts: Array, most: int) -> Confusion:
     Returns:
         At most `most` + 1 rows and columns; matched modules stand on the diagonal.
     """
+    # takes a quarter of a second to import, before the first page of a new server could be drawn
+    from scipy.optimize import linear_sum_assignment
+
     matched_rows, matched_columns = linear_sum_assignment(counts, maximize=True)
     order = np.argsort(-counts[matched_rows, matched_columns], kind="stable")
     rows = _with_unmatched(matched_rows[order], counts.shape[0])

@@ -42,7 +42,7 @@ class Measurement:
     length: int
     """tokens of one window"""
     retention: float
-    """retained fraction of the decoder's weights; 1 for the dense model, NaN where it is not known"""
+    """kept fraction of the decoder's weights; 1 for the dense model, NaN where it is not known"""
     parameters: int
     """parameters of the model; 0 where not known"""
     model: str
@@ -53,7 +53,7 @@ class Measurement:
     """(windows,) mean negative log-likelihood of each window, nats per token; empty where not known"""
 
     @property
-    def protocol(self) -> str:
+    def windows_read(self) -> str:
         """What must be equal for two perplexities to be comparable."""
         return f"{self.windows} windows of {self.length} tokens"
 
@@ -129,7 +129,7 @@ def _dense_homes(dense: list[Measurement]) -> dict[str, str]:
     """For each run the run whose dense row takes its dense measurements in."""
     read: dict[tuple[str, str], dict[str, str]] = {}
     for item in dense:
-        read.setdefault((item.model, item.run), {})[item.text] = item.protocol
+        read.setdefault((item.model, item.run), {})[item.text] = item.windows_read
     rows_of: dict[str, list[tuple[str, dict[str, str]]]] = {}
     homes: dict[str, str] = {}
     for (model, run), windows in read.items():
@@ -137,7 +137,7 @@ def _dense_homes(dense: list[Measurement]) -> dict[str, str]:
         fits = (
             home
             for home in there
-            if all(home[1].get(text, protocol) == protocol for text, protocol in windows.items())
+            if all(home[1].get(text, words) == words for text, words in windows.items())
         )
         found = next(fits, None)
         if found is None:
@@ -163,13 +163,13 @@ def texts(table: list[Row]) -> list[str]:
     return list(dict.fromkeys(text for row in table for text in row.cells))
 
 
-def protocols(table: list[Row], text: str) -> set[str]:
-    """The window presets under which a text was measured."""
-    return {row.cells[text].protocol for row in table if text in row.cells}
+def windows_of(table: list[Row], text: str) -> set[str]:
+    """The windows in which a text was measured, in words; more than one where rows cannot be compared."""
+    return {row.cells[text].windows_read for row in table if text in row.cells}
 
 
 def budget_gap(table: list[Row]) -> float:
-    """Largest difference of the retained fractions of the pruned models; 0 with fewer than two."""
+    """Largest difference of the retentions of the pruned models; 0 with fewer than two."""
     kept = [row.retention for row in table if row.method != DENSE and np.isfinite(row.retention)]
     return max(kept) - min(kept) if kept else 0.0
 
@@ -180,14 +180,14 @@ def obstacles(table: list[Row]) -> list[str]:
     gap = budget_gap(table)
     if gap > BUDGET_TOLERANCE:
         reasons.append(
-            f"the retained fractions differ by {gap:.1%} of the decoder's weights, more than "
+            f"the retentions differ by {gap:.1%} of the decoder's weights, more than "
             f"{BUDGET_TOLERANCE:.1%}: choose runs of the same retention"
         )
     models = {cell.model for row in table for cell in row.cells.values()}
     if len(models) > 1:
         reasons.append(f"{len(models)} different dense models are in the table: choose runs of one model")
     for text in texts(table):
-        found = protocols(table, text)
+        found = windows_of(table, text)
         if len(found) > 1:
             reasons.append(f"{text} was measured in different ways ({'; '.join(sorted(found))})")
     return reasons
@@ -214,7 +214,7 @@ def best_two(values: Mapping[Name, float]) -> dict[Name, str]:
 
 def same_windows(first: Measurement, second: Measurement) -> bool:
     """Whether two perplexities were measured on the very same windows, with the loss of each window known."""
-    if (first.text, first.protocol) != (second.text, second.protocol):
+    if (first.text, first.windows_read) != (second.text, second.windows_read):
         return False
     if not len(first.losses) == len(second.losses) == first.windows:
         return False
@@ -292,7 +292,7 @@ def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: dict[
 
 
 def _numbers(cell: Measurement, against: Measurement | None) -> dict[str, Any]:
-    comparable = against is not None and against.protocol == cell.protocol
+    comparable = against is not None and against.windows_read == cell.windows_read
     found = difference(cell, against) if against is not None and comparable else None
     return {
         "text": cell.text,

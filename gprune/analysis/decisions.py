@@ -1,7 +1,7 @@
 """Answers: where did the budget go, and which neurons were chosen differently from the base method?
 
 Fig. 3: modules sorted by the mean rank drift (Eq. 1) of their neurons, in bins of equal module count;
-retention and retained-mask Jaccard are pooled over the neurons of a bin.
+retention and Jaccard of the kept units are pooled over the neurons of a bin.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from gprune.ranking import module_means
 from gprune.records import Array, Partition, PruningMasks
 
 BUDGET_TOLERANCE = 0.005
-"""Methods whose retained fractions differ by more are not compared as equals."""
+"""Methods whose retentions differ by more are not compared as equals."""
 LEAST_CHANGE = 0.01
-"""A bin whose retained fraction changes by less has not moved against the paper's figure."""
+"""A bin whose retention changes by less has not moved against the paper's figure."""
 _SAME = "about as much"
 
 
@@ -32,7 +32,7 @@ class Bins:
     neurons: Array
     """(bins,) neurons in the bin"""
     ours: Array
-    """(bins,) retained fraction of the bin's neurons under GPrune"""
+    """(bins,) retention of the bin's neurons under GPrune"""
     base: Array
     """(bins,) the same under the base method"""
     jaccard: Array
@@ -138,7 +138,7 @@ def bin_table(result: Bins, base_name: str) -> pd.DataFrame:
 
 
 def layer_retention(masks: PruningMasks) -> tuple[Array, Array]:
-    """(layers,) retained fraction of neurons and (layers,) of key/value groups."""
+    """(layers,) retention of neurons and (layers,) of key/value groups."""
     return masks.ffn.mean(axis=1), masks.heads.mean(axis=1)
 
 

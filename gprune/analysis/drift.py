@@ -74,6 +74,12 @@ def distributions(drift: RankDrift, bins: int, layer: int | None = None) -> list
     ]
 
 
+def beyond(curve: Distribution) -> Array:
+    """(bins + 1,) percent of the neurons whose drift is each bin's edge or more, from 100 down to 0."""
+    left: Array = 100.0 - np.concatenate([[0.0], np.cumsum(curve.shares)])
+    return np.maximum(left, 0.0)
+
+
 def middle(values: Array) -> float:
     """Median of the finite values; NaN where there are none."""
     finite = np.asarray(values)[np.isfinite(values)]

@@ -39,7 +39,7 @@ class StudyRow:
     errors: dict[str, float] = field(default_factory=dict)
     """standard errors, or deviations over layers in figures, where they are known"""
     kept: float = float("nan")
-    """retained fraction that was really met; NaN where not known"""
+    """retention that was really met; NaN where not known"""
     reason: str = ""
     """why there are no numbers; empty where there are"""
     control: bool = False
@@ -75,7 +75,7 @@ class Setting:
 
     @property
     def kept(self) -> float:
-        """Mean retained fraction over seeds; NaN where not known."""
+        """Mean retention over seeds; NaN where not known."""
         known = [row.kept for row in self.filled if np.isfinite(row.kept)]
         return float(np.mean(known)) if known else float("nan")
 
@@ -151,7 +151,7 @@ def obstacles(table: list[Setting]) -> dict[str, str]:
         if gap > BUDGET_TOLERANCE:
             where = f" at {block.strip(' ·')}" if block.strip(" ·") else ""
             limit = f"more than {BUDGET_TOLERANCE:.1%}"
-            found[block] = f"the retained fractions{where} differ by {gap:.1%}, {limit}"
+            found[block] = f"the retentions{where} differ by {gap:.1%}, {limit}"
     return found
 
 

@@ -104,8 +104,8 @@ def _retention(text: str) -> float:
     return value
 
 
-def _narrowed(config: Any, retention: float, align: int) -> Any:
-    """The configuration of a model whose layers are all cut to one width near the retention."""
+def _narrowed(config: Any, target: float, align: int) -> Any:
+    """The configuration of a model whose layers are all cut to one width near the target retention."""
     if align < 1:
         raise SettingsError(f"align must be 1 or more (got {align})")
     layout_of(config.model_type, "a random model")
@@ -118,7 +118,7 @@ def _narrowed(config: Any, retention: float, align: int) -> Any:
         head_width=head_width,
         hidden=config.hidden_size,
     )
-    groups, neurons = budget.uniform_counts(shape, retention)
+    groups, neurons = budget.uniform_counts(shape, target)
     width = min(max(budget.nearest_whole(neurons / align), 1) * align, shape.neurons)
     values = {name: value for name, value in config.to_dict().items() if name != "model_type"}
     return MODEL_CLASSES[PRUNED_PREFIX + config.model_type].config_class(

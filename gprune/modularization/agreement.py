@@ -9,7 +9,6 @@ from __future__ import annotations
 from math import comb
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from gprune.records import Array, Partition
 
@@ -74,6 +73,9 @@ def matched_overlap(first: Array, second: Array) -> float:
     Returns:
         A number in (0, 1]; 1 for the same partition up to labels. Not corrected for chance.
     """
+    # takes a quarter of a second to import, before the first page of a new server could be drawn
+    from scipy.optimize import linear_sum_assignment
+
     table = contingency(first, second)
     matched = linear_sum_assignment(table, maximize=True)
     return float(table[matched].sum() / table.sum())

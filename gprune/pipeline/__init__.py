@@ -13,19 +13,7 @@ from gprune.pipeline import provenance
 from gprune.pipeline.outlook import expected
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.summary import summarized
-from gprune.stages import (
-    KINDS,
-    Graph,
-    Results,
-    Stage,
-    Work,
-    adapted,
-    course,
-    drift,
-    needed,
-    resolve,
-    served,
-)
+from gprune.stages import KINDS, Graph, Results, Stage, Work, adapted, course, drift, needed, resolve, served
 from gprune.stages.inputs import read
 from gprune.store import Store
 from gprune.study import Study
@@ -43,7 +31,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all") -> d
         until: the last thing wanted, one of gprune.stages.UNTIL.
 
     Returns:
-        Settings, keys, retained fractions, parameters, checkpoint, perplexities and seconds, as plain JSON
+        Settings, keys, retention, parameters, checkpoint, perplexities and seconds, as plain JSON
         values; fields of stages that were not asked for are absent.
 
     Raises:

@@ -49,14 +49,13 @@ class RunRecord:
         self.unavailable: dict[Stage[Any], str] = {}
         self.started = datetime.now(UTC)
         previous = results.store.run(self.name) or {}
-        entries, known = previous.get("stages", {}), named(results.graph)
-        valid = {name for name, entry in entries.items() if name in known and entry["key"] == known[name].key}
-        self._earlier = {name: entry for name, entry in entries.items() if name in valid}
-        told = previous.get("unavailable") or {}
-        self._told = {
-            name: one for name, one in told.items() if name in known and one["key"] == known[name].key
-        }
-        self._result = previous.get("result") if len(valid) == len(entries) else None
+        entries, known = previous.get("stages", {}), named(results.graph).values()
+        valid = {(stage.name, stage.key) for stage in known}
+        self._earlier, self._told = (
+            {name: one for name, one in found.items() if (name, one["key"]) in valid}
+            for found in (entries, previous.get("unavailable") or {})
+        )
+        self._result = previous.get("result") if len(self._earlier) == len(entries) else None
         self._texts = self._descriptions()
 
     def note(self, stage: Stage[Any], reused: bool) -> None:
@@ -88,6 +87,10 @@ class RunRecord:
             error: one sentence, for a run that failed.
         """
         now = datetime.now(UTC)
+        # what an earlier run has found stays until this one knows better
+        reasons = self._told | {
+            stage.name: {"key": stage.key, "reason": reason} for stage, reason in self.unavailable.items()
+        }
         values = {
             "run": self.name,
             "study": self.results.graph.study.to_dict(),
@@ -99,18 +102,13 @@ class RunRecord:
             "seconds": round((now - self.started).total_seconds(), 1),
             "expected": self.expected,
             "stages": {**self._earlier, **self.stages},
-            "unavailable": {name: one for name, one in self._reasons().items() if name not in self.stages},
+            "unavailable": {name: one for name, one in reasons.items() if name not in self.stages},
             "missing_tasks": self.missing_tasks,
             "texts": self._texts,
             "provenance": provenance.collect(self.results.graph.inputs),
             "result": result or self._result,
         }
         self.results.store.save_run(self.name, values)
-
-    def _reasons(self) -> dict[str, dict[str, str]]:
-        """Why stages cannot be had; what an earlier run has found stays until this one knows better."""
-        own = {stage.name: {"key": stage.key, "reason": reason} for stage, reason in self.unavailable.items()}
-        return {**self._told, **own}
 
     def _descriptions(self) -> dict[str, str]:
         study = self.results.graph.study

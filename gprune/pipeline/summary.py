@@ -26,7 +26,7 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
     able = [name for name in study.methods if name not in unavailable]
     found: dict[str, Any] = {"settings": study.to_dict(), "run": record.name}
     if until in ("masks", "perplexity", "all"):
-        found |= retained(results, able)
+        found |= sizes(results, able)
     if until in ("perplexity", "all"):
         texts = study.evaluation.texts
         found["perplexity"] = {
@@ -60,8 +60,8 @@ def _unavailable(results: Results, record: RunRecord) -> dict[str, str]:
     return {name: record.unavailable[stage] for name, stage in stages.items() if stage in record.unavailable}
 
 
-def retained(results: Results, methods: list[str]) -> dict[str, Any]:
-    """Retained fraction of the decoder's weights and parameters of the whole model, by method."""
+def sizes(results: Results, methods: list[str]) -> dict[str, Any]:
+    """Retention of the decoder's weights and parameters of the whole model, by method."""
     known, whole = results.get(shape), results.get(size)
     retention, parameters = {}, {}
     for name in methods:

@@ -2,7 +2,7 @@
 
 Four things must hold in the main tables and are tried on every cell: the higher of two accuracies is not
 below one of them; a task without a length-normalised accuracy, and every perplexity, is the same under both
-protocols; a mean is the mean of its seven tasks; an accuracy is a whole number of examples out of those the
+rules; a mean is the mean of its seven tasks; an accuracy is a whole number of examples out of those the
 task has. A number printed in two tables must be the same in both.
 """
 
@@ -52,7 +52,7 @@ class Inconsistency:
     """One published number that cannot be what it says."""
 
     kind: str
-    """max below fixed, protocols differ, mean, count or repeated"""
+    """max below fixed, rules differ, mean, count or repeated"""
     model: str
     retention: float | None
     method: str
@@ -107,7 +107,7 @@ def differing(higher: Figure, fixed: Figure) -> Iterator[Inconsistency]:
         value, other = higher.values[column], fixed.values[column]
         if abs(value - other) > _EXACT:
             sentence = f"{column} is {value:.2f} under max and {other:.2f} under fixed, which cannot differ"
-            yield _found("protocols differ", higher, column, other, sentence)
+            yield _found("rules differ", higher, column, other, sentence)
 
 
 def means(row: Figure) -> Iterator[Inconsistency]:

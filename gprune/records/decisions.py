@@ -18,7 +18,7 @@ class PruningMasks:
     heads: Array
     """(layers, key/value groups) bool, True = kept"""
     retention: float
-    """retained fraction of the decoder's linear weights"""
+    """kept fraction of the decoder's linear weights"""
     target: float
     """the retention that was asked for"""
 
@@ -54,7 +54,7 @@ class Learning:
     heads: Array
     """(layers, key/value groups) bool, True = kept"""
     retention: float
-    """retained fraction of the decoder's linear weights"""
+    """kept fraction of the decoder's linear weights"""
     target: float
     """the retention that was asked for"""
     steps: Array

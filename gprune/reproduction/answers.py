@@ -11,7 +11,7 @@ from typing import Any
 
 from gprune.errors import MethodError, StoreError
 from gprune.methods import METHODS
-from gprune.pipeline.summary import retained
+from gprune.pipeline.summary import sizes
 from gprune.records import Accuracy, RankDrift, Throughput
 from gprune.reproduction import figures, throughput
 from gprune.reproduction.runs import Runs
@@ -64,7 +64,7 @@ class Answer:
     """what a row of rank drift was read from"""
     clock: Throughput | None = None
     """what a row with a clock was read from; the same object for all rows of a measurement"""
-    retained: float = NAN
+    retention: float = NAN
     """fraction of the decoder's weights that was kept"""
     parameters: int = 0
     """parameters of the model; 0 where not known"""
@@ -79,11 +79,6 @@ class Answer:
     def filled(self) -> bool:
         """Whether the row has its numbers."""
         return bool(self.values)
-
-    @property
-    def setting(self) -> str:
-        """How and where speed was measured; empty where it was not."""
-        return throughput.describe(self.clock) if self.clock is not None else ""
 
 
 class Finished:
@@ -141,7 +136,7 @@ class Finished:
             missing_tasks=tuple(self._runs.missing_tasks(row.study).items()),
             drift=results.get(drift) if row.reads == "drift" else None,
             clock=self._clock(first, results) if row.reads in TIMED else None,
-            retained=kept,
+            retention=kept,
             parameters=parameters,
             precision=results.graph.inputs.precision,
             versions=results.details(first),
@@ -228,7 +223,7 @@ def _perplexity(results: Results, method: str, text: str) -> Value:
 def _size(row: Row, results: Results) -> tuple[float, int]:
     """Kept fraction of the decoder's weights and parameters of the model, where they are known."""
     try:
-        found = retained(results, [row.method])
+        found = sizes(results, [row.method])
     except StoreError:
         return NAN, 0
     return float(found["retention"][row.method]), int(found["parameters"][row.method])

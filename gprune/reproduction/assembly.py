@@ -173,7 +173,7 @@ def _row(known: _Known, answer: Answer, rule: str) -> StudyRow:
         run=answer.run,
         values={name: value for name, value in _known_numbers(values) if not own or name in own},
         errors=dict(_known_numbers(errors)),
-        kept=answer.retained,
+        kept=answer.retention,
         reason=answer.reason,
         control=row.extra,
     )
@@ -198,7 +198,7 @@ def _lines(table: Table, index: int, answer: Answer) -> list[dict[str, Any]]:
     start = {"table": table.name, "row": index + 1, **row.labels, "in paper": not row.extra}
     start |= {"method id": row.method_id, "target": 1.0 if row.method == "dense" else row.study.retention}
     end = {
-        "retained": answer.retained,
+        "retained": answer.retention,
         "parameters": answer.parameters or None,
         "reason": answer.reason,
         "run": answer.run,
@@ -271,7 +271,7 @@ def _labels(answer: Answer) -> dict[str, str]:
     row = answer.row
     cells = {name: cell(value, name) for name, value in row.labels.items()}
     if row.reads in ("perplexity", *TIMED):
-        cells["kept"] = "" if np.isnan(answer.retained) else f"{answer.retained:.1%}"
+        cells["kept"] = "" if np.isnan(answer.retention) else f"{answer.retention:.1%}"
     if row.reads in TIMED:
         cells["parameters"] = count(answer.parameters)
     return cells
@@ -334,7 +334,10 @@ def _notes(known: _Known, series: Series) -> tuple[str, ...]:
         notes.append(f"rows were computed in different number types ({', '.join(sorted(kinds))})")
     windows = {(value.windows, value.length) for a in answers for value in a.values if value.windows}
     notes += [f"perplexity over {many} windows of {length} tokens" for many, length in sorted(windows)[:3]]
-    notes += [f"speed: {setting}" for setting in sorted({answer.setting for answer in answers} - {""})]
+    notes += [
+        f"speed: {setting}"
+        for setting in sorted({throughput.describe(answer.clock) for answer in answers if answer.clock})
+    ]
     return tuple(notes)
 
 

@@ -46,7 +46,7 @@ def learn(
     primary: Tokens,
     auxiliary: Tokens,
     settings: SparsitySettings,
-    retention: float,
+    target: float,
     seed: int,
     on_progress: Progress,
 ) -> tuple[PruningMasks, LearningHistory]:
@@ -60,7 +60,7 @@ def learn(
         primary: calibration set A.
         auxiliary: calibration set B.
         settings: settings of this stage.
-        retention: R*, the fraction of the decoder's linear weights to keep, in (0, 1).
+        target: R*, the fraction of the decoder's linear weights to keep, in (0, 1).
         seed: seed of the subsets and of the order of the sequences.
         on_progress: called after every step; may raise to stop.
 
@@ -71,15 +71,15 @@ def learn(
         SettingsError: a calibration set is too small to be split, or R* cannot be met.
         NumericsError: a loss or a gradient is not finite.
     """
-    require_reachable(decoder.shape, retention, settings.alignment)
+    require_reachable(decoder.shape, target, settings.alignment)
     family = MaskFamily.build(decoder.shape, scores, head_scores, partition, decoder.device)
-    thresholds = torch.full((family.thresholds,), 1 - retention, device=decoder.device)
+    thresholds = torch.full((family.thresholds,), 1 - target, device=decoder.device)
     rows: list[list[float]] = []
     if settings.epochs:
         with gated(decoder) as gate:
-            learner = _Learner(decoder, family, gate, primary, auxiliary, settings, retention, seed)
+            learner = _Learner(decoder, family, gate, primary, auxiliary, settings, target, seed)
             rows = learner.run(thresholds, on_progress)
-    plan = exact_masks(family.units, thresholds.cpu().numpy(), retention, settings.alignment)
+    plan = exact_masks(family.units, thresholds.cpu().numpy(), target, settings.alignment)
     history = LearningHistory(
         steps=np.array(rows, dtype=np.float64).reshape(-1, len(COLUMNS)),
         columns=COLUMNS,
@@ -114,14 +114,14 @@ class _Learner:
         primary: Tokens,
         auxiliary: Tokens,
         settings: SparsitySettings,
-        retention: float,
+        target: float,
         seed: int,
     ) -> None:
         self._decoder, self._family, self._gate, self._settings = decoder, family, gate, settings
         self._ids = np.concatenate([primary.ids, auxiliary.ids]).astype(np.int64)
         self._sampler = SubsetSampler(primary, auxiliary, settings.batch, seed)
         self._teacher = Teacher.build(decoder, len(self._ids), self._ids.shape[1], settings.epochs)
-        self._constraint = RetentionConstraint(retention, settings.penalty, settings.dual_rate)
+        self._constraint = RetentionConstraint(target, settings.penalty, settings.dual_rate)
 
     def run(self, thresholds: Tensor, on_progress: Progress) -> list[list[float]]:
         """Learns the (thresholds,) values in place and returns one history row for each step."""
@@ -140,14 +140,14 @@ class _Learner:
         self, step: int, rate: float, thresholds: Tensor, optimizer: torch.optim.Optimizer
     ) -> list[float]:
         measured = self._measure(thresholds)
-        retained = self._family.retention(thresholds)
+        retention = self._family.retention(thresholds)
         slope = self._family.threshold_gradient(self._family.share, thresholds, self._settings.surrogate)
         if step == 0:
             self._constraint.start(measured.gradient, slope)
-        thresholds.grad = measured.gradient + self._constraint.slope(retained) * slope
+        thresholds.grad = measured.gradient + self._constraint.slope(retention) * slope
         # One transfer from the device a step.
         finite = torch.isfinite(thresholds.grad).all()
-        values = [*measured.cross_entropy, measured.distillation, retained, measured.admitted, finite]
+        values = [*measured.cross_entropy, measured.distillation, retention, measured.admitted, finite]
         *losses, kept, admitted, sound = torch.stack([value.float() for value in values]).tolist()
         if not (sound and all(map(math.isfinite, losses))):
             raise NumericsError(
@@ -203,8 +203,8 @@ class _Learner:
 
 
 def _message(row: list[float]) -> str:
-    loss_primary, loss_auxiliary, distillation, kept = row[2:6]
+    loss_primary, loss_auxiliary, distillation, retention = row[2:6]
     return (
         f"cross-entropy {loss_primary:.3f} on A, {loss_auxiliary:.3f} on B; "
-        f"distillation {distillation:.3f}; retention {kept:.1%}"
+        f"distillation {distillation:.3f}; retention {retention:.1%}"
     )

@@ -10,39 +10,13 @@ and order), `course` (what a study wants) and `results` (what a store has of it)
 what computes is imported when it computes.
 """
 
-from gprune.stages.adapting import adapted, modules
-from gprune.stages.agreement import agreement, agreements, side
-from gprune.stages.baselines import taylor
+from gprune.stages.adapting import adapted, agreement, agreements, modules, side
 from gprune.stages.course import UNTIL, course, every, measured, named
 from gprune.stages.exploring import clusters, drift, partition, scores
-from gprune.stages.graph import (
-    KINDS,
-    LETTERS,
-    PAIR,
-    ROLES,
-    Graph,
-    Has,
-    Kind,
-    Stage,
-    StageId,
-    content_key,
-    needed,
-    order,
-    resolve,
-    served,
-)
+from gprune.stages.graph import KINDS, PAIR, Graph, Stage, StageId, needed, order, resolve, served
 from gprune.stages.inputs import Inputs
 from gprune.stages.measuring import accuracy, perplexity, speed
 from gprune.stages.pruning import checkpoint, learning, masks, pruned
-from gprune.stages.reading import (
-    context_statistics,
-    contexts,
-    groups,
-    norms,
-    shape,
-    size,
-    statistics,
-    tokens,
-)
+from gprune.stages.reading import context_statistics, contexts, groups, norms, shape, size, statistics, tokens
 from gprune.stages.results import Results
 from gprune.stages.work import Work

@@ -1,14 +1,17 @@
-"""The stages of reliability-aware score adaptation (RASA, section 3.2)."""
+"""The stages that follow from modules: score adaptation (RASA, section 3.2) and their agreement (Fig. 1b)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition, UnitScores
+from gprune.comparisons import INITIALIZATION, OTHER_SEED, Comparison, Side, compared
+from gprune.modularization.agreement import compare
+from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition, PartitionAgreement, UnitScores
 from gprune.reliability import adapt, balanced_splits, module_statistics
-from gprune.stages.exploring import Scorer, partition, scoring
+from gprune.stages.exploring import Scorer, partition, scorers, scoring, whole_and_in_shards
 from gprune.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
+from gprune.stages.reading import groups
 from gprune.stages.work import Work
 
 
@@ -21,19 +24,15 @@ def modules(graph: Graph) -> Stage[ModuleStatistics]:
         work: Work, both: list[UnitScores], partition: Partition, parts: list[Mapping[str, Any]]
     ) -> ModuleStatistics:
         settings = work.study.reliability
-        makes = [how.scorer(work.study, part) for how, part in zip(hows, parts, strict=True)]
-        splits = [_split_scores(work, text, one) for text, one in zip(PAIR, makes, strict=True)]
+        makes = zip(PAIR, scorers(work.study, hows, parts), strict=True)
+        splits = [_split_scores(work, text, one) for text, one in makes]
         return module_statistics(both[0], both[1], partition, splits[0], splits[1], settings)
 
     return graph.stage(
         StageId("modules"),
         "module statistics",
         make,
-        needs={
-            "both": [how.neurons(graph) for how in hows],
-            "partition": partition(graph),
-            "parts": [how.neuron_needs(graph) for how in hows],
-        },
+        needs=whole_and_in_shards(graph, hows) | {"partition": partition(graph)},
         settings={"score_scale": graph.study.reliability.score_scale},
     )
 
@@ -68,3 +67,34 @@ def adapted(graph: Graph) -> Stage[AdaptedScores]:
         },
         settings=settings_of(graph.study.reliability) | {"seed": graph.study.seed},
     )
+
+
+def side(graph: Graph, chosen: Side) -> Stage[Partition]:
+    """One of the partitions that are compared."""
+    other_seed = chosen.variant == OTHER_SEED
+    if chosen.fang:
+        return groups(graph, chosen.texts[0], other_seed=other_seed)
+    kind = "initialization" if chosen.variant == INITIALIZATION else ""
+    return partition(graph, chosen.texts[0], chosen.texts[1], kind=kind, other_seed=other_seed)
+
+
+@once
+def agreement(graph: Graph, comparison: Comparison) -> Stage[PartitionAgreement]:
+    """How far the two partitions of a comparison agree."""
+
+    def make(_: Any, sides: list[Partition]) -> PartitionAgreement:
+        return PartitionAgreement(*compare(sides[0], sides[1]))
+
+    return graph.stage(
+        StageId("agreement", variant=(comparison.name,)),
+        f"module agreement, {comparison.title}",
+        make,
+        needs={"sides": [side(graph, one) for one in (comparison.first, comparison.second)]},
+    )
+
+
+def agreements(graph: Graph) -> dict[str, Stage[PartitionAgreement]]:
+    """Every comparison that the study makes, by name; none where it has nothing to compare."""
+    study = graph.study
+    wanted = compared(study.metric, study.methods, study.substitute)
+    return {comparison.name: agreement(graph, comparison) for comparison in wanted}

@@ -62,7 +62,7 @@ def decided(graph: Graph, method: Method, identity: StageId, title: str) -> Stag
     return graph.stage(identity, title, make, needs=needs, reads=reads, settings=settings)
 
 
-def _texts(method: Method) -> tuple[str, ...]:
+def scored_on(method: Method) -> tuple[str, ...]:
     """The roles of the texts that a baseline is scored on."""
     return PAIR[:1] if method.scoring == "single" else PAIR
 
@@ -90,7 +90,7 @@ def _ranked(graph: Graph, method: Method) -> Declared:
 
     if pooled:
         return {"parts": [scoring(graph, text, method.metric).needs for text in PAIR]}, decide
-    return {"parts": [scores(graph, text, method.metric) for text in _texts(method)]}, decide
+    return {"parts": [scores(graph, text, method.metric) for text in scored_on(method)]}, decide
 
 
 def _pooled(work: Work, metric: str, parts: list[Any]) -> UnitScores:
@@ -159,16 +159,14 @@ def _fang(graph: Graph, method: Method) -> Declared:
     def heads(text: str) -> Any:
         return scoring(graph, text, "flap").needs if pooled else scores(graph, text, "flap")
 
-    texts = _texts(method)
+    texts = scored_on(method)
     needs = {
         "norms": norms(graph),
         "contexts": contexts(graph),
         "groups": groups(graph),
         # groups are the primary text's unless pooled: only then does the affinity of the other one matter
         "measured": [context_statistics(graph, text, gradient=pooled or text == PAIR[0]) for text in texts],
-        "heads": [
-            scoring(graph, text, "flap").needs if pooled else scores(graph, text, "flap") for text in texts
-        ],
+        "heads": [heads(text) for text in texts],
     }
     return needs, decide
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from gprune.methods import METHODS
-from gprune.stages.adapting import adapted, modules
-from gprune.stages.agreement import agreements
+from gprune.stages.adapting import adapted, agreements, modules
 from gprune.stages.exploring import drift, partition
 from gprune.stages.graph import Graph, Has, Stage, once, order
 from gprune.stages.measuring import accuracy, perplexity, speed
 from gprune.stages.pruning import checkpoint, masks
 from gprune.stages.reading import size
-from gprune.study import Study
 
 UNTIL = ("drift", "adapted", "agreement", "masks", "perplexity", "all")
 """what a run may stop after: agreement needs no masks, perplexity writes no model folder, all does"""
@@ -26,7 +24,8 @@ def wanted(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     if until != "drift" and ("gprune" in study.methods or not pruning):
         found += [partition(graph), modules(graph), adapted(graph)]
     if pruning:
-        found += [size(graph), *(masks(graph, METHODS[name].masks) for name in _cutting(study))]
+        cutting = [METHODS[name] for name in study.methods if METHODS[name].decision != "none"]
+        found += [size(graph), *(masks(graph, method.masks) for method in cutting)]
     if until in ("perplexity", "all"):
         found += measured(graph)
     if until == "all" and "gprune" in study.methods:
@@ -45,10 +44,6 @@ def measured(graph: Graph) -> list[Stage[Any]]:
     tasks = [task for task in evaluation.tasks if task in graph.inputs.tasks]
     found += [accuracy(graph, name, task) for name in study.methods for task in tasks]
     return found + ([speed(graph)] if evaluation.speed != "none" else [])
-
-
-def _cutting(study: Study) -> list[str]:
-    return [name for name in study.methods if METHODS[name].decision != "none"]
 
 
 def course(graph: Graph, until: str, has: Has) -> tuple[Stage[Any], ...]:

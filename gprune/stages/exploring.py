@@ -15,22 +15,10 @@ from typing import Any
 
 from gprune.drift import rank_drift
 from gprune.methods import METRICS
-from gprune.records import (
-    Partition,
-    RankDrift,
-    UnitScores,
-)
+from gprune.records import Partition, RankDrift, UnitScores
 from gprune.scoring import score, twflap
 from gprune.stages.graph import LETTERS, PAIR, Graph, Part, Stage, StageId, once, settings_of
-from gprune.stages.reading import (
-    another,
-    context_statistics,
-    contexts,
-    norms,
-    seeded,
-    shape,
-    statistics,
-)
+from gprune.stages.reading import another, context_statistics, contexts, norms, seeded, shape, statistics
 from gprune.stages.work import Work
 from gprune.study import Study
 
@@ -85,7 +73,8 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
     if metric == "twflap":
         # under the modules of another pair of texts they are other scores
         title += f" under the modules of {_letters(pair)}" if pair != PAIR else ""
-        return _weighted(graph, StageId("scores", _texts(text, pair)), title, pair, partition(graph, *pair))
+        identity = StageId("scores", (text, *_own(pair)))
+        return _weighted(graph, identity, title, pair, partition(graph, *pair))
     calibration = graph.study.calibration
     released = metric == "flap" and calibration.flap_variant == "released"
     needs = {
@@ -103,11 +92,6 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
     head_settings = {"square": calibration.square_head_score} if flap else {}
     identity = StageId("scores", (text,), metric="" if own else metric)
     return Scoring(identity, title, needs, scorer, settings, head_settings)
-
-
-def _texts(text: str, pair: Pair) -> tuple[str, ...]:
-    """The texts of scores that follow from the modules of a pair."""
-    return (text,) if pair == PAIR else (text, *pair)
 
 
 def _weighted(graph: Graph, identity: StageId, title: str, pair: Pair, modules: Stage[Partition]) -> Scoring:
@@ -164,15 +148,21 @@ def _drifted(graph: Graph, identity: StageId, title: str, hows: list[Scoring]) -
 
     def make(work: Work, both: list[UnitScores], parts: list[Mapping[str, Any]]) -> RankDrift:
         shards = range(work.study.calibration.shards)
-        makes = [how.scorer(work.study, part) for how, part in zip(hows, parts, strict=True)]
+        makes = scorers(work.study, hows, parts)
         halves = [(one(shards=shards[::2]), one(shards=shards[1::2])) for one in makes]
         return rank_drift(both[0], both[1], *halves)
 
-    needs = {
-        "both": [how.neurons(graph) for how in hows],
-        "parts": [how.neuron_needs(graph) for how in hows],
-    }
-    return graph.stage(identity, title, make, needs=needs)
+    return graph.stage(identity, title, make, needs=whole_and_in_shards(graph, hows))
+
+
+def whole_and_in_shards(graph: Graph, hows: list[Scoring]) -> dict[str, Any]:
+    """Needs of what reads the scores of neurons (both), and scores shards of the texts as well (parts)."""
+    return {"both": [how.neurons(graph) for how in hows], "parts": [how.neuron_needs(graph) for how in hows]}
+
+
+def scorers(study: Study, hows: list[Scoring], parts: list[Mapping[str, Any]]) -> list[Scorer]:
+    """What scores shards of the texts, from the records of `whole_and_in_shards`."""
+    return [how.scorer(study, part) for how, part in zip(hows, parts, strict=True)]
 
 
 @once
@@ -283,13 +273,10 @@ def _modularized(
     ) -> Partition:
         from gprune.modularization.partition import modularize
 
-        rows, labels, chosen = (
-            work.decoder.neuron_parameters,
-            None if start is None else start.labels,
-            settings,
-        )
-        if profile is not None and profile.profile in ("magnitude", "direction"):
-            chosen = replace(settings, direction=profile.profile)  # type: ignore[arg-type]
+        rows, labels = work.decoder.neuron_parameters, None if start is None else start.labels
+        decided: Any = profile.profile if profile is not None else ""
+        known = decided in ("magnitude", "direction")
+        chosen = replace(settings, direction=decided) if known else settings
         return modularize(rows, moved, both[0], both[1], chosen, seed, work.progress, labels, clusters)
 
     plain = settings_of(settings) | {"seed": seed}

@@ -20,15 +20,13 @@ from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from gprune import records
-from gprune.stages.inputs import Inputs
+from gprune.stages.inputs import ROLES, Inputs
 from gprune.study import Study
 
 R = TypeVar("R")
 P = ParamSpec("P")
-PAIR = ("primary", "auxiliary")
+PAIR = ROLES[:2]
 """the roles of A and B"""
-ROLES = (*PAIR, "substitute")
-"""the roles of A, B and C"""
 LETTERS = dict(zip(ROLES, "ABC", strict=True))
 """what the texts of these roles are called on pages and in titles"""
 
@@ -211,8 +209,7 @@ class Graph:
         with self.lock:
             if identity not in self._stages:
                 needs = needs or {}
-                keys = {name: need.key for name, need in _named(needs)} | dict(reads or {})
-                key = content_key(identity.kind, settings or {}, keys) if self.known else ""
+                key = self._key(identity.kind, settings or {}, needs, reads or {})
                 made: Stage[Any] = Stage(identity, title, key, needs, make, optional, served_by)
                 if self._names.setdefault(made.name, made) is not made:
                     raise RuntimeError(f"two stages are called {made.name!r}: {identity}")
@@ -221,8 +218,13 @@ class Graph:
 
     def part(self, stage: Stage[R], settings: Mapping[str, Any], needs: Mapping[str, Any]) -> Part[R]:
         """A need of some fields of a stage's record: with the settings and needs that change these fields."""
-        keys = {name: need.key for name, need in _named(needs)}
-        return Part(stage, content_key(stage.kind, settings, keys) if self.known else "")
+        return Part(stage, self._key(stage.kind, settings, needs, {}))
+
+    def _key(
+        self, kind: str, settings: Mapping[str, Any], needs: Mapping[str, Any], reads: Mapping[str, str]
+    ) -> str:
+        keys = {name: need.key for name, need in _named(needs)} | dict(reads)
+        return content_key(kind, settings, keys) if self.known else ""
 
     def made(self) -> tuple[Stage[Any], ...]:
         """Every handle that has been asked for."""
@@ -294,22 +296,16 @@ def order(wanted: Iterable[Stage[Any]], has: Has) -> tuple[Stage[Any], ...]:
         wanted: stages in the order in which people want to see them.
         has: whether a result is there.
     """
-    everything: dict[Stage[Any], None] = {}
     wanted = tuple(wanted)
-    for stage in wanted:
-        _visit(stage, everything, lambda one: one)
-    found: dict[Stage[Any], None] = {}
-    for stage in wanted:
-        _visit(stage, found, lambda one: served(one, has, everything))
-    return tuple(found)
+    everything = _walked(wanted, lambda one: one, {})
+    return tuple(_walked(wanted, lambda one: served(one, has, everything), {}))
 
 
-def _visit(
-    stage: Stage[Any], found: dict[Stage[Any], None], instead: Callable[[Stage[Any]], Stage[Any]]
-) -> None:
-    stage = instead(stage)
-    if stage in found:
-        return
-    for need in needed(stage):
-        _visit(need, found, instead)
-    found[stage] = None
+def _walked(
+    stages: Iterable[Stage[Any]], instead: Callable[[Stage[Any]], Stage[Any]], found: dict[Stage[Any], None]
+) -> dict[Stage[Any], None]:
+    """The stages found so far, and then some others after all that they need; of some another is made."""
+    for stage in map(instead, stages):
+        if stage not in found:
+            _walked(needed(stage), instead, found)[stage] = None
+    return found

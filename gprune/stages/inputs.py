@@ -14,7 +14,8 @@ from gprune.errors import CorpusError, SettingsError
 from gprune.models import identity
 from gprune.study import Study
 
-_ROLES = ("primary", "auxiliary", "substitute")
+ROLES = ("primary", "auxiliary", "substitute")
+"""the roles of A, B and C"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Inputs:
 
 def roles(study: Study) -> dict[str, str]:
     """The calibration texts of a study, by role."""
-    return {role: getattr(study, role) for role in _ROLES if getattr(study, role)}
+    return {role: getattr(study, role) for role in ROLES if getattr(study, role)}
 
 
 def read(study: Study, missing_tasks: dict[str, str] | None = None, *, download: bool = True) -> Inputs:
@@ -87,7 +88,7 @@ def read(study: Study, missing_tasks: dict[str, str] | None = None, *, download:
 
 
 def _require_different(texts: dict[str, str], found: dict[str, str]) -> None:
-    for first, second in (_ROLES[:2], _ROLES[::2], _ROLES[1:]):
+    for first, second in (ROLES[:2], ROLES[::2], ROLES[1:]):
         if second in found and found[first] == found[second]:
             raise SettingsError(
                 f"{first} {texts[first]!r} and {second} {texts[second]!r} are the same text: "

@@ -93,8 +93,7 @@ def pruned(graph: Graph, method: str) -> dict[str, Any]:
     needs: dict[str, Any] = {"masks": masks(graph, known.masks)}
     if compensates(known, graph.study.sparsity.bias_compensation):
         # a baseline that is scored on both texts takes its means from both
-        texts = PAIR[:1] if known.scoring == "single" else PAIR
-        needs["means"] = [statistics(graph, text) for text in texts]
+        needs["means"] = [statistics(graph, text) for text in baselines.scored_on(known)]
     return needs
 
 

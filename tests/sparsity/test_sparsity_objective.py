@@ -87,9 +87,9 @@ def test_constraint_by_hand():
     constraint = RetentionConstraint(target=0.5, penalty=20.0, dual_rate=0.1)
     # g = 0.1, -0.05, 0: slope lambda + 20 g, then lambda += 2 g
     slopes, multipliers = [], []
-    for retained in (0.6, 0.45, 0.5):
-        slopes.append(float(constraint.slope(torch.tensor(retained))))
-        constraint.ascend(retained)
+    for retention in (0.6, 0.45, 0.5):
+        slopes.append(float(constraint.slope(torch.tensor(retention))))
+        constraint.ascend(retention)
         multipliers.append(constraint.multiplier)
     np.testing.assert_allclose(slopes, [2.0, -0.8, 0.1], rtol=1e-5)
     np.testing.assert_allclose(multipliers, [0.2, 0.1, 0.1], rtol=1e-12)
@@ -104,7 +104,7 @@ def test_the_multiplier_starts_in_balance():
 
 def test_slope_is_the_derivative_of_the_augmented_lagrangian():
     constraint = RetentionConstraint(target=0.4, penalty=7.0, dual_rate=1.0, multiplier=-0.3)
-    retained = torch.tensor(0.55, dtype=torch.float64, requires_grad=True)
-    g = retained - 0.4
-    (expected,) = torch.autograd.grad(-0.3 * g + 7.0 / 2 * g**2, retained)
-    assert float(constraint.slope(retained.detach())) == pytest.approx(float(expected), rel=1e-12)
+    retention = torch.tensor(0.55, dtype=torch.float64, requires_grad=True)
+    g = retention - 0.4
+    (expected,) = torch.autograd.grad(-0.3 * g + 7.0 / 2 * g**2, retention)
+    assert float(constraint.slope(retention.detach())) == pytest.approx(float(expected), rel=1e-12)

@@ -26,7 +26,7 @@ PAGES = (
 CHARTS = {
     "overview": 1,
     "rank_drift": 4,
-    "module_agreement": 4,
+    "module_agreement": 3,
     "reliability": 2,
     "pruning_decisions": 5,
     "calibration_data": 2,

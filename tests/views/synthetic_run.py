@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import made_runs
-from made_runs import course, digest, leave
+from made_runs import Makers, course, digest, leave
 from views import synthetic_measurements
 
 from gprune.pipeline.record import RunRecord
@@ -19,7 +19,7 @@ from gprune.stages.inputs import from_plain, roles
 from gprune.store import Store
 from gprune.study import CalibrationSettings, EvaluationSettings, Study, from_dict, run_name
 
-MAKERS = {**made_runs.MAKERS, **synthetic_measurements.MAKERS}
+MAKERS: Makers = {**made_runs.MAKERS, **synthetic_measurements.MAKERS}
 SMALL = ModelShape(layers=4, neurons=60, heads=4, kv_heads=2, head_width=8, hidden=16)
 LARGE = ModelShape(layers=32, neurons=11008, heads=32, kv_heads=32, head_width=128, hidden=4096)
 
@@ -60,6 +60,7 @@ def write_run(
     state: str = "done",
     seed: int = 0,
     missing_tasks: Mapping[str, str] | None = None,
+    makers: Makers = MAKERS,
     **how: Any,
 ) -> str:
     """Writes the results of a run and its run.json anew; the run was on an afternoon that is past.
@@ -73,6 +74,7 @@ def write_run(
         missing_tasks: why tasks of the study have no data here.
         stages: what is there, `present` of `leave`.
         state: how the run ended.
+        makers: what its results hold.
         how: see `leave`.
     """
     study, store, missing = study or a_study(), Store(root), dict(missing_tasks or {})
@@ -81,7 +83,7 @@ def write_run(
     expected = {stage.name: KINDS[stage.kind].seconds for stage in course(graph)}
     record = _OfNoTexts(Results(store, graph), "all", expected, missing, lambda *_: None)
     error = "the disk is full" if state == "failed" else None
-    name = leave(record, MAKERS, shape, modules, present=stages, state=state, error=error, **how)
+    name = leave(record, makers, shape, modules, present=stages, state=state, error=error, **how)
     times = {"started": "2026-11-21T12:00:00+00:00", "updated": "2026-11-21T12:01:30+00:00", "seconds": 90.0}
     store.save_run(name, read(root, name) | times)
     return name
@@ -107,8 +109,7 @@ def _inputs(study: Study, missing_tasks: Collection[str], apart: object) -> Inpu
 
 def read(root: Path, name: str) -> dict[str, Any]:
     """The record of a run as plain values."""
-    values: dict[str, Any] = json.loads((root / "runs" / name / "run.json").read_text(encoding="utf-8"))
-    return values
+    return json.loads((root / "runs" / name / "run.json").read_text(encoding="utf-8"))
 
 
 def folder_of(root: Path, name: str, declare: Callable[..., Stage[Any]], *args: Any) -> Path:

@@ -49,7 +49,7 @@ def filled(row: Row, run: str = "") -> Answer:
         texts = row.study.evaluation.texts
         found = [Value("perplexity", t, level(row) * (1 + i), 1.0, 48, 128) for i, t in enumerate(texts)]
         kept = 1.0 if row.method == "dense" else row.study.retention
-        return Answer(row, run, tuple(found), retained=kept, parameters=1000)
+        return Answer(row, run, tuple(found), retention=kept, parameters=1000)
     if row.reads == "agreement":
         return Answer(row, run, (Value("ARI", "", 0.5, 0.1), Value("matched overlap", "", 0.7, 0.1)))
     if row.reads == "drift":
@@ -59,7 +59,7 @@ def filled(row: Row, run: str = "") -> Answer:
         clocked = (Value("whole tokens/s", "", 100.0, 1.0), Value("whole ratio", "", 1.2, 0.01))
         texts = row.study.evaluation.texts if row.reads == "alignment" else ()
         measured = tuple(Value("perplexity", text, level(row), 1.0, 48, 128) for text in texts)
-        return Answer(row, run, (*measured, *clocked), retained=row.study.retention, parameters=1000)
+        return Answer(row, run, (*measured, *clocked), retention=row.study.retention, parameters=1000)
     names = ("mean drift", "retained, GPrune", "retained, FLAP", "difference", "Jaccard", "Jaccard by chance")
     return Answer(row, run, tuple(Value(name, "", 0.1 * (int(row.item) + 1)) for name in names))
 

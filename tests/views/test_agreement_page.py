@@ -18,7 +18,7 @@ from gprune.modularization.agreement import contingency
 from gprune.records import Agreement
 from gprune.study import Study
 from gprune.views.frame import work
-from gprune.views.frame.chart_style import BLUE, GREY
+from gprune.views.frame.chart_style import BLUE, PURPLE
 from gprune.views.frame.loaders import all_runs
 from gprune.views.module_agreement import charts as figures
 
@@ -39,9 +39,10 @@ def test_kinds_differ_in_colour_and_members_in_marker() -> None:
     looks = {trace.name.rsplit(": ", 1)[0]: trace for trace in figure.data}
     assert looks["A-B against A-C"].line.color == BLUE
     fang = [trace for name, trace in looks.items() if name.startswith("FANG")]
-    assert {trace.line.color for trace in fang} == {figures.FANG_COLOR}
+    assert {trace.line.color for trace in fang} == {PURPLE}
     controls = [trace for name, trace in looks.items() if name.startswith("control")]
-    assert {trace.line.color for trace in controls} == {GREY} and figures.FANG_COLOR not in (BLUE, GREY)
+    assert {(trace.line.color, "FANG" in trace.name) for trace in controls} == {(BLUE, False), (PURPLE, True)}
+    assert all("open" in trace.marker.symbol and trace.line.dash != "solid" for trace in controls)
     shown = [(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in figure.data]
     assert len(set(shown)) == len(COMPARISONS)
     assert len({trace.marker.symbol for trace in figure.data}) == len(COMPARISONS)
@@ -77,17 +78,14 @@ def test_confusion_names_modules_and_sums_rows_to_one() -> None:
 def test_fang_stands_beside_the_substitutions_and_their_controls(cache: Path) -> None:
     write_run(cache, study=a_study(methods=WITH_FANG))
     app = on(opened(), "module_agreement")
-    ari, overlap, *_ = charts(app)
     expected = [
         "A-B against A-C",
         "A-B against B-C",
         "A-C against B-C",
         "control: A-B, another seed",
-        "control: initialization only, A-B against A-C",
         "FANG: A against B",
-        "control: FANG, another seed",
     ]
-    assert drawn(ari) == drawn(overlap) == expected
+    assert drawn(charts(app)[0]) == expected
     groups = analysis.mean_of(all_runs(str(cache))[0][0].agreement(), FANG)
     assert groups is not None and -0.1 < groups[0] < 0.3
     assert f"FANG's groups of one text alone agree with another's at {groups[0]:.2f}" in words(app)
@@ -95,12 +93,15 @@ def test_fang_stands_beside_the_substitutions_and_their_controls(cache: Path) ->
     assert "ma_fang" not in [button.key for button in app.button]
 
 
-def test_the_chosen_comparisons_are_drawn_in_both_charts(cache: Path) -> None:
+def test_the_chosen_comparisons_are_drawn_in_either_measure(cache: Path) -> None:
     write_run(cache, study=a_study(methods=WITH_FANG))
     app = on(opened(), "module_agreement")
     app.multiselect[0].set_value(["fang_bc", "ab_bc"]).run()
-    ari, overlap, *_ = charts(app)
-    assert drawn(ari) == drawn(overlap) == ["A-B against B-C", "FANG: B against C"]
+    wanted = ["A-B against B-C", "FANG: B against C"]
+    ari = charts(app)[0]
+    app.button_group(key="ma_measure_segmented").set_value("overlap").run()
+    overlap = charts(app)[0]
+    assert drawn(ari) == drawn(overlap) == wanted and ari["data"][0]["y"] != overlap["data"][0]["y"]
     app.multiselect[0].set_value([]).run()
     assert len(drawn(charts(app)[0])) == 9
 
@@ -123,15 +124,15 @@ def test_without_fang_a_button_computes_it(cache: Path, monkeypatch: pytest.Monk
 def test_the_matrix_holds_the_chosen_pair_and_layer(cache: Path) -> None:
     write_run(cache, study=a_study(methods=WITH_FANG))
     app = on(opened(), "module_agreement")
-    options = app.selectbox(key="ma_pair").options
+    options = app.selectbox(key="ma_pair_selectbox").options
     assert set(options) == {one.title for one in COMPARISONS.values() if one.name != "swap"}
-    app.selectbox(key="ma_pair").set_value("fang_ac").run()
+    app.selectbox(key="ma_pair_selectbox").set_value("fang_ac").run()
     app.number_input(key="ma_layer").set_value(3).run()
     run = all_runs(str(cache))[0][0]
     labels = [run.load(stages.groups, role).labels[3] for role in ("primary", "substitute")]
     share = np.trace(analysis.confusion(contingency(*labels), 24).counts) / 60
     assert f"Layer 3: {share:.0%} of the neurons keep their module" in words(app)
-    heat = charts(app)[2]
+    heat = charts(app)[1]
     assert heat["layout"]["xaxis"]["title"]["text"].startswith("module of FANG on C")
 
 
@@ -150,4 +151,4 @@ def test_an_agreement_without_its_partitions_says_so(cache: Path) -> None:
     write_run(cache, stages=[name for name in names() if not name.startswith("partition_")])
     app = on(opened(), "module_agreement")
     assert "partitions behind the agreement are not in this run" in words(app)
-    assert len(charts(app)) == 3 and not app.error
+    assert len(charts(app)) == 2 and not app.error

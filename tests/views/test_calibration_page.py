@@ -23,7 +23,8 @@ from gprune.store import Store
 from gprune.study import CalibrationSettings, Study, run_name
 from gprune.views.calibration_data import charts as figures
 from gprune.views.calibration_data import own_text
-from gprune.views.frame.chart_style import BLUE, GREEN, PURPLE, VERMILLION
+from gprune.views.calibration_data.page import _MEASURES
+from gprune.views.frame.chart_style import PAIR, TEXT_A, TEXT_B, TEXT_C
 from gprune.views.frame.loaders import Run, all_runs
 
 PROSE = "Calibration text decides which neurons look important, so choose it with care. "
@@ -100,23 +101,23 @@ def test_where_a_drift_is_not_there_the_matrix_shows_what_the_scores_say(cache: 
 @pytest.mark.parametrize(
     ("measure", "words_"),
     [
-        ("Token distance", "Jensen-Shannon distance"),
-        ("Rank drift", "from first to last"),
-        ("Module agreement (ARI)", "the third staying"),
+        ("tokens", "Jensen-Shannon distance"),
+        ("drift", "from first to last"),
+        ("modules", "the third staying"),
     ],
 )
 def test_every_measure_has_its_matrix_and_its_caption(cache: Path, measure: str, words_: str) -> None:
     write_run(cache)
     app = page()
-    app.selectbox(key="cd_measure").set_value(measure).run()
-    assert words_ in words(app) and f"#### {measure}: " in words(app)
+    app.selectbox(key="cd_measure_selectbox").set_value(measure).run()
+    assert words_ in words(app) and f"#### {_MEASURES[measure]}: " in words(app)
     assert len(charts(app)) == 2 and not app.error
 
 
 def test_fangs_groups_need_fang(cache: Path) -> None:
     write_run(cache)
     app = page()
-    app.selectbox(key="cd_measure").set_value("FANG's groups (ARI)").run()
+    app.selectbox(key="cd_measure_selectbox").set_value("groups").run()
     assert "does not have what it takes" in words(app) and len(charts(app)) == 1
 
 
@@ -126,7 +127,7 @@ def test_half_a_run_shows_the_two_texts_that_are_there(cache: Path) -> None:
     matrix, curves = charts(app)
     assert matrix["data"][0]["x"] == ["A", "B"] and "`substitute` is empty" in words(app)
     assert curves["data"][-1]["name"].startswith("A | B")
-    app.selectbox(key="cd_measure").set_value("Module agreement (ARI)").run()
+    app.selectbox(key="cd_measure_selectbox").set_value("modules").run()
     assert "Needs “module agreement”" in words(app) and len(charts(app)) == 1
 
 
@@ -199,8 +200,8 @@ def test_texts_differ_in_colour_and_marker_and_the_chosen_number_is_marked() -> 
     figure = figures.stability([a_curve("A", 0.9), a_curve("B", 0.8), a_curve("A | B", 0.5)], 96)
     drawn = [trace for trace in figure.data if trace.showlegend is not False]
     looks = [(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in drawn]
-    assert looks == [(BLUE, "solid", "circle"), (VERMILLION, "solid", "square"), (PURPLE, "dash", "x")]
-    assert figures._LOOKS["C"] == (GREEN, "diamond")
+    assert looks == [(TEXT_A, "solid", "circle"), (TEXT_B, "solid", "square"), (PAIR, "dash", "x")]
+    assert figures._LOOKS["C"] == (TEXT_C, "diamond")
     np.testing.assert_allclose(drawn[0].error_y.array, 0.01)
     np.testing.assert_allclose(drawn[0].error_y.arrayminus, 0.02)
     assert figure.layout.shapes[0].x0 == 96 and figure.layout.annotations[0].text == "|D| = 96"
@@ -268,10 +269,10 @@ def test_an_uploaded_file_of_records_is_read_like_a_job_would(
 @pytest.mark.parametrize(
     ("name", "raw", "sentence"),
     [
-        ("latin.txt", "fürs Grüne".encode("latin-1"), "your text.txt' is not UTF-8"),
+        ("latin.txt", "fürs Grüne".encode("latin-1"), "latin.txt' is not UTF-8"),
         ("binary.txt", b"PK\x03\x04\x00\x00", "is a binary file"),
         ("empty.txt", b" \n ", "the text is empty"),
-        ("rows.jsonl", b"no json", "line 1 of 'your text.jsonl' is not JSON"),
+        ("rows.jsonl", b"no json", "line 1 of 'rows.jsonl' is not JSON"),
     ],
 )
 def test_texts_that_cannot_be_used_say_why(cache: Path, name: str, raw: bytes, sentence: str) -> None:

@@ -97,7 +97,7 @@ def test_axes_are_titled_and_the_background_is_the_themes(name: str, small_run: 
 def test_the_drift_histogram_fills_the_cross_text_curve_and_greys_the_floors(small_run: Run) -> None:
     figure = FIGURES["drift histogram"](small_run)
     cross, halves, *floors = figure.data
-    assert cross.type == "bar" and cross.marker.color == style.BLUE and "ρ" in cross.name
+    assert cross.type == "bar" and cross.marker.color == style.PAIR and "ρ" in cross.name
     assert halves.line.dash == "dash" and [floor.line.color for floor in floors] == [style.GREY] * 2
     np.testing.assert_allclose(np.sum(cross.y), 100)
 
@@ -115,10 +115,11 @@ def test_wide_layers_become_cells_and_narrow_ones_points() -> None:
     assert drift.joint(narrow, narrow, 0).data[0].type == "scatter"
 
 
-def test_controls_are_grey_and_carry_their_mean(small_run: Run) -> None:
+def test_controls_are_hollow_and_carry_their_mean(small_run: Run) -> None:
     figure = FIGURES["ARI"](small_run)
     controls = [trace for trace in figure.data if trace.name.startswith("control")]
-    assert len(controls) == 2 and {trace.line.color for trace in controls} == {style.GREY}
+    assert len(controls) == 2 and {trace.line.color for trace in controls} == {style.BLUE}
+    assert all("open" in trace.marker.symbol for trace in controls)
     assert all("±" in trace.name for trace in figure.data)
 
 

@@ -108,12 +108,12 @@ def test_every_method_gets_its_own_masks_and_biases(cache: Path) -> None:
 def test_runs_of_studies_are_offered_only_when_asked_for(cache: Path) -> None:
     own, made = grouped_runs(cache)
     app = on(opened(), "comparison")
-    chooser = app.selectbox(key="run")
+    chooser = app.selectbox(key="frame_run")
     assert chooser.value == own and len(chooser.options) == 1
     assert app.toggle(key="frame_studies").label == "Show the 3 runs of studies"
     assert app.multiselect(key="cp_runs").options == [own]
     app.toggle(key="frame_studies").set_value(True).run()
-    options = app.selectbox(key="run").options
+    options = app.selectbox(key="frame_run").options
     assert len(options) == 4 and [text.startswith("reproduce · ") for text in options] == [False] + [True] * 3
     assert set(app.multiselect(key="cp_runs").options) == {own, *made}
 
@@ -121,7 +121,9 @@ def test_runs_of_studies_are_offered_only_when_asked_for(cache: Path) -> None:
 def test_a_chosen_run_of_a_study_is_offered_without_asking(cache: Path) -> None:
     own, made = grouped_runs(cache)
     app = on(opened(run=made[1]), "comparison")
-    assert app.selectbox(key="run").value == made[1] and len(app.selectbox(key="run").options) == 2
+    assert (
+        app.selectbox(key="frame_run").value == made[1] and len(app.selectbox(key="frame_run").options) == 2
+    )
     assert set(app.multiselect(key="cp_runs").options) == {own, made[1]}
     assert app.toggle(key="frame_studies").value is False
 
@@ -130,7 +132,7 @@ def test_where_all_runs_are_of_studies_all_are_offered(cache: Path) -> None:
     for seed in (1, 2):
         write_run(cache, study=a_study(group="reproduce", seed=seed))
     app = opened()
-    assert len(app.selectbox(key="run").options) == 2
+    assert len(app.selectbox(key="frame_run").options) == 2
     assert "frame_studies" not in [toggle.key for toggle in app.toggle]
 
 
@@ -138,10 +140,10 @@ def test_compare_follows_the_frame_while_it_shows_one_run_only(cache: Path) -> N
     own, made = grouped_runs(cache, 1)
     app = on(opened(), "comparison")
     app.toggle(key="frame_studies").set_value(True).run()
-    app.selectbox(key="run").set_value(made[0]).run()
+    app.selectbox(key="frame_run").set_value(made[0]).run()
     assert app.multiselect(key="cp_runs").value == [made[0]]
     app.multiselect(key="cp_runs").set_value([made[0], own]).run()
-    app.selectbox(key="run").set_value(own).run()
+    app.selectbox(key="frame_run").set_value(own).run()
     assert app.multiselect(key="cp_runs").value == [made[0], own] and not app.exception
 
 
@@ -160,7 +162,7 @@ def test_numbers_that_cannot_be_right_carry_a_sign_and_the_sentence(cache: Path)
     flap = table[(table["retention"] == "40%") & (table["method"] == "FLAP")].iloc[0]
     assert flap["piqa"] == "52.98 ⚠" and flap["accuracy"] == "43.49 ⚠" and flap["boolq"] == "62.08"
     assert "52.98 under max, below the 58.11 under fixed" in words(app).replace("\\", "")
-    app.radio(key="cp_paper_protocol").set_value("fixed").run()
+    app.radio(key="cp_paper_rule").set_value("fixed").run()
     assert "⚠" not in " ".join(cells(app).to_numpy().ravel())
 
 

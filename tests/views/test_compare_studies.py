@@ -122,11 +122,11 @@ def test_no_best_is_called_where_the_budgets_differ(cache: Path) -> None:
     write_run(cache)
 
     def uneven(row: Row) -> Answer:
-        return replace(filled(row), retained=0.52 if row.method == "flap" else 0.5)
+        return replace(filled(row), retention=0.52 if row.method == "flap" else 0.5)
 
     write_tables(cache, "ablation", fill=uneven)
     app = on_studies("ablation")
-    assert "No best is called: the retained fractions differ by 2" in words(app).replace("\\", "")
+    assert "No best is called: the retentions differ by 2" in words(app).replace("\\", "")
     assert "★" not in " ".join(cells(app).astype(str).to_numpy().ravel())
 
 
@@ -134,10 +134,10 @@ def test_the_run_behind_a_row_becomes_the_run_of_every_page(cache: Path) -> None
     own, made = grouped_runs(cache)
     write_tables(cache, "ablation", fill=lambda row: filled(row, made[2]))
     app = on_studies("ablation")
-    assert app.selectbox(key="run").value == own
+    assert app.selectbox(key="frame_run").value == own
     assert app.selectbox(key="cp_study_run").options == [f"FLAP · {made[2]}"]
     app.button(key="cp_study_open").click().run()
-    assert app.selectbox(key="run").value == made[2] and not app.exception
+    assert app.selectbox(key="frame_run").value == made[2] and not app.exception
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_another_run_brings_its_own_values(cache: Path) -> None:
     second = write_run(cache, study=a_study(evaluation=evaluation, name="Second"))
     app = form(run=first)
     assert app.number_input(key="measure_windows").value == 96
-    app.selectbox(key="run").set_value(second).run()
+    app.selectbox(key="frame_run").set_value(second).run()
     assert app.multiselect(key="measure_evaluate").value == ["c4"]
     assert app.selectbox(key="measure_preset").value == "64"
     assert app.multiselect(key="measure_tasks").value == ["demo_order"]
@@ -173,3 +173,15 @@ def test_every_question_is_counted_and_checked() -> None:
     assert own_questions.check("mine.jsonl", "\n".join(map(json.dumps, rows)).encode()) == 2
     with pytest.raises(CorpusError, match=r"line 2 of 'mine.jsonl'.*'choices'"):
         own_questions.check("mine.jsonl", GOOD + b'{"question": "x", "choices": "ab", "answer": 0}')
+
+
+def test_an_error_stands_at_the_top_and_marks_its_field(cache: Path) -> None:
+    app = form()
+    app.number_input(key="launch_retention").set_value(1.5).run()
+    (error,) = app.error
+    assert "retention must be more than 0 and less than 1" in error.value
+    assert "launch_start" not in [button.key for button in app.button]
+    styles = [item.proto.body for item in app.get("html")]
+    assert any(".st-key-launch_retention {outline" in body for body in styles)
+    app.number_input(key="launch_retention").set_value(0.5).run()
+    assert not app.error and not any("outline" in item.proto.body for item in app.get("html"))

@@ -18,6 +18,7 @@ from gprune.methods import METHODS
 from gprune.pipeline import provenance
 from gprune.store import Store
 from gprune.study import Study, from_dict, run_name
+from gprune.views.calibration_data.page import _MEASURES
 from gprune.views.frame.loaders import Run, all_runs
 
 pytestmark = pytest.mark.slow
@@ -81,7 +82,7 @@ def test_every_page_finds_all_that_it_draws(finished: Finished, app: Any, name: 
     shown = app(name)
     for page in PAGES:
         on(shown, page)
-        assert shown.selectbox(key="run").value == finished.run(name).name, page
+        assert shown.selectbox(key="frame_run").value == finished.run(name).name, page
         assert not shown.error, (page, [item.value for item in shown.error])
         assert "Needs “" not in words(shown), page
         assert len(charts(shown)) == expected[page], page
@@ -98,10 +99,11 @@ def test_every_table_and_every_measure_can_be_asked_for(app: Any, name: str) -> 
         shown.run()
         assert not shown.exception and not shown.error, page
         assert len(shown.dataframe) == before + len(tables), page
-    measures = on(shown, "calibration_data").selectbox(key="cd_measure").options
-    for measure in measures:
-        shown.selectbox(key="cd_measure").set_value(measure).run()
-        grouped = measure == "FANG's groups (ARI)"
+    chooser = on(shown, "calibration_data").selectbox(key="cd_measure_selectbox")
+    assert list(chooser.options) == list(_MEASURES.values())
+    for measure in _MEASURES:
+        shown.selectbox(key="cd_measure_selectbox").set_value(measure).run()
+        grouped = measure == "groups"
         assert not shown.exception and not shown.error
         assert len(charts(shown)) == (1 if grouped and name == "flap" else 2), measure
 
@@ -126,7 +128,7 @@ def test_every_comparison_and_its_partitions_are_there(finished: Finished, app: 
     assert list(run.agreement().comparisons) == comparisons
     shown = on(app(name), "module_agreement")
     titles = [COMPARISONS[one].title for one in comparisons]
-    assert list(shown.selectbox(key="ma_pair").options) == titles
+    assert list(shown.selectbox(key="ma_pair_selectbox").options) == titles
 
 
 def test_what_is_measured_is_shown(finished: Finished, app: Any) -> None:

@@ -106,7 +106,7 @@ def test_speed_known_of_the_same_masks_is_offered(cache: Path) -> None:
     second = write_run(cache, study=a_study(evaluation=EvaluationSettings(texts=("c4",), speed="cpu")))
     app = page(run=first)
     app.button(key=f"sx_show_{second}").click().run()
-    assert app.session_state["run"] == second and "GPrune decodes faster" in words(app)
+    assert app.session_state["frame_run"] == second and "GPrune decodes faster" in words(app)
 
 
 def test_widths_are_counted_from_the_masks(cache: Path) -> None:

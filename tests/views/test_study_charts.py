@@ -42,18 +42,17 @@ def assert_drawable(figure: go.Figure) -> None:
 def test_every_method_has_its_familys_colour_and_a_look_of_its_own() -> None:
     families: dict[str, set[str]] = {}
     for name in METHODS:
-        if name != "flap_no_bias":
-            families.setdefault(style.family(name), set()).add(style.METHOD_COLORS[name])
+        families.setdefault(style.family(name), set()).add(style.METHOD_COLORS[name])
     assert {family: len(colors) for family, colors in families.items()} == dict.fromkeys(families, 1)
     assert len({next(iter(colors)) for colors in families.values()}) == len(families) == 6
     looks = [(style.METHOD_COLORS[name], style.METHOD_SYMBOLS[name]) for name in METHODS]
     assert len(set(looks)) == len(METHODS)
     lines = [(style.METHOD_COLORS[name], style.METHOD_DASHES[name]) for name in METHODS]
-    assert len(set(lines)) == len(METHODS) - 1, "Wanda-sp's dense form shares the dash of its score average"
+    assert len(set(lines)) == len(METHODS)
 
 
 def test_known_colours_and_labels() -> None:
-    known = {"gprune": style.BLUE, "flap": style.ORANGE, "flap_no_bias": style.VERMILLION}
+    known = {"gprune": style.BLUE, "flap": style.ORANGE, "flap_no_bias": style.ORANGE}
     known |= {"wanda_sp": style.GREEN, "fang": style.PURPLE, "llm_pruner": style.SKY, "dense": style.GREY}
     assert {name: style.METHOD_COLORS[name] for name in known} == known
     assert style.label("fang_pooled") == "FANG, pooled" and style.label("dense") == "Dense"

@@ -7,9 +7,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from gprune.analysis import calibration as analysis
-from gprune.views.frame.chart_style import BLUE, GREEN, GREY, MAGNITUDE, PURPLE, VERMILLION, style
+from gprune.views.frame.chart_style import GREY, MAGNITUDE, PAIR, TEXT_A, TEXT_B, TEXT_C, style
 
-_LOOKS = {"A": (BLUE, "circle"), "B": (VERMILLION, "square"), "C": (GREEN, "diamond")}
+_LOOKS = {"A": (TEXT_A, "circle"), "B": (TEXT_B, "square"), "C": (TEXT_C, "diamond")}
 _CELL = 78
 """pixels of one row of the pair matrix"""
 
@@ -85,7 +85,7 @@ def stability(curves: list[analysis.Curve], samples: int) -> go.Figure:
 
 def _draw(figure: go.Figure, curve: analysis.Curve, samples: int) -> None:
     """One curve with the range of its draws; that of one text goes on to what is expected at |D|."""
-    color, symbol = (PURPLE, "x") if curve.crosses else _LOOKS.get(curve.name, (GREY, "cross"))
+    color, symbol = (PAIR, "x") if curve.crosses else _LOOKS.get(curve.name, (GREY, "cross"))
     name = curve.name if curve.crosses else f"{curve.name} with itself"
     figure.add_scatter(
         x=curve.sequences,

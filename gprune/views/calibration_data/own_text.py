@@ -63,7 +63,7 @@ def draw(run: Run, texts: dict[str, records.Tokens]) -> None:
     if len(raw) > MOST_MEGABYTES * 2**20:
         size = len(raw) / 2**20
         raise CorpusError(f"the text has {size:.1f} MB: at most {MOST_MEGABYTES} MB are taken, cut it")
-    counted = _counted(run.study.model, hashlib.sha256(raw).hexdigest(), _suffix(name), raw)
+    counted = _counted(run.study.model, hashlib.sha256(raw).hexdigest(), _suffix(name), raw, name)
     usable = len(counted.ids) // run.study.calibration.length
     st.caption(f"{plain(name)}, {len(raw):,} bytes")
     _numbers(run, counted, usable, texts)
@@ -98,12 +98,12 @@ def _suffix(name: str) -> str:
 
 
 @st.cache_data(max_entries=8, show_spinner="Counting tokens …")
-def _counted(model: str, digest: str, suffix: str, _raw: bytes) -> Counted:
-    """Tokens of a text, by the hash of its bytes."""
-    return count(_documents(_raw, suffix), tokenizer(model))
+def _counted(model: str, digest: str, suffix: str, _raw: bytes, _name: str) -> Counted:
+    """Tokens of a text, by the hash of its bytes; its name serves complaints, which are not kept."""
+    return count(_documents(_raw, suffix, _name), tokenizer(model))
 
 
-def _documents(raw: bytes, suffix: str) -> list[str]:
+def _documents(raw: bytes, suffix: str, name: str) -> list[str]:
     """The documents as a job would read them from a file of these bytes."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"text{suffix}"
@@ -114,7 +114,7 @@ def _documents(raw: bytes, suffix: str) -> list[str]:
             ]
         except CorpusError as error:
             # the person knows no such file
-            raise CorpusError(str(error).replace(str(file), f"your text{suffix}")) from error
+            raise CorpusError(str(error).replace(str(file), name)) from error
 
 
 def tokenizer(model: str) -> Tokenizer:

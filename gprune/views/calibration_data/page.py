@@ -23,14 +23,20 @@ from gprune.store import Store
 from gprune.study import CalibrationSettings
 from gprune.views.calibration_data import charts as figures
 from gprune.views.calibration_data import own_text
-from gprune.views.frame import frame
+from gprune.views.frame import address, frame
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import MissingResultError, Run, record
 from gprune.views.frame.text import in_figure, plain, short
 
-_RANKS, _DRIFT, _TOKENS = "Rank correlation", "Rank drift", "Token distance"
-_MODULES, _GROUPS = "Module agreement (ARI)", "FANG's groups (ARI)"
+_RANKS, _DRIFT, _TOKENS, _MODULES, _GROUPS = "correlation", "drift", "tokens", "modules", "groups"
+_MEASURES = {
+    _RANKS: "Rank correlation",
+    _TOKENS: "Token distance",
+    _DRIFT: "Rank drift",
+    _MODULES: "Module agreement (ARI)",
+    _GROUPS: "FANG's groups (ARI)",
+}
 _CAPTIONS = {
     _RANKS: "Spearman correlation of the neurons' ranks, median over layers: 1 is the same order. On the "
     "diagonal two halves of one text, half the sequences each: what sampling alone leaves.",
@@ -57,10 +63,13 @@ def show() -> None:
     left, right = st.columns([2, 3])
     with left, card("cd_pairs", "How far apart are the texts?", run) as drawn:
         _pairs(run, drawn)
-    with right, card("cd_size", "How many sequences are enough?", run) as drawn:
-        _sizes(run, drawn)
+    with right:
+        # takes seconds at the size of a real model the first time: the rest of the page does not wait for it
+        curves = st.container()
     with card("cd_own", "Bring your own text", run):
         own_text.draw(run, _tokens(run))
+    with curves, card("cd_size", "How many sequences are enough?", run) as drawn:
+        _sizes(run, drawn)
 
 
 def _tokens(run: Run) -> dict[str, records.Tokens]:
@@ -163,20 +172,20 @@ def _pairs(run: Run, drawn: Card) -> None:
         _MODULES: lambda run: analysis.module_agreements(run.agreement()),
         _GROUPS: lambda run: analysis.group_agreements(run.agreement()),
     }
-    chosen = st.selectbox("Measure", list(measures), key="cd_measure", bind="query-params", width=280)
-    measure = chosen if chosen in measures else _RANKS
+    measure = address.selectbox("Measure", _MEASURES, "cd_measure", _RANKS, width=280)
+    title = _MEASURES[measure]
     table = measures[measure](run)
     if table.empty or not np.isfinite(table.to_numpy()).any():
         st.info("This run does not have what it takes to compute this measure.", icon=":material/info:")
         return
-    drawn.title(f"{measure}: {analysis.finding(table)}")
+    drawn.title(f"{title}: {analysis.finding(table)}")
     names = {letter: short(name) for letter, name in _names(run).items()}
     legend = ", ".join(f"{letter} = {plain(names[letter])}" for letter in table.index)
     highest = float(np.nanmax(table.to_numpy())) if measure == _DRIFT else 1.0
     drawn.chart(
         figures.matrix(table, {letter: in_figure(name) for letter, name in names.items()}, highest),
         f"{_CAPTIONS[measure]} {legend}.",
-        alt=f"{measure}: {analysis.finding(table)}",
+        alt=f"{title}: {analysis.finding(table)}",
         table=lambda: table.reset_index(names="text"),
     )
 

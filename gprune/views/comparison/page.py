@@ -130,9 +130,9 @@ def _distinct(names: list[str], rows: list[analysis.Row]) -> list[str]:
 
 def _verdict(drawn: Card, rows: list[analysis.Row], runs: list[Run]) -> None:
     with st.container(horizontal=True, gap="xsmall"):
-        for protocol in sorted({cell.protocol for row in rows for cell in row.cells.values()}):
+        for windows in sorted({cell.windows_read for row in rows for cell in row.cells.values()}):
             st.badge(
-                protocol, color="grey", help="Perplexities of other windows are not comparable with these."
+                windows, color="grey", help="Perplexities of other windows are not comparable with these."
             )
         seeds = sorted({run.study.seed for run in runs})
         if len(seeds) == 1:
@@ -255,7 +255,7 @@ def _line(
 def _cell(cell: analysis.Measurement, against: analysis.Measurement | None, mark: str) -> str:
     words, change = f"{cell.perplexity:,.2f} ± {cell.standard_error:,.2f}", ""
     if against is not None and against is not cell:
-        if cell.protocol != against.protocol:
+        if cell.windows_read != against.windows_read:
             # other windows of a text can be easier by more than pruning costs
             change = "(other windows)"
         else:

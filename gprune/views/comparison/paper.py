@@ -21,7 +21,7 @@ DERIVED = {
     GAIN: "what GPrune changes at every retention, computed from the published main table",
 }
 DOUBT = "⚠"
-_PROTOCOL_HELP = (
+_RULE_HELP = (
     "max: the higher of raw and length-normalised accuracy of each task. fixed: the normalised one where the "
     "task has it (appendix, robustness to the evaluation protocol)."
 )
@@ -31,12 +31,12 @@ _NAMES = {"mean_accuracy": "accuracy"}
 def show() -> None:
     """Draws the card of the published figures."""
     with card("cp_published", "What the paper reports") as drawn:
-        model, name, protocol = _choose()
+        model, name, rule = _choose()
         with st.container(horizontal=True, gap="xsmall"):
             published_badge()
             st.badge(plain(model), color="grey")
         st.caption(f"{plain(model)}: {plain(DERIVED.get(name) or published.TABLES[name])}.")
-        table = shown(model, name, protocol)
+        table = shown(model, name, rule)
         st.dataframe(
             table,
             hide_index=True,
@@ -50,7 +50,7 @@ def show() -> None:
                 "higher is better; one seed."
             )
         drawn.tools(lambda: table, switch=False)
-        _doubts(model, protocol if name == MAIN else "")
+        _doubts(model, rule if name == MAIN else "")
 
 
 def _choose() -> tuple[str, str, str]:
@@ -60,30 +60,30 @@ def _choose() -> tuple[str, str, str]:
         names = [name for name in published.TABLES if published.table(name, model)] + list(DERIVED)
         name = st.selectbox("Table", names, key="cp_paper_table", bind="query-params", width=240)
         name = name if name in names else MAIN
-        protocol = "max"
+        rule = "max"
         if name in (MAIN, GAP, GAIN):
-            protocol = st.radio(
-                "Accuracy protocol",
+            rule = st.radio(
+                "Figure that counts",
                 published.RULES,
-                key="cp_paper_protocol",
+                key="cp_paper_rule",
                 horizontal=True,
-                help=_PROTOCOL_HELP,
+                help=_RULE_HELP,
             )
-    return model, str(name), protocol if protocol in published.RULES else "max"
+    return model, str(name), rule if rule in published.RULES else "max"
 
 
-def shown(model: str, name: str, protocol: str) -> pd.DataFrame:
+def shown(model: str, name: str, rule: str) -> pd.DataFrame:
     """A published table as a reader sees it: text cells, those that cannot be right with a sign.
 
     Args:
         model: one of gprune.published.MODELS.
         name: one of gprune.published.TABLES, or a derived table.
-        protocol: max or fixed.
+        rule: max or fixed.
     """
     if name in DERIVED:
-        made = claims.metric_gap(model, protocol) if name == GAP else _gain(model, protocol)
+        made = claims.metric_gap(model, rule) if name == GAP else _gain(model, rule)
         return _named(made).map(lambda value: cell(value, ""))
-    figures = published.table(name, model, protocol)
+    figures = published.table(name, model, rule)
     return pd.DataFrame([_line(figure) for figure in figures]).fillna("–")
 
 
@@ -97,8 +97,8 @@ def _columns(table: pd.DataFrame) -> dict[str, Any]:
     return config | ({"note": st.column_config.TextColumn(width="large")} if "note" in table.columns else {})
 
 
-def _gain(model: str, protocol: str) -> pd.DataFrame:
-    made = claims.gain_by_retention(model, protocol)
+def _gain(model: str, rule: str) -> pd.DataFrame:
+    made = claims.gain_by_retention(model, rule)
     made["metric"] = [heading(metric) for metric in made["metric"]]
     return made
 
@@ -145,13 +145,13 @@ def _number(column: str, value: float) -> str:
     return number(value, "accuracy" if scored else column)
 
 
-def _about(model: str, protocol: str) -> list[Inconsistency]:
-    return [found for found in published.inconsistencies() if (found.model, found.rule) == (model, protocol)]
+def _about(model: str, rule: str) -> list[Inconsistency]:
+    return [found for found in published.inconsistencies() if (found.model, found.rule) == (model, rule)]
 
 
-def _doubts(model: str, protocol: str) -> None:
+def _doubts(model: str, rule: str) -> None:
     """Says which published numbers contradict each other: those of the table in full, the others folded."""
-    here = _about(model, protocol)
+    here = _about(model, rule)
     others = [found for found in published.inconsistencies() if found not in here]
     if here:
         sentences = "\n".join(f"- {plain(found.sentence)}" for found in here)
@@ -160,7 +160,7 @@ def _doubts(model: str, protocol: str) -> None:
         for found in others:
             st.caption(f"{plain(found.sentence)} ({plain(found.rule)}).")
         st.caption(
-            "Tried on every cell: max is not below fixed, what no protocol touches is the same under both, a "
+            "Tried on every cell: max is not below fixed, what no rule touches is the same under both, a "
             "mean is that of its tasks, an accuracy is a whole number of examples, and what several tables "
             "repeat is equal."
         )

@@ -70,15 +70,15 @@ def _choose(run: Run | None) -> _Choice:
             key="cp_series",
             width=280,
         )
-        table = studies.read(frame.situation().root, made[chosen], name, _protocol(made[chosen]))
+        table = studies.read(frame.situation().root, made[chosen], name, _rule(made[chosen]))
     return _Choice(made[chosen], name, table)
 
 
-def _protocol(made: catalogue.Reproduction) -> str:
-    """The accuracy protocol, where the series has measured any task."""
+def _rule(made: catalogue.Reproduction) -> str:
+    """Which figure of a task counts, where the series has measured any task."""
     if not made.scale.get("tasks"):
         return "max"
-    return st.radio("Accuracy protocol", RULES, key="cp_study_protocol", horizontal=True)
+    return st.radio("Figure that counts", RULES, key="cp_study_rule", horizontal=True)
 
 
 def _nothing(choice: _Choice, run: Run | None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -16,10 +17,17 @@ import streamlit as st
 from gprune.analysis.published import Published, same_setting
 from gprune.errors import GpruneError
 from gprune.study import Study
-from gprune.views.frame import work
+from gprune.views.frame import address, work
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.text import csv, plain
 
+MAXIMISED = "card"
+MAXIMISED_HEIGHT = 640
+"""pixels of a chart whose card fills the window"""
+_FILLS = (
+    "<style>.st-key-card_{key} {{position: fixed; inset: 3.2rem 0.5rem 0.5rem 0.5rem; z-index: 999990; "
+    "overflow: auto; width: auto; max-width: none; background: var(--st-background-color);}}</style>"
+)
 _UNUSED_TOOLS = ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]
 
 
@@ -35,55 +43,114 @@ class Card:
             run: the run whose name goes into file names.
         """
         self.key, self.run = key, run
-        self._heading = st.empty()
+        self.maximised = address.text(MAXIMISED) == key
+        with st.container(horizontal=True, vertical_alignment="top", gap="small"):
+            self._heading = st.container(width="stretch").empty()
+            self._sizing()
         self.title(title)
 
     def title(self, text: str) -> None:
         """Replaces the heading by the finding."""
         self._heading.markdown(f"#### {text}")
 
+    def _sizing(self) -> None:
+        """The button that lets the card fill the window, and gives the window back."""
+        large = self.maximised
+        st.button(
+            "",
+            key=f"{self.key}_size",
+            icon=":material/close_fullscreen:" if large else ":material/open_in_full:",
+            type="tertiary",
+            help="Back to the page" if large else "Let this card fill the window",
+            on_click=address.put,
+            args=(MAXIMISED, "" if large else self.key),
+            shortcut="Escape" if large else None,
+        )
+        if large:
+            st.html(_FILLS.format(key=self.key))
+
     def chart(
-        self, figure: go.Figure, caption: str, alt: str = "", table: Callable[[], pd.DataFrame] | None = None
+        self,
+        figure: go.Figure,
+        caption: str,
+        alt: str = "",
+        table: Callable[[], pd.DataFrame] | None = None,
+        *,
+        how: str = "",
+        on_point: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         """Draws a chart with its caption; the table is made only when someone asks for it.
 
         Args:
             figure: the chart.
-            caption: one sentence on how to read it.
+            caption: one line on how to read it.
             alt: the finding in words, for readers of the screen.
             table: makes the numbers behind the chart.
+            how: what else there is to know, behind “How to read”.
+            on_point: told of the mark that a person clicks, as Plotly describes it.
         """
-        name = self._file_name()
         options = {
             "displaylogo": False,
             "modeBarButtonsToRemove": _UNUSED_TOOLS,
-            "toImageButtonOptions": {"format": "svg", "filename": name},
+            "toImageButtonOptions": {"format": "svg", "filename": self._file_name()},
         }
-        st.plotly_chart(figure, key=f"{self.key}_chart", config=options, alt=alt or caption)
-        st.caption(caption)
-        if table is not None:
-            self.tools(table)
+        if self.maximised:
+            figure.update_layout(height=MAXIMISED_HEIGHT)
+        chosen: dict[str, Any] = (
+            {"on_select": self._clicked(on_point), "selection_mode": "points"} if on_point else {}
+        )
+        if on_point:
+            _keep_the_rest(figure)
+        st.plotly_chart(figure, key=f"{self.key}_chart", config=options, alt=alt or caption, **chosen)
+        self.tools(table, how=how, caption=caption)
 
-    def tools(self, table: Callable[[], pd.DataFrame], switch: bool = True) -> None:
-        """A switch that shows the numbers, and their CSV.
+    def _clicked(self, on_point: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
+        """What Streamlit calls when marks are chosen: passes on the first."""
+
+        def handle() -> None:
+            event = st.session_state.get(f"{self.key}_chart") or {}
+            points = (event.get("selection") or {}).get("points") or []
+            if points:
+                on_point(points[0])
+
+        return handle
+
+    def tools(
+        self,
+        table: Callable[[], pd.DataFrame] | None = None,
+        switch: bool = True,
+        how: str = "",
+        caption: str = "",
+    ) -> None:
+        """What stands below a chart: how to read it, a switch that shows the numbers, and their CSV.
 
         Args:
             table: makes the numbers.
             switch: whether to offer the table besides the CSV.
+            how: what to know for reading the chart.
+            caption: one line on how to read it.
         """
-        with st.container(horizontal=True, vertical_alignment="center"):
-            shown = switch and st.toggle("Table", key=f"{self.key}_table")
-            st.download_button(
-                "CSV",
-                data=lambda: csv(table()),
-                file_name=f"{self._file_name()}.csv",
-                mime="text/csv",
-                key=f"{self.key}_csv",
-                icon=":material/download:",
-                type="tertiary",
-                on_click="ignore",
-            )
-        if shown:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            if caption:
+                st.caption(caption, width="stretch")
+            if how:
+                with st.popover(
+                    "How to read", type="tertiary", icon=":material/help:", key=f"{self.key}_how"
+                ):
+                    st.markdown(how)
+            shown = table is not None and switch and st.toggle("Table", key=f"{self.key}_table")
+            if table is not None:
+                st.download_button(
+                    "CSV",
+                    data=lambda: csv(table()),
+                    file_name=f"{self._file_name()}.csv",
+                    mime="text/csv",
+                    key=f"{self.key}_csv",
+                    icon=":material/download:",
+                    type="tertiary",
+                    on_click="ignore",
+                )
+        if shown and table is not None:
             st.dataframe(table(), hide_index=True, alt="the numbers behind the chart")
 
     def published(self, claim: Published, study: Study) -> None:
@@ -99,6 +166,14 @@ class Card:
         return f"{self.run.name}-{self.key}" if self.run else self.key
 
 
+def _keep_the_rest(figure: go.Figure) -> None:
+    """A clicked mark does not fade the others: what is selected is marked by the page, not by Plotly."""
+    for trace in figure.data:
+        if trace.type in ("scatter", "scattergl", "bar"):
+            opacity = trace.marker.opacity
+            trace.unselected = {"marker": {"opacity": 1.0 if opacity is None else opacity}}
+
+
 @contextmanager
 def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
     """Opens a card; an error of ours inside it is shown on it and goes no further.
@@ -108,7 +183,8 @@ def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
         title: heading until the finding is known.
         run: the run that is shown.
     """
-    with st.container(border=True, key=f"card_{key}"):
+    # cards that stand side by side are equally high
+    with st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
         drawn = Card(key, title, run)
         try:
             yield drawn

@@ -1,6 +1,7 @@
 """How every figure looks: fixed colours of methods, titled axes, transparent background.
 
-Methods carry Okabe and Ito's colours, one a family; forms of a method differ in symbol and dash. Cividis
+Methods carry colours of Okabe and Ito, one a family; forms and controls of a method have its hue and differ
+in symbol and dash. Hues of their own are kept for the texts, and one for what differs between them. Cividis
 shows magnitude, purple-orange shows signs, and grey is kept for floors and references. Fonts and grid lines
 come from the app's theme, light or dark.
 """
@@ -13,14 +14,10 @@ import plotly.graph_objects as go
 
 from gprune.methods import METHODS
 
-BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#56B4E9",
-)
+BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
+"""hues of the methods"""
+TEXT_A, TEXT_B, TEXT_C, PAIR = "#8661C1", "#D55E00", "#8C6D31", "#B0305C"
+"""hues of the calibration texts, and of what differs between two of them"""
 GREY, PALE = "#8C8C8C", "rgba(140, 140, 140, 0.45)"
 MAGNITUDE = "Cividis"
 
@@ -59,10 +56,10 @@ def _symbol(method: str) -> str:
 
 
 def _dash(method: str) -> str:
-    return "solid" if method == family(method) else _SCORING_DASHES.get(METHODS[method].scoring, "dash")
+    return "solid" if method == family(method) else _SCORING_DASHES.get(METHODS[method].scoring, "longdash")
 
 
-METHOD_COLORS = {name: _FAMILY_COLORS[family(name)] for name in METHODS} | {"flap_no_bias": VERMILLION}
+METHOD_COLORS = {name: _FAMILY_COLORS[family(name)] for name in METHODS}
 METHOD_SYMBOLS = {name: _symbol(name) for name in METHODS}
 METHOD_DASHES = {name: _dash(name) for name in METHODS}
 MOST_LAYER_TICKS = 16
@@ -98,6 +95,7 @@ def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -
             "y": 1.02,
             "yanchor": "bottom",
             "title": None,
+            "traceorder": "normal",
         },
         "uirevision": "fixed",
         "hoverlabel": {"namelength": -1},

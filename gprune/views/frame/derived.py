@@ -101,10 +101,13 @@ def measurements(run: Run) -> list[comparison.Measurement]:
         StoreError: one is damaged, or the masks of its method are.
     """
     masks, inputs, study = run.masks(), run.graph.inputs, run.study
+    there = measured(run)
+    # a method has one size, on however many texts it was measured
+    sizes = {method: _size(run, method, masks) for method in dict.fromkeys(method for method, _ in there)}
     found = []
-    for method, text in measured(run):
+    for method, text in there:
         value = run.load(stages.perplexity, method, text)
-        retention, parameters = _size(run, method, masks)
+        retention, parameters = sizes[method]
         found.append(
             comparison.Measurement(
                 run=run.name,

@@ -9,24 +9,39 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from gprune.views.frame import live, titles, work
+from gprune.views.frame import address, live, selection, titles, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, labels, root
 from gprune.views.frame.text import plain
 
 _SITUATION, _RUN = "frame_situation", "run"
-_WANTED, _SHOWN, _STUDIES = "frame_wanted_run", "frame_shown_run", "frame_studies"
+_PICKED, _SHOWN, _STUDIES = "frame_run", "frame_shown_run", "frame_studies"
+_LOOK = (
+    "<style>.stMainBlockContainer {padding: 3.6rem 1.6rem 2rem 1.6rem; max-width: 1720px;} "
+    ".stMainBlockContainer h1 {padding: 0;}</style>"
+)
+"""pages use the width that they have; on very wide screens lines stay readable"""
 _visited: list[bool] = []
 """not empty once this server has drawn a page"""
 
 
-def draw(page: Any) -> None:
-    """Draws the frame and notes the situation for the page.
+def run(page: Any) -> None:
+    """Draws the frame around a page, and the page.
 
     Args:
-        page: the page that is about to run; the jobs page watches jobs by itself.
+        page: the chosen page; the jobs page watches jobs by itself.
     """
+    address.begin(page.url_path)
+    _draw(page)
+    complaints = st.container()
+    page.run()
+    address.finish(complaints)
+
+
+def _draw(page: Any) -> None:
+    """Draws what is around the page and notes the situation for it."""
     _heal_first_address()
+    st.html(_LOOK)
     situation = work.look(root())
     if work.autostart(situation):
         situation = work.look(situation.root)
@@ -62,29 +77,50 @@ def situation() -> work.Situation:
 
 def current_run() -> Run | None:
     """The run that is chosen in the frame; None where there is none."""
-    return situation().run_named(str(st.session_state.get(_RUN, "")))
+    return situation().run_named(str(st.session_state.get(_SHOWN, "")))
 
 
 def choose_run(name: str) -> None:
     """Lets the next drawing of the frame show another run."""
-    st.session_state[_WANTED] = name
+    address.put(_RUN, name)
 
 
 def _sidebar(situation: work.Situation) -> None:
     if situation.runs:
         _pick_run(situation.runs)
-    elif _RUN in st.query_params:
-        _warn_of_run(st.query_params[_RUN])
-    run = situation.run_named(str(st.session_state.get(_RUN, "")))
-    with st.container(horizontal=True, gap="xsmall"):
-        if run is not None:
-            _badges(run)
-        if situation.active:
-            st.badge(f"{len(situation.active)} at work", icon=":material/hourglass_top:", color="orange")
+    elif asked := address.text(_RUN):
+        _warn_of_run(asked)
+    run = current_run() if situation.runs else None
     if run is not None:
+        with st.container(horizontal=True, gap="xsmall"):
+            _badges(run)
+    _at_work(situation, run)
+    if run is not None:
+        selection.chip(run)
         _settings(run)
     if situation.unreadable:
         _unreadable(situation)
+
+
+def _at_work(situation: work.Situation, shown: Run | None) -> None:
+    """Says how much is being computed and, where it is not the run that is shown, leads there."""
+    count = len(situation.active)
+    if not count:
+        return
+    made = (work.under_way(situation, job) for job in situation.active if not work.exports(job))
+    others = [run for run in made if run is not None and (shown is None or run.name != shown.name)]
+    if not others:
+        st.badge(f"{count} at work", icon=":material/hourglass_top:", color="orange")
+        return
+    st.button(
+        f"{count} running: watch",
+        key="frame_watch",
+        icon=":material/hourglass_top:",
+        on_click=choose_run,
+        args=(others[0].name,),
+        help="Shows the run that is being computed; the one shown now stays in the list.",
+        width="stretch",
+    )
 
 
 def listed(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
@@ -113,30 +149,20 @@ def _apart(runs: list[Run]) -> tuple[list[Run], list[Run]]:
 
 
 def _pick_run(runs: list[Run]) -> None:
-    """The choice of the run, kept in the address by its folder's name.
-
-    The widget is not bound to the address: a bound one would put its labels there, which change with a
-    run's state.
-    """
-    names, asked = [run.name for run in runs], st.query_params.get(_RUN)
+    """The choice of the run, kept in the address by its folder's name."""
     own, _ = _apart(runs)
     preferred = work.preferred(own or runs)
-    default = preferred.name if preferred else names[0]
-    candidates = (
-        st.session_state.pop(_WANTED, None),
-        st.session_state.get(_RUN),
-        st.session_state.get(_SHOWN),
-        asked,
-        default,
-    )
-    # a run can have been deleted, or its record damaged, since it was chosen
-    chosen = next(name for name in candidates if name in names)
-    st.session_state[_RUN] = st.session_state[_SHOWN] = chosen
-    if asked and asked not in names:
-        _warn_of_run(asked)
+    default = preferred.name if preferred else runs[0].name
+    # always there, so that a copied address shows the same run to whoever opens it later
+    asked = address.text(_RUN, default)
+    known = any(run.name == asked for run in runs)
+    chosen = asked if known else default
+    if known:
+        # what is shown stays when another run becomes the preferred one
+        address.put(_RUN, chosen)
     else:
-        # always there, so that a copied address shows the same run to whoever opens it later
-        st.query_params[_RUN] = chosen
+        _warn_of_run(asked)
+    st.session_state[_SHOWN] = chosen
     _selector(runs, chosen)
 
 
@@ -145,12 +171,14 @@ def _selector(runs: list[Run], chosen: str) -> None:
     own, of_studies = _apart(runs)
     offered = {run.name: run for run in listed(runs, (chosen,))}
     shown = labels(runs)
+    st.session_state[_PICKED] = chosen
     st.selectbox(
         "Run",
         list(offered),
-        key=_RUN,
+        key=_PICKED,
         format_func=lambda name: run_label(offered[name], shown) if name in offered else name,
         help="Every page shows this run.",
+        on_change=_pick,
     )
     if own and of_studies:
         many = len(of_studies) > 1
@@ -159,6 +187,10 @@ def _selector(runs: list[Run], chosen: str) -> None:
             key=_STUDIES,
             help="Runs that `python -m gprune reproduce` made for the tables of the page Compare.",
         )
+
+
+def _pick() -> None:
+    choose_run(str(st.session_state[_PICKED]))
 
 
 def _warn_of_run(asked: str) -> None:

@@ -7,6 +7,7 @@ a key in the store names its content, so nothing that is cached can go stale.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
@@ -218,10 +219,20 @@ class Run:
 def labels(runs: list[Run]) -> dict[str, str]:
     """Readable names of runs, by the name of their folder.
 
-    Name or model, the state of those that are not done, what is not the default, metric, kept share and a
-    short hash that keeps all apart: what tells runs apart comes early, where a narrow sidebar shows it.
+    Name or model, the state of those that are not done and what is not the default; of runs that share these,
+    metric and retention as well, and of runs that share those too, a short hash: a narrow list shows it all.
     """
-    return {run.name: _label(run) for run in runs}
+    found = {run.name: _label(run) for run in runs}
+    for words in (_sizes, lambda run: run.name.rsplit("-", 1)[-1][:6]):
+        times = Counter(found.values())
+        for run in runs:
+            if times[found[run.name]] > 1:
+                found[run.name] += f" · {words(run)}"
+    return found
+
+
+def _sizes(run: Run) -> str:
+    return f"{label(run.study.metric)} · keep {100 * run.study.retention:.3g} %"
 
 
 def _label(run: Run) -> str:
@@ -234,7 +245,6 @@ def _label(run: Run) -> str:
         parts.append(rule)
     if study.seed:
         parts.append(f"seed {study.seed}")
-    parts += [label(study.metric), f"keep {100 * study.retention:.3g} %", run.name.rsplit("-", 1)[-1][:6]]
     return " · ".join(parts)
 
 

@@ -91,14 +91,14 @@ def job_label(study: Study) -> str:
 
 
 def preferred(runs: list[Run]) -> Run | None:
-    """The run to show where none was chosen: one at work, else the newest that is done, else the newest.
+    """The run to show where none was chosen: the newest that is done, else one at work, else the newest.
 
     Args:
         runs: the newest first.
     """
     at_work = (run for run in runs if run.state == "running" and is_live(run))
     done = (run for run in runs if run.complete)
-    return next(at_work, None) or next(done, None) or next(iter(runs), None)
+    return next(done, None) or next(at_work, None) or next(iter(runs), None)
 
 
 def autostart(situation: Situation) -> bool:

@@ -6,9 +6,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gprune.records import Array, LearningHistory
-from gprune.views.frame.chart_style import BLUE, GREY, ORANGE, PURPLE, SKY, VERMILLION, style
+from gprune.views.frame.chart_style import GREY, METHOD_COLORS, TEXT_A, TEXT_B, style
 
-_COLORS = (BLUE, ORANGE, VERMILLION, PURPLE, SKY)
+_COLORS = {"ce_primary": TEXT_A, "ce_auxiliary": TEXT_B, "distillation": GREY}
 
 
 def column(history: LearningHistory, name: str) -> Array | None:
@@ -27,22 +27,30 @@ def losses(history: LearningHistory, names: dict[str, str]) -> go.Figure:
         names: display name of each column to draw.
     """
     figure = go.Figure()
-    for color, (name, title) in zip(_COLORS, names.items(), strict=False):
+    for name, title in names.items():
         values = column(history, name)
         if values is not None:
             figure.add_scatter(
-                x=np.arange(1, len(values) + 1), y=values, name=title, mode="lines", line={"color": color}
+                x=np.arange(1, len(values) + 1),
+                y=values,
+                name=title,
+                mode="lines",
+                line={"color": _COLORS[name]},
             )
     return style(figure, "step", "loss (nats per token)", 280)
 
 
 def retention(history: LearningHistory, name: str, target: float) -> go.Figure:
-    """Retained fraction over the steps, against the target."""
+    """Retention over the steps, against the target."""
     figure = go.Figure()
     values = column(history, name)
     if values is not None:
         figure.add_scatter(
-            x=np.arange(1, len(values) + 1), y=values, name="retained", mode="lines", line={"color": BLUE}
+            x=np.arange(1, len(values) + 1),
+            y=values,
+            name="retention",
+            mode="lines",
+            line={"color": METHOD_COLORS["gprune"]},
         )
     figure.add_hline(target, line={"color": GREY, "dash": "dash"}, annotation_text=f"target {target:g}")
-    return style(figure, "step", "retained fraction", 280)
+    return style(figure, "step", "retention", 280)

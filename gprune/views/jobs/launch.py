@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,37 @@ _ASKED_ABOVE = {
     "sparsity": ("epochs",),
     "evaluation": ("texts", "preset", "windows", "tasks", "limit", "task_folder", "speed"),
 }
+_FIELDS = {
+    **{
+        name: f"launch_{name}"
+        for name in (
+            "model",
+            "primary",
+            "auxiliary",
+            "substitute",
+            "metric",
+            "retention",
+            "seed",
+            "methods",
+            "name",
+        )
+    },
+    "calibration.samples": "launch_samples",
+    "sparsity.epochs": "launch_epochs",
+    "evaluation.texts": "launch_evaluate",
+    "evaluation.preset": "launch_preset",
+    "evaluation.windows": "launch_windows",
+    "evaluation.tasks": "launch_tasks",
+    "evaluation.limit": "launch_limit",
+}
+"""keys of the widgets that are not made from their field alone"""
 
 
 def new_study(root: str) -> None:
     """The form for a new run."""
     with card("launch_form", "Start a run"):
+        # at the top, where it is seen whichever field it is about
+        complaint = st.container()
         values, changes = _basics(root), dict[str, Any]()
         # the demo's own sizes where the demo is chosen, so that the form and `run demo` do the same
         start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (None, "launch")
@@ -41,13 +68,14 @@ def new_study(root: str) -> None:
                     st.markdown(f"**{title}**")
                     changes |= settings_form.section(section, asked, key, start)
             values |= _machine()
-        study = _checked(values, changes)
+        study = _checked(values, changes, complaint, key)
         if study is None:
+            st.caption(":red[:material/error:] What is wrong stands at the top of the form.")
             return
         st.caption("The exact command")
         st.code(command(study), language="bash", wrap_lines=True)
         if st.button("Start the run", key="launch_start", type="primary", icon=":material/play_arrow:"):
-            _start(root, study)
+            _start(root, study, complaint)
 
 
 def _basics(root: str) -> dict[str, Any]:
@@ -150,13 +178,27 @@ def _machine() -> dict[str, Any]:
     return {"device": device or "auto", "dtype": dtype, "trust_remote_code": trust}
 
 
-def _checked(values: dict[str, Any], changes: dict[str, Any]) -> Study | None:
-    """The study of the form, or None after its one error has been shown."""
+def _checked(values: dict[str, Any], changes: dict[str, Any], complaint: Any, key: str) -> Study | None:
+    """The study of the form, or None after its one error has been shown and its field marked."""
     try:
         return from_dict(values).with_settings(changes)
     except GpruneError as error:
-        st.error(plain(error), icon=":material/error:")
+        complaint.error(plain(error), icon=":material/error:")
+        # an error about a setting begins with its name
+        field = str(error).partition(" ")[0]
+        mark(complaint, _FIELDS.get(field, f"{key}_{field}"))
         return None
+
+
+def mark(place: Any, key: str) -> None:
+    """Puts a frame around the field that an error is about.
+
+    Args:
+        place: container that holds the style.
+        key: key of the field's widget.
+    """
+    chosen = re.sub(r"[^a-zA-Z0-9_-]", "-", key)
+    place.html(f"<style>.st-key-{chosen} {{outline: 2px solid #D03B3B; outline-offset: 4px;}}</style>")
 
 
 def input_problem(study: Study) -> str:
@@ -186,15 +228,26 @@ def _is_local(model: str) -> bool:
     )
 
 
-def _start(root: str, study: Study) -> None:
+def _start(root: str, study: Study, complaint: Any = None) -> None:
+    """Submits a study; what is wrong with it is said beside the button and in `complaint`."""
     problem = input_problem(study)
     if problem:
         st.error(plain(problem), icon=":material/error:")
+        if complaint is not None:
+            complaint.error(plain(problem), icon=":material/error:")
+            for field, value in _named(study).items():
+                if value and repr(value) in problem:
+                    mark(complaint, _FIELDS[field])
         return
     job = work.start(root, study)
     if job is not None:
         st.session_state["jobs_wanted"] = job.id
         st.rerun()
+
+
+def _named(study: Study) -> dict[str, str]:
+    """What of a study names a model or a text, by field."""
+    return {name: str(getattr(study, name)) for name in ("model", "primary", "auxiliary", "substitute")}
 
 
 def evaluate_run(root: str) -> None:

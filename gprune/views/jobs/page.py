@@ -229,6 +229,8 @@ def _learning(situation: work.Situation, job: Job) -> None:
                 figures.retention(history, "retention", run.study.retention),
                 key="jobs_retention",
                 config={"displaylogo": False},
-                alt="retained fraction over the steps",
+                alt="retention over the steps",
             )
-            st.caption("Retained fraction of the decoder's weights; the dashed line is the target.")
+            st.caption(
+                "Retention, the kept fraction of the decoder's weights; the dashed line is the target."
+            )

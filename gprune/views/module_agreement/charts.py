@@ -10,57 +10,62 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from gprune.analysis import agreement as analysis
-from gprune.comparisons import COMPARISONS, CONTROL, FANG, SUBSTITUTION, SWAP
+from gprune.comparisons import COMPARISONS, CONTROL, FANG, SUBSTITUTION, SWAP, Comparison
 from gprune.records import Agreement, Partition
+from gprune.views.frame import marks
 from gprune.views.frame.chart_style import (
-    BLUE,
     GREY,
     MAGNITUDE,
     METHOD_COLORS,
-    PURPLE,
-    SKY,
     layer_axis,
     style,
 )
+from gprune.views.frame.selection import NOTHING, Selection
 
-FANG_COLOR = METHOD_COLORS.get("fang", PURPLE)
-# modules in blues, told apart by marker and dash as well
+# comparisons of one kind share a hue, and differ in shade, marker and dash; controls are dashed and hollow
+_MODULES, _GROUPS = METHOD_COLORS["gprune"], METHOD_COLORS["fang"]
 _COLORS = {
-    SUBSTITUTION: (BLUE, SKY, "#4A6FC3"),
-    SWAP: ("#5B9BD5",),
-    FANG: (FANG_COLOR,),
-    CONTROL: (GREY,),
+    SUBSTITUTION: (_MODULES, "#5BA3D9", "#2E5FA3"),
+    SWAP: (_MODULES,),
+    FANG: (_GROUPS,),
+    CONTROL: (_MODULES,),
 }
 _SYMBOLS = {
     SUBSTITUTION: ("circle", "square", "diamond"),
     SWAP: ("pentagon",),
     FANG: ("triangle-up", "triangle-down", "star"),
-    CONTROL: ("cross", "x", "triangle-up-open"),
+    CONTROL: ("circle-open", "square-open", "diamond-open"),
 }
 _DASHES = {
     SUBSTITUTION: ("solid",),
     SWAP: ("dashdot",),
-    FANG: ("solid", "dash", "dot"),
-    CONTROL: ("dash", "dot", "dashdot"),
+    FANG: ("solid", "longdash", "dashdot"),
+    CONTROL: ("dash", "dot"),
 }
 _PLOT, _ENTRY = 290, 21
 """pixels of the plot itself and of one line of its legend"""
 
 
-def lines(record: Agreement, measure: str, chosen: Collection[str] | None = None) -> go.Figure:
-    """One line a comparison over the layers, with its mean; controls are grey.
+def lines(
+    record: Agreement,
+    measure: str,
+    chosen: Collection[str] | None = None,
+    selected: Selection = NOTHING,
+) -> go.Figure:
+    """One line a comparison over the layers, with its mean; controls are dashed and hollow.
 
     Args:
         record: the agreement.
         measure: `ari` or `overlap`.
         chosen: names of the comparisons to draw; all by default.
+        selected: its layer is marked.
     """
     figure, values = go.Figure(), getattr(record, measure)
     drawn = dict.fromkeys(_COLORS, 0)
     for name, series in zip(record.comparisons, values, strict=True):
         kind, title = COMPARISONS[name].kind, COMPARISONS[name].title
         # a comparison keeps its look whatever else is chosen
-        look, drawn[kind] = _look(kind, drawn[kind]), drawn[kind] + 1
+        look, drawn[kind] = _look(COMPARISONS[name], drawn[kind]), drawn[kind] + 1
         if chosen is not None and name not in chosen:
             continue
         mean, deviation = analysis.spread(series)
@@ -69,15 +74,20 @@ def lines(record: Agreement, measure: str, chosen: Collection[str] | None = None
             y=series,
             name=f"{title}: {mean:.2f} ± {deviation:.2f}",
             mode="lines+markers",
+            customdata=[[layer, marks.NONE, marks.NONE] for layer in range(values.shape[1])],
             hovertemplate="layer %{x}: %{y:.3f}<extra>" + title + "</extra>",
             **look,
         )
-    return _framed(figure, measure, values.shape[1])
+    framed = _framed(figure, measure, values.shape[1])
+    marks.layer_line(framed, selected)
+    return framed
 
 
-def _look(kind: str, index: int) -> dict[str, Any]:
+def _look(comparison: Comparison, index: int) -> dict[str, Any]:
     """Line and marker of the comparison that comes `index`-th of its kind."""
-    colors, symbols, dashes = _COLORS[kind], _SYMBOLS[kind], _DASHES[kind]
+    kind = comparison.kind
+    colors = (_GROUPS,) if comparison.fang else _COLORS[kind]
+    symbols, dashes = _SYMBOLS[kind], _DASHES[kind]
     return {
         "line": {"color": colors[index % len(colors)], "dash": dashes[index % len(dashes)], "width": 2},
         "marker": {"symbol": symbols[index % len(symbols)], "size": 8},
@@ -145,7 +155,7 @@ def counts(partition: Partition) -> go.Figure:
     figure = go.Figure()
     rows = (
         ("chosen by the silhouette", partition.initial_counts, GREY, "square-open"),
-        ("in the end", partition.counts, BLUE, "circle"),
+        ("in the end", partition.counts, METHOD_COLORS["gprune"], "circle"),
     )
     for name, values, color, symbol in rows:
         figure.add_scatter(

@@ -13,7 +13,7 @@ from gprune.comparisons import COMPARISONS, FANG
 from gprune.errors import GpruneError, SettingsError
 from gprune.modularization.agreement import contingency, matched_overlap
 from gprune.study import Study
-from gprune.views.frame import derived, frame, text_picker, work
+from gprune.views.frame import address, derived, frame, selection, text_picker, work
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run
@@ -24,6 +24,21 @@ MOST_MODULES = 24
 """modules of a confusion matrix that are shown by themselves"""
 FAR_APART = 1.5
 """two partitions whose module counts differ by more than this factor are hard to compare"""
+
+_MEASURES = {"ari": "Adjusted Rand Index", "overlap": "Matched overlap"}
+_CAPTIONS = {
+    "ari": "0 is what chance gives, 1 are identical modules; legend: mean ± standard deviation over layers.",
+    "overlap": "Share of neurons that keep their module; legend: mean ± standard deviation over layers.",
+}
+_HOW = {
+    "ari": "Adjusted Rand Index of two partitions of a layer: 0 is chance, 1 identical.",
+    "overlap": "Share of neurons that keep their module after the best one-to-one matching of modules. It is "
+    "not corrected for chance, which is higher where there are fewer modules.",
+}
+_CONTROLS = (
+    "Dashed and hollow: controls. The same texts with another seed of k-means say how much of the agreement "
+    "the shared seed makes; the start of the modularization alone says what its refinement adds."
+)
 
 
 def show() -> None:
@@ -45,69 +60,52 @@ def show() -> None:
 
 def _cards(run: Run) -> None:
     """Everything that is drawn from the agreement."""
-    with card("ma_ari", "Agreement of the modules, layer by layer", run) as drawn:
-        _chooser(run)
-        _measure(run, drawn, "ari")
+    with card("ma_lines", "Agreement of the modules, layer by layer", run) as drawn:
+        _lines(run, drawn)
         _fang(run)
-    with card("ma_overlap", "Matched overlap, layer by layer", run) as drawn:
-        _measure(run, drawn, "overlap")
     with card("ma_confusion", "Which modules share their neurons?", run) as drawn:
         _confusion(run, drawn)
-    with card("ma_summary", "Mean and standard deviation over layers", run) as drawn:
+    left, right = st.columns(2)
+    with left, card("ma_summary", "Mean and standard deviation over layers", run) as drawn:
         _summary(run, drawn)
-    with card("ma_counts", "How many modules does each layer have?", run) as drawn:
+    with right, card("ma_counts", "How many modules does each layer have?", run) as drawn:
         _counts(run, drawn)
 
 
-def _key(run: Run) -> str:
-    """Key of the choice of comparisons, which starts anew for another run and for more comparisons."""
-    return f"ma_pairs_{run.name}_{len(run.agreement().comparisons)}"
-
-
-def _chooser(run: Run) -> None:
-    """The choice of the comparisons that both charts draw."""
+def _chooser(run: Run) -> tuple[str, list[str]]:
+    """Which measure is drawn, and of which comparisons: all where none is chosen."""
     names = run.agreement().comparisons
-    st.multiselect(
-        "Comparisons",
-        names,
-        analysis.default_choice(names, run.study.metric),
-        key=_key(run),
-        format_func=_title,
-        help="FANG groups the neurons of one text alone; A, B and C are the calibration texts of this run.",
-    )
+    default = analysis.default_choice(names, run.study.metric)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        measure = address.segmented("Measure", _MEASURES, "ma_measure", "ari")
+        chosen = address.multiselect(
+            "Comparisons",
+            {name: _title(name) for name in names},
+            "ma_pairs",
+            default,
+            help="FANG groups the neurons of one text alone; A, B and C are the calibration texts of this "
+            "run.",
+        )
+    return measure, [name for name in names if name in chosen] or list(names)
 
 
 def _title(name: str) -> str:
     return COMPARISONS[name].title
 
 
-def _chosen(run: Run) -> list[str]:
-    """Names that were chosen, in the order of the figure; all where none is."""
-    names = run.agreement().comparisons
-    chosen = st.session_state.get(_key(run)) or names
-    return [name for name in names if name in chosen]
-
-
-def _measure(run: Run, drawn: Card, measure: str) -> None:
-    record, chosen = run.agreement(), _chosen(run)
-    sentence = derived.seed_sentence(record) if measure == "ari" else ""
-    if measure == "ari":
-        drawn.title(analysis.headline(record))
-        caption = (
-            f"Adjusted Rand Index of two partitions of a layer: 0 is chance, 1 identical "
-            f"({_texts(run)}). Legend: mean ± standard deviation over layers. Grey controls: the same texts "
-            "with another seed, and the start of the modularization alone, which a shared seed makes agree."
-        )
-    else:
-        caption = (
-            "Share of neurons that keep their module after the best one-to-one matching of modules; "
-            "not corrected for chance, which is higher where there are fewer modules."
-        )
+def _lines(run: Run, drawn: Card) -> None:
+    record = run.agreement()
+    measure, chosen = _chooser(run)
+    drawn.title(analysis.headline(record))
     drawn.chart(
-        figures.lines(record, measure, chosen),
-        f"{caption} {sentence}".strip(),
+        figures.lines(record, measure, chosen, selection.current(run)),
+        _CAPTIONS[measure],
         table=lambda: analysis.layer_table(record),
+        how=f"{_HOW[measure]} {_texts(run)}. {_CONTROLS}",
+        on_point=selection.of_point,
     )
+    if sentence := derived.seed_sentence(record):
+        st.caption(sentence)
     if measure == "ari":
         _warn_of_counts(run, chosen)
 
@@ -180,23 +178,21 @@ def _confusion(run: Run, drawn: Card) -> None:
         st.info("The partitions behind the agreement are not in this run.", icon=":material/info:")
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        name = st.selectbox("Comparison", list(there), key="ma_pair", format_func=_title, width=420)
-        name = name if name in there else next(iter(there))
+        name = address.selectbox(
+            "Comparison", {name: _title(name) for name in there}, "ma_pair", next(iter(there)), width=420
+        )
         first, second = there[name]
-        most = len(first.counts) - 1
-        layer = st.number_input("Layer", 0, most, most // 2, key="ma_layer", bind="query-params", width=160)
-    layer = min(max(int(layer or 0), 0), most)
+        layer = selection.layer_field(run, "ma_layer", len(first.counts))
     shared = analysis.confusion(contingency(first.labels[layer], second.labels[layer]), MOST_MODULES)
     overlap = matched_overlap(first.labels[layer], second.labels[layer])
     labels = COMPARISONS[name].first.label, COMPARISONS[name].second.label
     drawn.title(f"Layer {layer}: {overlap:.0%} of the neurons keep their module, {plain(_title(name))}")
     drawn.chart(
         figures.confusion(shared, *labels),
-        f"Each row is a module of {labels[0]}; colour is the share of its neurons that is in "
-        f"a module of {labels[1]}. A bright diagonal means that modules survive, a bright "
-        f"column that one module swallows others. The {MOST_MODULES} largest matches stand by themselves; "
-        "+n gathers n others.",
+        "A bright diagonal means that modules survive, a bright column that one module swallows others.",
         table=lambda: pd.DataFrame(shared.counts, shared.rows, shared.columns).reset_index(names="module"),
+        how=f"Each row is a module of {labels[0]}; colour is the share of its neurons that is in a module of "
+        f"{labels[1]}. The {MOST_MODULES} largest matches stand by themselves; +n gathers n others.",
     )
 
 

@@ -7,21 +7,24 @@ import plotly.graph_objects as go
 
 from gprune.analysis.decisions import Bins, layer_retention
 from gprune.records import Array, PruningMasks
+from gprune.views.frame import marks
 from gprune.views.frame.chart_style import (
     GREY,
     METHOD_COLORS,
+    METHOD_DASHES,
     METHOD_SYMBOLS,
     PALE,
     label,
     layer_axis,
     style,
 )
+from gprune.views.frame.selection import NOTHING, Selection
 
 _DRIFT_AXIS = "modules by mean rank drift, most stable to most unstable"
 
 
 def retention(result: Bins, base: str) -> go.Figure:
-    """Fig. 3a: retained share of each bin's neurons under GPrune and the base method."""
+    """Fig. 3a: retention of each bin's neurons under GPrune and the base method."""
     figure = go.Figure()
     for method, values in ((base, result.base), ("gprune", result.ours)):
         figure.add_bar(
@@ -32,9 +35,9 @@ def retention(result: Bins, base: str) -> go.Figure:
             text=[f"{value:.3f}" for value in values],
             textposition="outside",
             cliponaxis=False,
-            hovertemplate="%{x}: %{y:.3f} retained<extra>" + label(method) + "</extra>",
+            hovertemplate="%{x}: %{y:.3f} kept<extra>" + label(method) + "</extra>",
         )
-    style(figure, _DRIFT_AXIS, "retained fraction of neurons", 380, barmode="group", bargap=0.25)
+    style(figure, _DRIFT_AXIS, "retention of neurons", 380, barmode="group", bargap=0.25)
     figure.update_yaxes(range=[0, min(1.08, 1.15 * max(result.ours.max(), result.base.max(), 0.05))])
     figure.update_xaxes(type="category")
     return figure
@@ -95,12 +98,13 @@ def shares(result: Bins, base: str) -> go.Figure:
     return figure
 
 
-def by_layer(masks: dict[str, PruningMasks], part: str) -> go.Figure:
+def by_layer(masks: dict[str, PruningMasks], part: str, chosen: Selection = NOTHING) -> go.Figure:
     """Retained share of each layer's neurons or key/value groups, one line a method.
 
     Args:
         masks: masks by method.
         part: `neurons` or `heads`.
+        chosen: its layer is marked.
     """
     figure = go.Figure()
     for method, mask in masks.items():
@@ -110,12 +114,14 @@ def by_layer(masks: dict[str, PruningMasks], part: str) -> go.Figure:
             y=values,
             name=label(method),
             mode="lines+markers",
-            line={"color": METHOD_COLORS[method], "width": 2, "shape": "linear"},
+            line={"color": METHOD_COLORS[method], "dash": METHOD_DASHES[method], "width": 2},
+            customdata=[[layer, marks.NONE, marks.NONE] for layer in range(len(values))],
             marker={"symbol": METHOD_SYMBOLS[method], "size": 7},
-            hovertemplate="layer %{x}: %{y:.3f} retained<extra>" + label(method) + "</extra>",
+            hovertemplate="layer %{x}: %{y:.3f} kept<extra>" + label(method) + "</extra>",
         )
     unit = "neurons" if part == "neurons" else "key/value groups"
     style(figure, "layer", f"share of {unit} kept", 320)
     layer_axis(figure, len(next(iter(masks.values())).ffn))
+    marks.layer_line(figure, chosen)
     figure.update_yaxes(range=[-0.03, 1.05])
     return figure

@@ -7,7 +7,7 @@ import streamlit as st
 from gprune import stages
 from gprune.analysis import decisions as analysis
 from gprune.analysis import published
-from gprune.views.frame import derived, frame
+from gprune.views.frame import address, derived, frame, selection
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS, label
 from gprune.views.frame.loaders import MissingResultError, Run
@@ -45,18 +45,16 @@ def _controls(run: Run) -> tuple[str, int]:
     preferred = {"twflap": "fang"}.get(run.study.metric, run.study.metric)
     default = choices.index(preferred) if preferred in choices else 0
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        base = st.selectbox(
-            "Base method", choices, default, format_func=label, key="pd_base", bind="query-params", width=200
-        )
-        bins = st.slider("Drift bins", 3, 10, 5, key="pd_bins", bind="query-params", width=240)
-    chosen = base if base in choices else choices[default]
+        named = {name: label(name) for name in choices}
+        chosen = address.selectbox("Base method", named, "pd_base", choices[default], width=200)
+        bins = address.slider("Drift bins", "pd_bins", 5, 3, 10, 1, width=240)
     if chosen != preferred:
         st.caption(
             f"GPrune scored with {plain(label(run.study.metric))} in this run: against "
             f"{METHOD_LABELS[chosen]} the "
             "metric differs too, not only the restructured ranking."
         )
-    return chosen, min(max(int(bins), 3), 10)
+    return chosen, bins
 
 
 def _bins(run: Run, base: str, bins: int) -> analysis.Bins:
@@ -80,9 +78,10 @@ def _retention(run: Run, drawn: Card, base: str, bins: int) -> None:
     words = f"{analysis.total_sentence(result, label(base))} {analysis.direction_sentence(result)}".strip()
     drawn.chart(
         figures.retention(result, base),
-        f"Modules sorted by the mean rank drift of their neurons, in {len(result.names)} bins of equally "
-        f"many modules; retained fraction pooled over a bin's neurons. {words}",
+        words,
         table=lambda: analysis.bin_table(result, label(base)),
+        how=f"Modules are sorted by the mean rank drift of their neurons and cut into {len(result.names)} "
+        "bins of equally many modules; retention is pooled over a bin's neurons.",
     )
     drawn.published(published.RETENTION, run.study)
 
@@ -101,10 +100,10 @@ def _jaccard(run: Run, drawn: Card, base: str, bins: int) -> None:
         )
     drawn.chart(
         figures.jaccard(result, base),
-        "Neurons kept by both methods over neurons kept by either. Dashed: what two independent choices of "
-        "these "
-        "sizes would share; near it the two methods chose unrelated neurons.",
+        "Neurons kept by both over neurons kept by either; near the dashed line, chance alone does it.",
         table=lambda: analysis.bin_table(result, label(base)),
+        how="Dashed: what two independent choices of these sizes would share. Near it the two methods chose "
+        "unrelated neurons.",
     )
     drawn.published(published.JACCARD, run.study)
 
@@ -126,4 +125,9 @@ def _layers(run: Run, drawn: Card, part: str) -> None:
     caption = (
         "Key/value groups, each with its query heads." if part == "heads" else "FFN neurons of each layer."
     )
-    drawn.chart(figures.by_layer(masks, part), caption, table=lambda: analysis.layer_table(named))
+    drawn.chart(
+        figures.by_layer(masks, part, selection.current(run)),
+        caption,
+        table=lambda: analysis.layer_table(named),
+        on_point=selection.of_point,
+    )

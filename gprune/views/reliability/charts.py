@@ -8,12 +8,12 @@ import plotly.graph_objects as go
 from gprune.analysis import thresholds
 from gprune.records import AdaptedScores, Array, ModuleStatistics
 from gprune.views.frame import ticks
-from gprune.views.frame.chart_style import BLUE, GREY, VERMILLION, layer_axis, style
+from gprune.views.frame.chart_style import GREY, TEXT_A, TEXT_B, layer_axis, style
 
 _GROUPS = (
     (thresholds.KEPT, "not adapted", GREY, "circle", 0.45),
-    (thresholds.FROM_PRIMARY, "adapted, scored from A", BLUE, "square", 0.9),
-    (thresholds.FROM_AUXILIARY, "adapted, scored from B", VERMILLION, "diamond", 0.95),
+    (thresholds.FROM_PRIMARY, "adapted, scored from A", TEXT_A, "square", 0.9),
+    (thresholds.FROM_AUXILIARY, "adapted, scored from B", TEXT_B, "diamond", 0.95),
 )
 _HOVER = (
     "layer %{customdata[0]:.0f}, module %{customdata[1]:.0f}, %{customdata[2]:.0f} neurons<br>"
@@ -103,7 +103,7 @@ def _rule(
             x1=figure.layout.xaxis.range[1],
             y0=scores[0],
             y1=top,
-            fillcolor=VERMILLION,
+            fillcolor=TEXT_B,
             opacity=0.10,
             line_width=0,
             layer="below",

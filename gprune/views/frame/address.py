@@ -1,0 +1,294 @@
+"""Where the state of the pages lives: values outside all widgets, mirrored into the address.
+
+Widgets, lines and presets are views of these values. A value changes when a person changes a view of it, or
+when the address changes by itself (a link that was opened, the browser's Back). What a page has read is in
+its address afterwards, under stable names, so that a copied address shows the same view.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import streamlit as st
+
+from gprune.views.frame.text import plain
+
+T = TypeVar("T")
+Options = Mapping[str, str] | Sequence[str]
+_STATE = "address_state"
+
+
+@dataclass(slots=True)
+class _State:
+    """What one session knows of its address."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    """canonical values by key"""
+    written: dict[str, list[str]] = field(default_factory=dict)
+    """what the address was last seen to hold, by key"""
+    arrived: dict[str, list[str]] = field(default_factory=dict)
+    """what the address brought and nobody has read yet"""
+    faults: dict[str, str] = field(default_factory=dict)
+    """why what the address brought was not used, by key"""
+    read: dict[str, list[str]] = field(default_factory=dict)
+    """what the page under way has read, as the address writes it"""
+    collecting: bool = False
+    """whether a page is under way, whose values are written at its end, all at once"""
+    page: str = ""
+
+
+def begin(page: str) -> None:
+    """Takes over what the address holds; called before a page is drawn.
+
+    Args:
+        page: which page; complaints about an address end with it.
+    """
+    state = _state()
+    if page != state.page:
+        state.page, state.faults = page, {}
+    elif st.query_params:
+        # Back to a view in which something was not chosen yet
+        for key in [key for key in state.written if key not in st.query_params]:
+            del state.written[key]
+            state.values.pop(key, None)
+    for key in st.query_params:
+        brought = st.query_params.get_all(key)
+        if brought != state.written.get(key):
+            state.written[key] = state.arrived[key] = brought
+            state.values.pop(key, None)
+    state.read, state.collecting = {}, True
+
+
+def finish(slot: Any) -> None:
+    """Writes what the page has read into the address; called after a page was drawn.
+
+    Args:
+        slot: container at the top of the page, for what an address brought and no page can use.
+    """
+    state = _state()
+    state.collecting = False
+    _write(state, state.read, others=False)
+    for sentence in state.faults.values():
+        slot.warning(sentence, icon=":material/link_off:")
+
+
+def put(key: str, value: Any) -> None:
+    """Sets a value; for callbacks of buttons, charts and components."""
+    put_all({key: value})
+
+
+def put_all(values: Mapping[str, Any]) -> None:
+    """Sets several values as one step of the browser's history."""
+    state = _state()
+    for key, value in values.items():
+        state.values[key] = value
+        state.faults.pop(key, None)
+        state.arrived.pop(key, None)
+    as_written = {key: _written(value) for key, value in values.items()}
+    if state.collecting:
+        state.read |= as_written
+    else:
+        _write(state, as_written, others=True)
+
+
+def number(key: str, default: float, low: float, high: float) -> float:
+    """A number in [low, high]."""
+    return _read(key, float(default), lambda found: _within(float(found), low, high), f"{low:g} to {high:g}")
+
+
+def whole(key: str, default: int, low: int, high: int) -> int:
+    """A whole number in [low, high]."""
+    return _read(key, int(default), lambda found: _within(int(found), low, high), f"{low} to {high}")
+
+
+def choice(key: str, options: Options, default: str) -> str:
+    """One of the names of `options`."""
+    return _read(key, default, lambda found: _member(str(found), options), _listed(options))
+
+
+def flag(key: str, default: bool = False) -> bool:
+    """Yes or no; 1 or 0 in the address."""
+    return _read(key, default, _truth, "0 or 1")
+
+
+def several(key: str, options: Options, default: Iterable[str]) -> list[str]:
+    """Some of the names of `options`, in the order in which they were chosen; unknown ones are left out."""
+    state = _state()
+    arrived = state.arrived.pop(key, None)
+    found = [name for name in (arrived or state.values.get(key, default)) if name]
+    unknown = [name for name in found if name not in options]
+    if arrived is not None and unknown:
+        state.faults[key] = _complaint(key, ", ".join(unknown), _listed(options))
+    chosen = [name for name in dict.fromkeys(found) if name in options]
+    if arrived is not None:
+        state.values[key] = chosen
+    return _noted(state, key, chosen)
+
+
+def index(key: str) -> int | None:
+    """A whole number from 0, or None where there is none."""
+    return _read(key, None, lambda found: _within(int(found), 0, math.inf), "a whole number from 0")
+
+
+def text(key: str, default: str = "") -> str:
+    """Any text; its reader checks it."""
+    return _read(key, default, str, "text")
+
+
+def slider(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
+    """A slider for a number or whole number, whichever the default is."""
+    _offer(key, "slider", _numeric(key, default, low, high))
+    widget: Any = st.slider
+    return cast(T, widget(label, low, high, step=step, **_bound(key, "slider"), **options))
+
+
+def number_field(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
+    """A field to type a number in; an empty one keeps the value."""
+    value = _numeric(key, default, low, high)
+    _offer(key, "number", value)
+    widget: Any = st.number_input
+    # with None for its own value an emptied field is None, and not the least value
+    typed = widget(label, low, high, None, step=step, **_bound(key, "number"), **options)
+    return value if typed is None else cast(T, typed)
+
+
+def toggle(label: str, key: str, default: bool = False, **options: Any) -> bool:
+    """A switch."""
+    _offer(key, "toggle", flag(key, default))
+    return bool(st.toggle(label, **_bound(key, "toggle"), **options))
+
+
+def segmented(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
+    """A row of alternatives of which one is chosen."""
+    _offer(key, "segmented", choice(key, choices, default))
+    shown: dict[str, Any] = {"format_func": _labels(choices), "required": True}
+    return str(st.segmented_control(label, list(choices), **_bound(key, "segmented"), **(shown | options)))
+
+
+def selectbox(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
+    """A list of which one is chosen."""
+    _offer(key, "selectbox", choice(key, choices, default))
+    shown: dict[str, Any] = {"format_func": _labels(choices)}
+    return str(st.selectbox(label, list(choices), **_bound(key, "selectbox"), **(shown | options)))
+
+
+def multiselect(label: str, choices: Options, key: str, default: Iterable[str], **options: Any) -> list[str]:
+    """A list of which any number is chosen."""
+    _offer(key, "multiselect", several(key, choices, default))
+    shown: dict[str, Any] = {"format_func": _labels(choices)}
+    return list(st.multiselect(label, list(choices), **_bound(key, "multiselect"), **(shown | options)))
+
+
+def _state() -> _State:
+    found: _State = st.session_state.setdefault(_STATE, _State())
+    return found
+
+
+def _read(key: str, default: T, parse: Callable[[Any], T], wanted: str) -> T:
+    state = _state()
+    arrived = state.arrived.pop(key, None)
+    if arrived is not None:
+        try:
+            state.values[key] = parse(arrived[-1])
+            state.faults.pop(key, None)
+        except (ValueError, OverflowError):
+            state.faults[key] = _complaint(key, arrived[-1], wanted)
+    try:
+        # another run can have fewer layers or methods: its own default serves then, and the value is kept
+        value = parse(state.values[key]) if state.values.get(key) is not None else default
+    except (ValueError, OverflowError):
+        value = default
+    return _noted(state, key, value)
+
+
+def _noted(state: _State, key: str, value: T) -> T:
+    """Remembers what a page has read; inside a fragment, which no page ends, it is written at once."""
+    state.read[key] = _written(value)
+    if not state.collecting:
+        _write(state, {key: state.read[key]}, others=True)
+    return value
+
+
+def _write(state: _State, values: Mapping[str, list[str]], *, others: bool) -> None:
+    """Brings the address in line, if it is not.
+
+    Args:
+        state: of this session.
+        values: what it is to hold.
+        others: whether what else it holds stays.
+    """
+    now = {key: st.query_params.get_all(key) for key in st.query_params}
+    # an empty value leaves no trace
+    wanted = {key: value for key, value in ((now if others else {}) | dict(values)).items() if value}
+    state.written = wanted
+    if wanted != now:
+        st.query_params.from_dict(wanted)
+
+
+def _written(value: Any) -> list[str]:
+    """A value as the address writes it; nothing for an empty one."""
+    if isinstance(value, bool):
+        return [str(int(value))]
+    if isinstance(value, float):
+        return [f"{value:.6g}"]
+    if isinstance(value, (list, tuple)):
+        return [str(item) for item in value]
+    return [str(value)] if value not in ("", None) else []
+
+
+def _complaint(key: str, found: str, wanted: str) -> str:
+    return plain(f"The address has {key} = {found[:80]}, which is not used here: {wanted} is meant.")
+
+
+def _listed(options: Options) -> str:
+    names = list(options)
+    return " or ".join(names[:8]) + (" …" if len(names) > 8 else "")
+
+
+def _within(value: T, low: Any, high: Any) -> T:
+    if not low <= value <= high:
+        raise ValueError(value)
+    return value
+
+
+def _member(value: str, options: Options) -> str:
+    if value not in options:
+        raise ValueError(value)
+    return value
+
+
+def _truth(found: Any) -> bool:
+    if str(found) not in ("0", "1", "True", "False"):
+        raise ValueError(found)
+    return str(found) in ("1", "True")
+
+
+def _numeric(key: str, default: Any, low: Any, high: Any) -> Any:
+    if isinstance(default, int):
+        return whole(key, default, low, high)
+    return number(key, default, low, high)
+
+
+def _labels(choices: Options) -> Callable[[str], str]:
+    return choices.__getitem__ if isinstance(choices, Mapping) else str
+
+
+def _offer(key: str, kind: str, value: Any) -> None:
+    """Lets the widget show the value, whoever has changed it."""
+    name = f"{key}_{kind}"
+    if st.session_state.get(name) != value or name not in st.session_state:
+        st.session_state[name] = value
+
+
+def _bound(key: str, kind: str) -> dict[str, Any]:
+    name = f"{key}_{kind}"
+    return {"key": name, "on_change": _take, "args": (key, name)}
+
+
+def _take(key: str, name: str) -> None:
+    value = st.session_state.get(name)
+    if value is not None:
+        put(key, value)

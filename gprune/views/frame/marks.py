@@ -1,0 +1,65 @@
+"""Marks that figures share: cells that can be clicked, and what is selected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from gprune.records import Array
+from gprune.views.frame.selection import Selection
+
+RING = "#E4007C"
+"""outline of what is selected: stands out on light and dark ground and is no method's or text's hue"""
+NONE = -1
+"""stands for no module or no neuron in a mark's custom data"""
+
+
+def identity(layer: int, module: Array | int = NONE, neuron: Array | int = NONE) -> Array:
+    """(marks, 3) custom data that say which layer, module and neuron each mark stands for."""
+    parts = np.broadcast_arrays(layer, module, neuron)
+    return np.stack([np.atleast_1d(part) for part in parts], axis=1).astype(np.int32)
+
+
+def cells(figure: go.Figure, x: Array, y: Array, layers: Array, hover: list[str]) -> None:
+    """Lays unseen marks over a heat map's cells, because a heat map by itself cannot be clicked.
+
+    Args:
+        figure: changed in place.
+        x: (cells,) position of each cell.
+        y: (cells,) position of each cell.
+        layers: (cells,) layer that a click on the cell selects.
+        hover: (cells,) what the cell says.
+    """
+    figure.add_scatter(
+        x=x,
+        y=y,
+        mode="markers",
+        customdata=np.column_stack([layers, np.full((len(layers), 2), NONE)]).astype(np.int32),
+        text=hover,
+        marker={"symbol": "square", "size": 16, "opacity": 0},
+        hovertemplate="%{text}<extra></extra>",
+        showlegend=False,
+    )
+
+
+def layer_line(figure: go.Figure, chosen: Selection, axis: str = "x") -> None:
+    """Marks the selected layer on an axis of layers."""
+    if chosen.layer is None:
+        return
+    draw: Any = figure.add_vrect if axis == "x" else figure.add_hrect
+    ends = {f"{axis}0": chosen.layer - 0.5, f"{axis}1": chosen.layer + 0.5}
+    draw(**ends, line={"color": RING, "width": 2}, fillcolor="rgba(0,0,0,0)", layer="above")
+
+
+def ring(figure: go.Figure, x: Any, y: Any, words: str) -> None:
+    """Circles the mark of what is selected."""
+    figure.add_scatter(
+        x=[x],
+        y=[y],
+        mode="markers",
+        marker={"symbol": "circle-open", "size": 18, "color": RING, "line": {"width": 3}},
+        name=words,
+        hovertemplate=f"{words}<extra>selected</extra>",
+    )

@@ -1,0 +1,145 @@
+"""The one selection that every page marks: a layer, a module in it, a neuron in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from gprune import stages
+from gprune.views.frame import address
+from gprune.views.frame.loaders import Run
+
+LAYER, MODULE, NEURON = KEYS = ("layer", "module", "neuron")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is selected; each part needs the layer, and all are counted from 0."""
+
+    layer: int | None = None
+    module: int | None = None
+    """within its layer"""
+    neuron: int | None = None
+    """within its layer"""
+
+    def __bool__(self) -> bool:
+        """Whether anything is selected."""
+        return self.layer is not None
+
+    @property
+    def words(self) -> str:
+        """For people: `layer 3 · module 5 · neuron 812`."""
+        parts = zip(KEYS, (self.layer, self.module, self.neuron), strict=True)
+        return " · ".join(f"{name} {value}" for name, value in parts if value is not None)
+
+
+NOTHING = Selection()
+
+
+def asked() -> Selection:
+    """What was selected, whether or not the run at hand has it."""
+    layer, module, neuron = (address.index(key) for key in KEYS)
+    return Selection(layer, module, neuron) if layer is not None else Selection()
+
+
+def current(run: Run) -> Selection:
+    """As much of the selection as the run has."""
+    return _there(run, asked())[0]
+
+
+def select(layer: int | None, module: int | None = None, neuron: int | None = None) -> None:
+    """Selects; for callbacks. Without a layer, nothing is selected any more."""
+    parts = (layer, module, neuron) if layer is not None else (None, None, None)
+    address.put_all(dict(zip(KEYS, parts, strict=True)))
+
+
+def of_point(point: dict[str, Any]) -> None:
+    """Selects what a mark stands for: its custom data begin with layer, module, neuron, -1 for none."""
+    found = list(point.get("customdata") or [])[: len(KEYS)]
+    parts = [int(value) if int(value) >= 0 else None for value in found]
+    if parts and parts[0] is not None:
+        select(*parts)
+
+
+def layer_field(run: Run, key: str, layers: int) -> int:
+    """A field for the layer that a card draws: the selected one, else the middle one.
+
+    Args:
+        run: the run at hand.
+        key: of the widget; unique in the app.
+        layers: how many there are.
+    """
+    found = current(run).layer
+    layer = found if found is not None and found < layers else layers // 2
+    st.session_state[key] = layer
+    st.number_input("Layer", 0, layers - 1, key=key, on_change=_take_layer, args=(key,), width=160)
+    return layer
+
+
+def _take_layer(key: str) -> None:
+    typed = st.session_state.get(key)
+    if typed is not None:
+        select(int(typed))
+
+
+def table(frame: pd.DataFrame, key: str, **options: Any) -> None:
+    """A table in which a chosen row selects; columns are named layer, module, neuron, as far as there.
+
+    Args:
+        frame: the rows.
+        key: of the widget; unique in the app.
+        options: further arguments of `st.dataframe`.
+    """
+
+    def take() -> None:
+        rows = st.session_state[key]["selection"]["rows"]
+        if rows:
+            row = frame.iloc[rows[0]]
+            select(*(int(row[name]) if name in frame.columns else None for name in KEYS))
+
+    st.dataframe(frame, hide_index=True, key=key, on_select=take, selection_mode="single-row", **options)
+
+
+def chip(run: Run) -> None:
+    """Shows what is selected, says what the run lacks of it, and clears it."""
+    wanted = asked()
+    if not wanted:
+        return
+    found, lacking = _there(run, wanted)
+    st.button(
+        wanted.words,
+        key="frame_selection",
+        icon=":material/close:",
+        on_click=select,
+        args=(None,),
+        help="Selected on every page; click to clear.",
+        width="stretch",
+    )
+    if lacking:
+        st.caption(f":orange[:material/warning:] This run has no {lacking}.")
+    elif found.module is None and found.neuron is not None:
+        st.caption("Modules of this run are not there yet.")
+
+
+def _there(run: Run, wanted: Selection) -> tuple[Selection, str]:
+    """What of a selection a run has, and the first part that it lacks."""
+    shape = run.shape
+    if not wanted or shape is None:
+        return Selection(), ""
+    layer, module, neuron = wanted.layer, wanted.module, wanted.neuron
+    if layer is None or layer >= shape.layers:
+        return Selection(), f"layer {layer}: its layers are 0 to {shape.layers - 1}"
+    if neuron is not None and neuron >= shape.neurons:
+        return Selection(layer), f"neuron {neuron}: a layer has {shape.neurons:,}"
+    if not run.has(stages.partition):
+        return Selection(layer, None, neuron), ""
+    partition = run.load(stages.partition)
+    if neuron is not None:
+        # a neuron names its module, which another run may have cut otherwise
+        return Selection(layer, int(partition.labels[layer][neuron]), neuron), ""
+    if module is not None and module >= partition.counts[layer]:
+        return Selection(layer), f"module {module} in layer {layer}: it has {partition.counts[layer]}"
+    return Selection(layer, module, neuron), ""

@@ -1,0 +1,120 @@
+"""The state of the pages: one value behind every widget, mirrored into the address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+from views.app_driver import charts, on, opened, words
+from views.synthetic_run import write_run
+
+
+def _small_page() -> None:
+    import streamlit as st
+
+    from gprune.views.frame import address
+
+    address.begin("small")
+    slot = st.container()
+    level = address.slider("Level", "level", 0.9, 0.0, 1.0, 0.005)
+    address.number_field("Level", "level", 0.9, 0.0, 1.0, 0.005)
+    count = address.slider("Count", "count", 5, 3, 10, 1)
+    view = address.segmented("View", {"one": "The first", "two": "The second"}, "view", "one")
+    marks = address.multiselect("Marks", {"a": "Aa", "b": "Bb", "c": "Cc"}, "marks", ["a"])
+    on = address.toggle("Log", "log")
+    st.button("Preset", key="preset", on_click=address.put_all, args=({"level": 0.25, "view": "two"},))
+    st.text(repr((level, count, view, marks, on)))
+    address.finish(slot)
+
+
+@pytest.fixture
+def small() -> AppTest:
+    return AppTest.from_function(_small_page, default_timeout=60)
+
+
+def held(app: AppTest, key: str) -> list[str]:
+    """What the address has for a key; the driver gives a single value as text."""
+    found = app.query_params[key]
+    return [found] if isinstance(found, str) else list(found)
+
+
+def test_what_a_page_reads_is_in_its_address_under_stable_names(small: AppTest) -> None:
+    app = small.run()
+    assert app.text[0].value == repr((0.9, 5, "one", ["a"], False))
+    expected = {"level": ["0.9"], "count": ["5"], "view": ["one"], "marks": ["a"], "log": ["0"]}
+    assert {key: held(app, key) for key in app.query_params} == expected
+
+
+def test_every_view_of_a_value_follows_the_one_that_was_moved(small: AppTest) -> None:
+    app = small.run()
+    app.number_input(key="level_number").set_value(0.315).run()
+    assert app.slider(key="level_slider").value == 0.315 and "0.315" in app.text[0].value
+    app.slider(key="level_slider").set_value(0.7).run()
+    assert app.number_input(key="level_number").value == 0.7
+    app.button(key="preset").click().run()
+    assert app.slider(key="level_slider").value == 0.25 and "(0.25, 5, 'two'" in app.text[0].value
+    assert held(app, "level") == ["0.25"] and held(app, "view") == ["two"]
+    app.number_input(key="level_number").set_value(None).run()
+    assert app.slider(key="level_slider").value == 0.25
+
+
+def test_an_address_that_changes_by_itself_wins(small: AppTest) -> None:
+    small.query_params["level"] = "0.4"
+    small.query_params["marks"] = ["b", "c"]
+    app = small.run()
+    assert app.text[0].value == repr((0.4, 5, "one", ["b", "c"], False))
+    app.slider(key="level_slider").set_value(0.8).run()
+    app.query_params["level"] = "0.4"
+    app.run()
+    assert app.slider(key="level_slider").value == 0.4
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "meant"),
+    [
+        ("level", "7", "0 to 1"),
+        ("level", "nan", "0 to 1"),
+        ("count", "4.5", "3 to 10"),
+        ("view", "The second", "one or two"),
+        ("log", "maybe", "0 or 1"),
+        ("marks", "z", "a or b or c"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named(small: AppTest, key: str, value: str, meant: str) -> None:
+    small.query_params[key] = value
+    app = small.run()
+    (sentence,) = [item.value.replace("\\", "") for item in app.warning]
+    assert sentence == f"The address has {key} = {value}, which is not used here: {meant} is meant."
+    app.toggle(key="log_toggle").set_value(True).run()
+    assert len(app.warning) == (0 if key == "log" else 1), "it stays until the value is chosen anew"
+
+
+def test_a_selection_goes_with_the_reader_from_page_to_page(cache: Path) -> None:
+    write_run(cache)
+    app = on(opened(), "rank_drift")
+    app.number_input(key="rd_layer").set_value(3).run()
+    assert app.button(key="frame_selection").label == "layer 3"
+    app = on(app, "module_agreement")
+    assert app.number_input(key="ma_layer").value == 3 and held(app, "layer") == ["3"]
+    marked = [shape["x0"] for shape in charts(app)[0]["layout"]["shapes"]]
+    assert marked == [2.5]
+    app.button(key="frame_selection").click().run()
+    assert "layer" not in app.query_params and app.number_input(key="ma_layer").value == 2
+
+
+def test_a_selection_that_the_run_does_not_have_is_told(cache: Path) -> None:
+    write_run(cache)
+    app = opened(layer="77")
+    assert "This run has no layer 77: its layers are 0 to 3." in words(app)
+    app = opened(layer="1", neuron="60")
+    assert "This run has no neuron 60: a layer has 60." in words(app)
+    app = opened(layer="1", module="6")
+    assert "This run has no module 6 in layer 1: it has 6." in words(app)
+
+
+def test_a_neuron_brings_its_module(cache: Path) -> None:
+    write_run(cache)
+    app = on(opened(layer="1", neuron="59"), "rank_drift")
+    ring = charts(app)[3]["data"][-1]
+    assert ring["name"] == "neuron 59" and len(ring["x"]) == 1
