@@ -10,11 +10,18 @@ from gprune.views.frame import derived, frame, selection
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain
-from gprune.views.reliability import changes_card, controls, grid_card, lines_card, retention_card
+from gprune.views.reliability import (
+    changes_card,
+    controls,
+    grid_card,
+    lines_card,
+    preview_card,
+    retention_card,
+)
 from gprune.views.reliability import charts as figures
 
-_WHOLE = "rasa_whole"
-"""set where the frame around the page has to follow"""
+_WHOLE, _FULL = "rasa_whole", "rasa_full_drawing"
+"""set where the frame around the page has to follow, and while the whole page is drawn"""
 
 
 def show() -> None:
@@ -26,7 +33,9 @@ def show() -> None:
     )
     run = frame.require_run()
     if run is not None:
+        st.session_state[_FULL] = True
         _laboratory(run)
+        preview_card.show(run)
 
 
 @st.fragment
@@ -39,9 +48,11 @@ def _laboratory(run: Run) -> None:
     changes_card.show(run, settings)
     _layers(run, settings)
     grid_card.show(run, settings)
-    retention_card.show(run, settings)
     with card("rasa_table", "Every module", run) as drawn:
         _table(run, drawn, settings)
+    retention_card.show(run, settings)
+    if not st.session_state.pop(_FULL, False) and preview_card.wants_to_follow(run):
+        st.rerun(scope="app")
 
 
 def _select() -> None:

@@ -59,15 +59,14 @@ def show(run: Run, settings: ReliabilitySettings) -> None:
         settings: the rule as it stands.
     """
     with card("rasa_keep", "What moves a model: retention, text, method", run) as drawn:
-        left, middle, right = st.columns([3, 3, 2], vertical_alignment="bottom")
+        left, right = st.columns([2, 1], vertical_alignment="bottom")
         with left:
             address.slider(
                 "Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent"
             )
-        with middle:
-            address.segmented("Scored from", texts(run), TEXT, whatif.ADAPTED)
         with right:
             address.selectbox("Method", methods(run), METHOD, "gprune")
+        address.segmented("Scored from", texts(run), TEXT, whatif.ADAPTED)
         wanted = choice(run, settings)
         _kept(run, drawn, wanted, lab.lab_masks(run, wanted))
 
