@@ -6,7 +6,6 @@ import streamlit as st
 
 from gprune import stages
 from gprune.analysis import decisions, flips
-from gprune.records import PruningMasks
 from gprune.study import ReliabilitySettings
 from gprune.views.frame import address
 from gprune.views.frame.card import Card, card
@@ -45,11 +44,12 @@ def show(run: Run, settings: ReliabilitySettings) -> None:
             st.caption("With the lines where they are, the masks of this run come out again.")
         st.caption(NOT_LEARNED)
     with card("rasa_bins", "Where does the budget go?", run) as drawn:
-        _bins(run, drawn, own, now)
+        _bins(run, drawn, settings)
 
 
-def _bins(run: Run, drawn: Card, own: PruningMasks, now: PruningMasks) -> None:
+def _bins(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
     """Retention and Jaccard by drift bin, beside the run's own and the base method's."""
+    own, now = lab.own_masks(run), lab.lab_masks(run, lab.choice(run, settings))
     bases = {name: label(name) for name in run.masked if name != "gprune"}
     if not bases:
         st.info("Needs the masks of a method to compare with.", icon=":material/hourglass_empty:")

@@ -39,11 +39,13 @@ def settings(run: Run) -> ReliabilitySettings:
     return replace(own, **chosen)
 
 
-def put(drift: float, score: float, selection: str = "") -> None:
-    """Sets the lines, and the rule where one is given; for callbacks."""
+def put(drift: float, score: float, selection: str = "", scale: str = "") -> None:
+    """Sets the lines, and rule and scale where they are given; for callbacks."""
     values: dict[str, Any] = {DRIFT: float(drift), SCORE: float(score)}
     if selection in SELECTIONS:
         values[SELECTION] = selection
+    if scale in _SCALES:
+        values[SCALE] = scale
     address.put_all(values)
 
 

@@ -17,6 +17,7 @@ from gprune.views.reliability import (
     lines_card,
     preview_card,
     retention_card,
+    sets_card,
 )
 from gprune.views.reliability import charts as figures
 
@@ -50,6 +51,7 @@ def _laboratory(run: Run) -> None:
     grid_card.show(run, settings)
     with card("rasa_table", "Every module", run) as drawn:
         _table(run, drawn, settings)
+    sets_card.show(run, settings)
     retention_card.show(run, settings)
     if not st.session_state.pop(_FULL, False) and preview_card.wants_to_follow(run):
         st.rerun(scope="app")

@@ -145,7 +145,7 @@ def _answered(drawn: Card, run: Run, choice: whatif.LabChoice, asked: _Asked, re
     if asked.curve:
         _curve(drawn, run, choice, asked, answers)
     for method, reason in asked.refused.items():
-        st.caption(f"No points of {plain(label(method))}: {plain(reason)}.")
+        st.caption(f"Points of {plain(label(method))} are missing: {plain(reason)}.")
     if refining and not any(one is None or one.progress == "open" for one in answers.values()):
         # all is there: the timer goes with the next drawing
         st.rerun(scope="app")
