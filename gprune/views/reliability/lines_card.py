@@ -35,6 +35,7 @@ _HANDS = (
     "Drag a line, or give it the focus (Tab) and press the arrow keys, Page Up, Page Down, Home or End. "
     "While it moves, the counts follow in the browser; the tiles below are counted anew when it is let go."
 )
+_CAPTION = "Each mark is a module, its size the number of neurons; a click selects it."
 _MARK = ", RASA "
 """stands in a study's name between its own part and the thresholds"""
 
@@ -53,6 +54,7 @@ def show(run: Run, settings: ReliabilitySettings, on_select: Callable[[], None])
         controls.presets(run)
         log = address.flag("rasa_log", True) and settings.score_scale == "raw"
         _scatter(run, settings, (statistics, adapted), log, on_select)
+        drawn.tools(caption=_CAPTION, how=_reading(settings, log))
         controls.fields(run)
         _tiles(statistics, adapted)
         _compare_scales(run, settings, adapted)
@@ -64,9 +66,7 @@ def show(run: Run, settings: ReliabilitySettings, on_select: Callable[[], None])
                 "As a figure", key="rasa_figure", help="The same for a paper: its camera writes SVG."
             )
         if figure:
-            drawn.chart(
-                figures.scatter(statistics, adapted, log, settings.selection), _reading(settings, log)
-            )
+            drawn.chart(figures.scatter(statistics, adapted, log, settings.selection), _CAPTION)
 
 
 def _scatter(
@@ -98,13 +98,11 @@ def _scatter(
         on_lines=controls.put,
         on_module=select,
     )
-    st.caption(_reading(settings, log))
 
 
 def _reading(settings: ReliabilitySettings, log: bool) -> str:
     return (
-        "Each mark is a module, its size the number of neurons. "
-        + _RULES[settings.selection]
+        _RULES[settings.selection]
         + (" Modules with a score of zero cannot be drawn on a log scale." if log else "")
         + (f" {_HANDS}" if settings.selection in ("drift", "drift_and_score") else "")
     )

@@ -66,23 +66,28 @@ def _layers(run: Run, settings: ReliabilitySettings) -> None:
     with card("rasa_layers", "Which layers are adapted?", run) as drawn:
         statistics, adapted = derived.preview(run, settings)
         counts = thresholds.by_layer(statistics, adapted, len(adapted.scores))
-        drawn.chart(figures.by_layer(counts), _layer_caption(run, settings, int(counts.sum())))
+        drawn.chart(
+            figures.by_layer(counts), _layer_caption(run, int(counts.sum())), how=_how_layers(settings)
+        )
 
 
-def _layer_caption(run: Run, settings: ReliabilitySettings, adapted: int) -> str:
+def _layer_caption(run: Run, adapted: int) -> str:
     """What the bars count; where there are none, that there are none."""
     if not adapted:
         return "No module of any layer is adapted with these settings, so there are no bars."
-    sentence = (
+    return (
         "Each bar counts the adapted modules of a layer, stacked by the text that scores them "
         f"(A = {plain(run.study.primary)}, B = {plain(run.study.auxiliary)})."
     )
-    if settings.selection == "drift_and_score" and settings.score_scale == "raw":
-        sentence += (
-            " One score line serves all layers: where raw scores differ much between layers, "
-            "those with small scores fall below it as a whole."
-        )
-    return sentence
+
+
+def _how_layers(settings: ReliabilitySettings) -> str:
+    if settings.selection != "drift_and_score" or settings.score_scale != "raw":
+        return ""
+    return (
+        "One score line serves all layers: where raw scores differ much between layers, "
+        "those with small scores fall below it as a whole."
+    )
 
 
 def _table(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:

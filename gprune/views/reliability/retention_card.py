@@ -88,7 +88,8 @@ def _kept(run: Run, drawn: Card, wanted: whatif.LabChoice, masks: PruningMasks) 
     drawn.chart(
         figures.kept_by_layer(*kept, described(run, wanted)),
         f"{changed.total:,} neurons ({changed.total / changed.neurons:.1%}) and {changed.heads:,} key/value "
-        f"groups differ from this run's GPrune at {run.study.retention:.0%}. {unlearned}",
+        f"groups differ from this run's GPrune at {run.study.retention:.0%}.",
+        how=unlearned,
         table=lambda: _table(own, masks),
     )
 

@@ -12,8 +12,8 @@ from gprune.records import Array
 from gprune.views.frame.chart_style import BLUE, GREY, MAGNITUDE, ORANGE, PALE, layer_axis, style
 from gprune.views.frame.marks import RING
 
-REMOVED, ADDED = "#B35806", "#542788"
-"""ends of the purple-orange scale, which shows signs"""
+REMOVED, ADDED = "#E08214", "#8073AC"
+"""hues of the purple-orange scale, which shows signs; seen on light and dark ground"""
 _PAPER = {"paper, LLaMA2": (0.90, 0.90), "paper, Vicuna": (0.90, 0.85)}
 
 

@@ -20,6 +20,7 @@ import streamlit as st
 from gprune.analysis import thresholds
 from gprune.records import Array, ModuleStatistics
 from gprune.views.frame.chart_style import GREY, TEXT_A, TEXT_B
+from gprune.views.frame.marks import RING
 
 _HERE = Path(__file__).parent
 _NAME = "threshold_lines"
@@ -127,5 +128,6 @@ def _data(
         "log": lines.log,
         "selected": selected,
         "colors": list(COLORS),
+        "ring": RING,
         "alt": alt,
     }

@@ -266,7 +266,7 @@ function drawPoints(self) {
     for (let i = 0; i < x.length; i += 1) if (group[i] === now) mark(pen, now, x[i], y[i], radius[i])
   }
   pen.globalAlpha = 1
-  ring(self, pen, self.data.selected, self.ink.accent, 3)
+  ring(self, pen, self.data.selected, self.data.ring, 3)
   ring(self, pen, self.hovered, self.ink.text, 1.5)
 }
 
