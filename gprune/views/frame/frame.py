@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from gprune.views.frame import address, live, selection, titles, work
+from gprune.views.frame import address, live, selection, titles, tour, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, labels, root
 from gprune.views.frame.text import plain
@@ -34,6 +34,7 @@ def run(page: Any) -> None:
     address.begin(page.url_path)
     _draw(page)
     complaints = st.container()
+    tour.banner(page.url_path, current_run())
     page.run()
     address.finish(complaints)
 

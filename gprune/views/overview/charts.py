@@ -1,19 +1,163 @@
-"""The overview's layer strip."""
+"""Figures of the overview: by how much more than noise ranks move, what pruning costs, and the layers."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
+from gprune.analysis import drift as ranks
+from gprune.analysis.cost import Cost
 from gprune.records import Array
-from gprune.views.frame.chart_style import MAGNITUDE, layer_axis, style
+from gprune.views.frame import marks, ticks
+from gprune.views.frame.chart_style import (
+    GREY,
+    MAGNITUDE,
+    METHOD_COLORS,
+    METHOD_SYMBOLS,
+    PAIR,
+    label,
+    layer_axis,
+    style,
+)
+from gprune.views.frame.selection import NOTHING, Selection
+
+FIRST_SCREEN = 300
+"""pixels of each figure of the first screen"""
+MOST_ROWS = 9
+"""methods that fit into a figure of the first screen"""
+TICK_GAP = 0.28
+"""share of the axis that a tick's name takes"""
+_EXCESS = "rgba(176, 48, 92, 0.22)"
+_NARROW = {"l": 52, "r": 8, "t": 28, "b": 44}
 
 
-def strip(rows: dict[str, Array]) -> go.Figure:
+def survival(curves: list[ranks.Distribution]) -> go.Figure:
+    """Share of neurons that move by d or more, against re-sampling; what lies above is shaded."""
+    figure, edges = go.Figure(), np.linspace(0.0, 1.0, len(curves[0].shares) + 1)
+    beyond = {curve.name: ranks.beyond(curve) for curve in curves}
+    floor = np.maximum(beyond[ranks.FLOOR_PRIMARY], beyond[ranks.FLOOR_AUXILIARY])
+    quiet: dict[str, Any] = {"x": edges, "mode": "lines", "showlegend": False, "hoverinfo": "skip"}
+    figure.add_scatter(y=floor, line={"width": 0}, **quiet)
+    top = np.maximum(beyond[ranks.CROSS], floor)
+    figure.add_scatter(y=top, line={"width": 0}, fill="tonexty", fillcolor=_EXCESS, **quiet)
+    lines = {
+        ranks.CROSS: {"color": PAIR, "width": 3},
+        ranks.FLOOR_PRIMARY: {"color": GREY, "width": 2},
+        ranks.FLOOR_AUXILIARY: {"color": GREY, "width": 2, "dash": "dot"},
+    }
+    for name, line in lines.items():
+        figure.add_scatter(
+            x=edges,
+            y=np.round(beyond[name], 3),
+            name=name,
+            mode="lines",
+            line=line,
+            hovertemplate=f"%{{y:.1f}} % move by %{{x:.3f}} or more<extra>{name}</extra>",
+        )
+    style(figure, "rank drift d", "neurons that move ≥ d (%)", FIRST_SCREEN, margin=_NARROW)
+    # above a falling curve there is room for it
+    place = {"orientation": "v", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top"}
+    figure.update_layout(legend=place | {"traceorder": "normal", "bgcolor": "rgba(0,0,0,0)"})
+    figure.update_xaxes(range=[0, _right_end(beyond)])
+    figure.update_yaxes(range=[0, 101])
+    return figure
+
+
+def _right_end(beyond: dict[str, Array]) -> float:
+    """Where hardly a neuron is left, so that the curves fill the figure."""
+    last = max(int(np.flatnonzero(values > 0.5).max()) for values in beyond.values())
+    steps = len(next(iter(beyond.values()))) - 1
+    return min(1.0, (last + 2) / steps)
+
+
+def costs(found: list[Cost]) -> go.Figure:
+    """Perplexity of every method as a multiple of the dense model's, with two paired standard errors.
+
+    Args:
+        found: at least one, the cheapest first; a line each, its name above its mark.
+    """
+    figure = go.Figure()
+    drawn = _shown(found)
+    for row, cost in enumerate(drawn):
+        _row(figure, cost, len(drawn) - 1 - row)
+    figure.add_vline(1.0, line={"color": GREY, "dash": "dot", "width": 1.5})
+    style(figure, "change of perplexity (log scale)", "", FIRST_SCREEN, margin=_NARROW | {"l": 14})
+    known = [value for cost in drawn for value in (cost.low, cost.high) if np.isfinite(value)] or [1.0]
+    low, high = 0.96 * min(1.0, *known), 1.08 * max(1.1, *known)
+    axis = ticks.logarithmic(low, high)
+    values = _apart(axis["tickvals"], (high / low) ** TICK_GAP)
+    axis |= {"tickvals": values, "tickangle": 0, "ticktext": [_change(value) for value in values]}
+    figure.update_xaxes(**axis, range=[np.log10(low), np.log10(high)])
+    figure.update_yaxes(visible=False, range=[-0.5, len(drawn) - 0.15])
+    return figure
+
+
+def _apart(values: list[float], factor: float) -> list[float]:
+    """The values from the first on that are at least a factor above the one before."""
+    chosen: list[float] = []
+    for value in values:
+        if not chosen or value >= factor * chosen[-1]:
+            chosen.append(value)
+    return chosen
+
+
+def _change(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+,.0f} %" if ratio != 1 else "dense"
+
+
+def _shown(found: list[Cost]) -> list[Cost]:
+    """What fits: the cheapest, and GPrune in any case."""
+    if len(found) <= MOST_ROWS:
+        return found
+    ours = [cost for cost in found[MOST_ROWS - 1 :] if cost.method == "gprune"]
+    return [*found[: MOST_ROWS - len(ours)], *ours]
+
+
+def _row(figure: go.Figure, cost: Cost, height: int) -> None:
+    name, known = label(cost.method), np.isfinite(cost.ratio)
+    value = f"{100 * (cost.ratio - 1):+,.0f} %" if known else "not finite"
+    figure.add_annotation(
+        text=f"{name}: <b>{value}</b>" if cost.method == "gprune" else f"{name}: {value}",
+        # on the line of the dense model: positions on a log axis are powers of ten
+        x=0,
+        xanchor="left",
+        xshift=3,
+        y=height,
+        yshift=13,
+        showarrow=False,
+        font={"size": 11},
+    )
+    if not known:
+        return
+    color = METHOD_COLORS.get(cost.method, GREY)
+    figure.add_scatter(
+        x=[cost.ratio],
+        y=[height],
+        mode="markers",
+        name=name,
+        showlegend=False,
+        marker={"color": color, "symbol": METHOD_SYMBOLS.get(cost.method, "circle"), "size": 11},
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [cost.high - cost.ratio],
+            "arrayminus": [cost.ratio - cost.low],
+            "thickness": 2,
+            "width": 5,
+        },
+        hovertemplate=f"{name}: perplexity {cost.perplexity:,.2f}, %{{x:.3f}} times the dense model’s "
+        f"({cost.low:.3f} to {cost.high:.3f})<extra></extra>",
+    )
+
+
+def strip(rows: dict[str, Array], chosen: Selection = NOTHING) -> go.Figure:
     """One row a quantity, one column a layer, all on the scale from 0 to 1.
 
     Args:
         rows: (layers,) values by name, drawn from top to bottom.
+        chosen: what is selected; its layer is framed.
     """
     names = list(rows)
     values = np.stack([rows[name] for name in names])
@@ -31,10 +175,20 @@ def strip(rows: dict[str, Array]) -> go.Figure:
             text=[[f"{value:.2f}" for value in row] for row in values] if layers <= 16 else None,
             texttemplate="%{text}" if layers <= 16 else None,
             colorbar={"thickness": 12, "title": {"text": "share (0 to 1)", "side": "right"}},
-            hovertemplate="layer %{x}, %{y}: %{z:.3f}<extra></extra>",
+            hoverinfo="skip",
         )
     )
+    _cells(figure, names, values)
     style(figure, "layer", "", 110 + 42 * len(names))
     figure.update_yaxes(autorange="reversed", automargin=True)
     layer_axis(figure, layers)
+    marks.layer_line(figure, chosen)
     return figure
+
+
+def _cells(figure: go.Figure, names: list[str], values: Array) -> None:
+    """Makes the cells answer to a click."""
+    layer = np.tile(np.arange(values.shape[1]), len(names))
+    row = np.repeat(names, values.shape[1])
+    said = [f"layer {x}, {y}: {z:.3f}" for x, y, z in zip(layer, row, values.ravel(), strict=True)]
+    marks.cells(figure, layer, row, layer, said)

@@ -12,13 +12,14 @@ import streamlit as st
 from gprune import records, stages
 from gprune.analysis import agreement, comparison, summary, thresholds
 from gprune.errors import GpruneError
-from gprune.views.frame import derived, frame
+from gprune.views.frame import derived, frame, selection
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS, label
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.text import duration, plain, short
 from gprune.views.overview import charts as figures
+from gprune.views.overview import first_screen
 
 UNKNOWN = "–"
 _VERDICTS = {
@@ -32,6 +33,7 @@ _LINKS = (
     ("pages/reliability.py", "Which modules are adapted?"),
     ("pages/pruning_decisions.py", "Where did the budget go?"),
     ("pages/comparison.py", "Which method is better?"),
+    ("pages/guide.py", "What do the words mean?"),
 )
 
 
@@ -41,6 +43,7 @@ def show() -> None:
     run = frame.require_run()
     if run is None:
         return
+    first_screen.show(run)
     with card("ov_tiles", "The run in numbers", run):
         _tiles(run)
     with card("ov_strip", "Layer by layer", run) as drawn:
@@ -153,12 +156,13 @@ def _strip(run: Run, drawn: Card) -> None:
     rows = derived.layer_strip(run)
     table = pd.DataFrame({"layer": np.arange(len(next(iter(rows.values()))))} | rows)
     drawn.chart(
-        figures.strip(rows),
-        "Each row is one quantity between 0 and 1, each column a layer; drift is a share of the ranking, "
-        "the kept rows are shares of the layer's units, Jaccard compares the kept neurons with those of "
-        f"{plain(label(run.study.metric))}.",
+        figures.strip(rows, selection.current(run)),
+        "Each row is one quantity between 0 and 1, each column a layer. Click a cell to select its layer.",
         alt="heat map of drift, agreement and retention by layer",
         table=lambda: table,
+        how="Drift is a share of the ranking, the kept rows are shares of the layer’s units, and Jaccard "
+        f"compares the kept neurons with those of {plain(label(run.study.metric))}.",
+        on_point=selection.of_point,
     )
 
 

@@ -1,0 +1,75 @@
+"""Answers: how much perplexity does each way of pruning cost on one text, and how certain is that?
+
+Every method reads the windows that the dense model reads, so the interval is that of their differences.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gprune.analysis.comparison import CLOSE, DENSE, Measurement, difference
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One method on one text, against the dense model."""
+
+    method: str
+    perplexity: float
+    ratio: float
+    """perplexity over that of the dense model; infinite where it overflows"""
+    low: float
+    """two standard errors below, on the scale of the mean loss"""
+    high: float
+    """two standard errors above"""
+    paired: bool
+    """whether both have read the same windows"""
+
+
+def costs(cells: list[Measurement]) -> list[Cost]:
+    """What each pruned model costs on one text, the cheapest first.
+
+    Args:
+        cells: measurements on one text, the dense model's among them.
+
+    Returns:
+        Empty where the dense model is not measured.
+    """
+    dense = next((cell for cell in cells if cell.method == DENSE), None)
+    if dense is None:
+        return []
+    return sorted(
+        (_cost(cell, dense) for cell in cells if cell.method != DENSE), key=lambda cost: cost.perplexity
+    )
+
+
+def _cost(cell: Measurement, dense: Measurement) -> Cost:
+    if not np.isfinite(cell.perplexity):
+        return Cost(cell.method, cell.perplexity, float("inf"), float("inf"), float("inf"), False)
+    found = difference(cell, dense)
+    # one window has no spread: then there is no interval to draw
+    half = CLOSE * found.nats_error if np.isfinite(found.nats_error) else 0.0
+    ratio, low, high = (float(np.exp(found.nats + way)) for way in (0.0, -half, half))
+    return Cost(cell.method, cell.perplexity, ratio, low, high, found.paired)
+
+
+def table(found: list[Cost], labels: dict[str, str]) -> pd.DataFrame:
+    """The costs as a table.
+
+    Args:
+        found: the costs.
+        labels: display names of the methods.
+    """
+    return pd.DataFrame(
+        {
+            "method": [labels.get(cost.method, cost.method) for cost in found],
+            "perplexity": [cost.perplexity for cost in found],
+            "change against dense": [cost.ratio - 1 for cost in found],
+            "two standard errors below": [cost.low - 1 for cost in found],
+            "two standard errors above": [cost.high - 1 for cost in found],
+            "paired": [cost.paired for cost in found],
+        }
+    )

@@ -1,0 +1,158 @@
+"""Answers: what does each step from two texts to a pruned model find in the run at hand?
+
+One sentence a step of the tour, in the order of the paper: rank drift (Eq. 1), agreement of the modules
+(Fig. 1b), RASA (section 3.2), where the budget went (Fig. 3) and the comparison (section 4). The words follow
+the numbers, whichever way they point.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gprune.analysis import agreement as modules
+from gprune.analysis import drift as ranks
+from gprune.analysis.comparison import DENSE, Measurement, difference
+from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, pooled
+from gprune.analysis.headline import OURS
+from gprune.analysis.thresholds import Counts
+from gprune.comparisons import FANG
+from gprune.methods import METHODS
+from gprune.records import Agreement
+
+ALIKE = 0.02
+"""rank correlations and ARIs that differ by less are called alike"""
+
+
+def drift(curves: list[ranks.Distribution]) -> str:
+    """How far another text moves the ranks, against another sample of the same text.
+
+    Args:
+        curves: the four curves of `gprune.analysis.drift.distributions`.
+    """
+    cross, _, *floors = curves
+    # the noisier of both texts is the fairer floor
+    floor = max(floors, key=lambda curve: curve.median)
+    start = (
+        f"From text A to text B half of the neurons move by more than {cross.median:.1%} of their layer’s "
+        f"ranking; between two halves of one text by {floor.median:.1%}"
+    )
+    if not np.isfinite(cross.correlation + floor.correlation):
+        return f"{start}."
+    gap = floor.correlation - cross.correlation
+    verdict = (
+        "no further than noise alone moves them"
+        if gap < ALIKE and cross.median <= 1.5 * floor.median
+        else "further than noise explains"
+    )
+    return (
+        f"{start}. The ranks correlate at {cross.correlation:.2f} across the texts and at "
+        f"{floor.correlation:.2f} within one: they move {verdict}."
+    )
+
+
+def agreement(record: Agreement) -> str:
+    """Whether modules survive another text, against another seed and against FANG's groups."""
+    found, (seed, _) = modules.mean_substitution(record), modules.controls(record)
+    groups = modules.mean_of(record, FANG)
+    if found is None:
+        return _groups_alone(groups)
+    sentence = f"With another calibration text the modules agree at an ARI of {found[0]:.2f} (1 = identical)"
+    if seed is not None:
+        sentence += f"; with the same texts and another seed at {seed:.2f}. {_against_seed(found[0], seed)}"
+    else:
+        sentence += "."
+    if groups is not None:
+        word = _order(groups[0], found[0], "more", "less", "about as much")
+        sentence += f" FANG’s groups of two texts agree {word}, at {groups[0]:.2f}."
+    return sentence
+
+
+def _groups_alone(groups: tuple[float, float] | None) -> str:
+    if groups is None:
+        return "Only controls were compared: no text was replaced."
+    return f"FANG’s groups of two texts agree at an ARI of {groups[0]:.2f} (1 = identical)."
+
+
+def _against_seed(text: float, seed: float) -> str:
+    return _order(
+        text,
+        seed,
+        "Changing the seed changes the modules more than changing the text does.",
+        "Changing the text changes the modules more than changing the seed does.",
+        "Changing the text changes the modules about as much as changing the seed does.",
+    )
+
+
+def _order(first: float, second: float, more: str, less: str, alike: str) -> str:
+    if abs(first - second) < ALIKE:
+        return alike
+    return more if first > second else less
+
+
+def adapted(counts: Counts) -> str:
+    """How many modules RASA adapts, and from which text it scores them."""
+    if not counts.adapted:
+        return f"None of the {counts.modules:,} modules is adapted: every neuron keeps its score from A."
+    share = counts.neurons / counts.all_neurons
+    many = counts.adapted != 1
+    return (
+        f"{counts.adapted:,} of {counts.modules:,} modules with {share:.1%} of the neurons "
+        f"{'are' if many else 'is'} adapted. B ranks the neurons of {counts.from_auxiliary:,} of them more "
+        f"repeatably and scores those; {counts.from_primary:,} stay with A."
+    )
+
+
+def budget(result: Bins, base_name: str) -> str:
+    """Where GPrune keeps more and where less than another method, and how many neurons both keep.
+
+    Args:
+        result: both methods by drift of the modules.
+        base_name: the other method.
+    """
+    change = float(result.ours[-1] - result.base[-1])
+    word = "about as many" if abs(change) < BUDGET_TOLERANCE else ("fewer" if change < 0 else "more")
+    joint = "as" if word.startswith("about") else "than"
+    ours, base = pooled(result)
+    both = float(np.average(result.shares[0], weights=result.neurons)) / 100
+    shared = (
+        f" {both / ours:.0%} of the neurons that GPrune keeps are kept by {base_name} too." if ours else ""
+    )
+    return (
+        f"Of the modules that drift most GPrune keeps {word} neurons {joint} {base_name} "
+        f"({result.ours[-1]:.1%} against {result.base[-1]:.1%}; of all neurons {ours:.1%} against "
+        f"{base:.1%}).{shared}"
+    )
+
+
+def comparison(measurements: list[Measurement], apart: list[str]) -> str:
+    """On how many texts GPrune has the lowest perplexity of the pruned models, and by how much.
+
+    Args:
+        measurements: all perplexities of one run that are there.
+        apart: its held-out texts.
+    """
+    texts = list(dict.fromkeys(item.text for item in measurements if item.method == OURS))
+    told = [_rival(measurements, text, apart) for text in texts]
+    return (
+        " ".join(sentence for sentence in told if sentence)
+        or "No other pruned model is measured beside GPrune."
+    )
+
+
+def _rival(measurements: list[Measurement], text: str, apart: list[str]) -> str:
+    """GPrune against the best of the others on one text."""
+    ours = next(item for item in measurements if item.text == text and item.method == OURS)
+    others = [item for item in measurements if item.text == text and item.method not in (OURS, DENSE)]
+    rivals = [item for item in others if abs(item.retention - ours.retention) <= BUDGET_TOLERANCE]
+    if not rivals:
+        return ""
+    best = min(rivals, key=lambda item: item.perplexity)
+    found, where = difference(ours, best), f"{text} (held out)" if text in apart else text
+    name = METHODS[best.method].label if best.method in METHODS else best.method
+    if not np.isfinite(found.change):
+        return f"On {where} no difference can be given."
+    if found.close:
+        return f"On {where} GPrune and the best other, {name}, are too close to call ({found.change:+.1%})."
+    word = "lower" if found.nats < 0 else "higher"
+    size = f"{abs(found.change):.1%}"
+    return f"On {where} GPrune’s perplexity is {size} {word} than that of the best other, {name}."

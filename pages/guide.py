@@ -1,0 +1,5 @@
+"""What the words mean, on the run at hand."""
+
+from gprune.views.help import page
+
+page.show()

@@ -1,0 +1,220 @@
+"""The sentences of the tour: their numbers against plain recomputation, their words against the signs."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from gprune.analysis import drift as drift_analysis
+from gprune.analysis import findings, neurons
+from gprune.analysis.comparison import Measurement
+from gprune.analysis.decisions import Bins, chance_jaccard
+from gprune.analysis.thresholds import Counts
+from gprune.drift import rank_drift
+from gprune.records import (
+    AdaptedScores,
+    Agreement,
+    Partition,
+    PruningMasks,
+    RankDrift,
+    UnitScores,
+)
+
+
+def numbers(sentence: str) -> list[float]:
+    return [float(found) for found in re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?", sentence)]
+
+
+def scores(random: np.random.Generator, level: np.ndarray, noise: float) -> UnitScores:
+    ffn = np.exp(level + noise * random.normal(size=level.shape))
+    heads = random.gamma(2.0, size=(len(level), 2))
+    return UnitScores("flap", "t", ffn, heads, random.gamma(2.0, size=(len(level), 8)))
+
+
+def a_drift(seed: int, shift: float, noise: float) -> tuple[RankDrift, UnitScores, UnitScores]:
+    """Two texts whose levels differ by `shift`, each seen with `noise`."""
+    random = np.random.default_rng(seed)
+    first = random.normal(size=(3, 50))
+    second = first + shift * random.normal(size=first.shape)
+    a, b = scores(random, first, noise), scores(random, second, noise)
+    halves = [tuple(scores(random, level, noise) for _ in range(2)) for level in (first, second)]
+    return rank_drift(a, b, *halves), a, b
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("shift", "noise", "moves"), [(1.0, 0.02, True), (0.0, 0.3, False)])
+def test_drift_is_told_against_the_noisier_floor(seed: int, shift: float, noise: float, moves: bool) -> None:
+    record, _, _ = a_drift(seed, shift, noise)
+    sentence = findings.drift(drift_analysis.distributions(record, 50))
+    cross, floor, rho, floor_rho = numbers(sentence)
+    medians = [np.median(each) for each in (record.resample_primary, record.resample_auxiliary)]
+    noisier = int(np.argmax(medians))
+    assert cross == pytest.approx(100 * np.median(record.magnitude), abs=0.051)
+    assert floor == pytest.approx(100 * medians[noisier], abs=0.051)
+    assert rho == pytest.approx(np.median(record.correlation), abs=0.0051)
+    floors = (record.correlation_primary, record.correlation_auxiliary)
+    assert floor_rho == pytest.approx(np.median(floors[noisier]), abs=0.0051)
+    assert ("further than noise explains" in sentence) == moves
+
+
+def an_agreement(**ari: float) -> Agreement:
+    rows = np.array([[value - 0.1, value + 0.1] for value in ari.values()])
+    return Agreement(tuple(ari), rows, np.abs(rows))
+
+
+@pytest.mark.parametrize(
+    ("seed", "word"),
+    [
+        (0.2, "Changing the seed changes the modules more"),
+        (0.8, "Changing the text changes the modules more"),
+        (0.5, "about as much"),
+    ],
+)
+def test_agreement_is_told_against_another_seed_and_fang(seed: float, word: str) -> None:
+    record = an_agreement(ab_ac=0.4, ab_bc=0.6, other_seed=seed, initialization=0.9, fang_ab=0.12)
+    sentence = findings.agreement(record)
+    assert word in sentence and "FANG’s groups of two texts agree less, at 0.12" in sentence
+    assert numbers(sentence)[0] == 0.5 and numbers(sentence)[2] == seed
+    assert "agree more, at 0.30" in findings.agreement(an_agreement(ab_ac=0.1, fang_ab=0.3))
+
+
+def test_agreement_without_a_third_text_tells_what_there_is() -> None:
+    assert "FANG’s groups of two texts agree at an ARI of 0.30" in findings.agreement(
+        an_agreement(fang_ab=0.3)
+    )
+    assert "no text was replaced" in findings.agreement(an_agreement(other_seed=0.3))
+
+
+@pytest.mark.parametrize("adapted", [0, 1, 7])
+def test_adapted_modules_and_their_sources_are_counted(adapted: int) -> None:
+    from_b = adapted // 2
+    found = findings.adapted(Counts(40, adapted, 30 * adapted, 1200, adapted - from_b, from_b, 30 * from_b))
+    if not adapted:
+        assert found.startswith("None of the 40 modules is adapted")
+        return
+    assert numbers(found) == [adapted, 40, pytest.approx(100 * adapted / 40), from_b, adapted - from_b]
+    assert ("neurons is adapted" in found) == (adapted == 1)
+
+
+def some_bins(seed: int) -> Bins:
+    random = np.random.default_rng(seed)
+    sizes = random.integers(20, 60, 5)
+    masks = [[random.random(size) < random.uniform(0.3, 0.7) for size in sizes] for _ in range(2)]
+    ours, base = (np.array([part.mean() for part in mask]) for mask in masks)
+    both = np.array([(first & second).mean() for first, second in zip(*masks, strict=True)])
+    shares = 100 * np.stack([both, ours - both, base - both, 1 - ours - base + both])
+    names = [str(number) for number in range(5)]
+    jaccard = both / (ours + base - both)
+    return Bins(names, np.arange(5.0), sizes, ours, base, jaccard, chance_jaccard(ours, base), shares)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_budget_of_the_most_unstable_modules_and_the_shared_neurons(seed: int) -> None:
+    result = some_bins(seed)
+    sentence = findings.budget(result, "FLAP")
+    change = result.ours[-1] - result.base[-1]
+    words = {"fewer": change <= -0.005, "more": change >= 0.005, "about as many": abs(change) < 0.005}
+    assert {word: f"keeps {word} neurons" in sentence for word in words} == words
+    kept = (result.ours * result.neurons).sum()
+    both = (result.shares[0] / 100 * result.neurons).sum()
+    last, last_base, ours, _, shared = numbers(sentence)
+    assert last == pytest.approx(100 * result.ours[-1], abs=0.051)
+    assert last_base == pytest.approx(100 * result.base[-1], abs=0.051)
+    assert ours == pytest.approx(100 * kept / result.neurons.sum(), abs=0.051)
+    assert shared == pytest.approx(100 * both / kept, abs=0.51)
+
+
+def cell(method: str, loss: float, text: str = "c", retention: float = 0.5) -> Measurement:
+    losses = loss + 0.01 * np.random.default_rng([len(method), int(100 * loss)]).normal(size=30)
+    values = float(np.exp(losses.mean())), 0.1
+    return Measurement("r", method, text, *values, 30, 8, retention, 0, "m", "", losses)
+
+
+@pytest.mark.parametrize("ours", [3.2, 3.5, 3.8])
+def test_the_rival_is_the_best_of_the_others_at_the_same_budget(ours: float) -> None:
+    cells = [cell("gprune", ours), cell("flap", 3.6), cell("fang", 3.5), cell("wanda_sp", 3.0, retention=0.7)]
+    sentence = findings.comparison([cell("dense", 2.5, retention=1.0), *cells], ["c"])
+    rival = cells[2]
+    change = 100 * np.expm1(cells[0].losses.mean() - rival.losses.mean())
+    assert "FANG" in sentence and "(held out)" in sentence and "Wanda" not in sentence
+    told = numbers(sentence)[0]
+    assert abs(told) == pytest.approx(abs(change), abs=0.051)
+    if ours == 3.5:
+        assert "too close to call" in sentence
+    else:
+        assert ("lower" in sentence, "higher" in sentence) == (change < 0, change > 0)
+
+
+def test_a_comparison_without_others_says_so() -> None:
+    assert "No other pruned model" in findings.comparison([cell("gprune", 3.0), cell("dense", 2.0)], [])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_movers_are_the_largest_moves_with_their_ranks(seed: int) -> None:
+    record, a, b = a_drift(seed, 1.0, 0.1)
+    layer = neurons.unstable_layer(record)
+    assert layer == max(range(3), key=lambda index: np.median(record.magnitude[index]))
+    found = neurons.movers(record, a, b, layer, 10)
+    rank = [[sum(other < one for other in row) / 49 for one in row] for row in (a.ffn[layer], b.ffn[layer])]
+    moves = [abs(first - second) for first, second in zip(*rank, strict=True)]
+    assert sorted(moves)[-10:] == pytest.approx(sorted(np.abs(found.first - found.second)))
+    for neuron, first, second in zip(found.neurons, found.first, found.second, strict=True):
+        assert (first, second) == pytest.approx((rank[0][neuron], rank[1][neuron]))
+
+
+def test_the_example_moves_most_beyond_its_own_noise_and_knows_its_fate() -> None:
+    record, a, b = a_drift(3, 1.0, 0.1)
+    excess = record.magnitude - np.maximum(record.resample_primary, record.resample_auxiliary)
+    place = neurons.telling(record)
+    assert excess[place] == excess.max()
+    assert neurons.telling(record, 1) == (1, int(excess[1].argmax()))
+    # of the furthest, one that says more comes before one that moves more; from further down, none does
+    order = [
+        tuple(int(part) for part in np.unravel_index(each, (3, 50)))
+        for each in np.argsort(-excess, axis=None)
+    ]
+    for number, expected in ((7, order[7]), (neurons.AMONG, order[0])):
+        divided = np.zeros((3, 50), bool)
+        divided[order[number]] = True
+        assert neurons.telling(record, None, divided) == expected
+    labels = np.tile(np.arange(50, dtype=np.int32) % 4, (3, 1))
+    counts = np.full(3, 4, np.int32)
+    empty = np.full(2, np.nan)
+    partition = Partition(
+        "refined", "magnitude", labels, counts, counts, np.zeros((3, 1)), empty, empty, np.zeros((3, 1, 5))
+    )
+    adapted, source = np.zeros(12, bool), np.zeros(12, np.int8)
+    module = place[0] * 4 + place[1] % 4
+    adapted[module], source[module] = True, 1
+    adaptation = AdaptedScores(a.ffn, adapted, source, 0.5, 0.5)
+    kept = np.zeros((3, 50), bool)
+    kept[place] = True
+    heads = np.ones((3, 2), bool)
+    masks = {
+        "gprune": PruningMasks("gprune", kept, heads, 0.5, 0.5),
+        "flap": PruningMasks("flap", ~kept, heads, 0.5, 0.5),
+    }
+    found = neurons.example(record, (a, b), place, partition, adaptation, masks)
+    assert (found.module, found.size) == (place[1] % 4, int((labels[0] == place[1] % 4).sum()))
+    assert found.adapted and found.from_auxiliary and found.kept == {"gprune": True, "flap": False}
+    assert abs(found.first - found.second) == pytest.approx(record.magnitude[place])
+    bare = neurons.example(record, (a, b), place, None, None, {})
+    assert bare.module is None and bare.adapted is None and bare.kept == {}
+
+
+@pytest.mark.parametrize(
+    ("position", "words"),
+    [
+        (1.0, "in the top 1 %"),
+        (0.97, "in the top 3 %"),
+        (0.75, "in the top 25 %"),
+        (0.5, "in the upper half"),
+        (0.49, "in the lower half"),
+        (0.25, "in the bottom 25 %"),
+        (0.0, "in the bottom 1 %"),
+    ],
+)
+def test_a_rank_in_words(position: float, words: str) -> None:
+    assert neurons.standing(position) == words

@@ -1,0 +1,160 @@
+"""The overview's sentence: its numbers, its words in every situation, and what it must not say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gprune.analysis import headline as analysis
+from gprune.analysis.comparison import Measurement
+from gprune.study import EvaluationSettings, Study
+
+TEXTS = ("a", "b", "c")
+
+
+def a_study(**changes: Any) -> Study:
+    values: dict[str, Any] = {"model": "demo", "primary": "a", "auxiliary": "b"}
+    values |= {"evaluation": EvaluationSettings(texts=TEXTS), "methods": ("dense", "gprune", "flap")}
+    return Study(**(values | changes))
+
+
+def cell(method: str, level: float, text: str = "c", seed: int = 0, **changes: Any) -> Measurement:
+    """A measurement whose windows share their difficulty, with a little noise of each method."""
+    shared = np.random.default_rng(1).normal(size=40)
+    own = np.random.default_rng([seed, len(method), ord(method[0])]).normal(size=40)
+    losses = level + 0.5 * shared + 0.01 * own
+    kept = 1.0 if method == "dense" else 0.5
+    error = losses.std(ddof=1) / np.sqrt(40) * np.exp(losses.mean())
+    found = Measurement(
+        "r", method, text, float(np.exp(losses.mean())), float(error), 40, 8, kept, 0, "m", "", losses
+    )
+    return replace(found, **changes)
+
+
+def said(*cells: Measurement, complete: bool = True, **changes: Any) -> analysis.Headline:
+    study = a_study(**changes)
+    apart = analysis.held_out(study, {}, {})
+    found = analysis.outcome(list(cells), study, apart)
+    assert found is not None
+    return analysis.headline(found, study, complete)
+
+
+DENSE = cell("dense", 3.0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_numbers_are_the_ratios_of_perplexities_and_the_words_follow_their_signs(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    first, second = 3.0 + random.uniform(-0.5, 2, 2)
+    base, ours = cell("flap", first, seed=seed), cell("gprune", second, seed=seed)
+    found = said(DENSE, base, ours)
+    changes = [100 * (each.perplexity / DENSE.perplexity - 1) for each in (base, ours)]
+    numbers = [float(word) for word in re.findall(r"([\d.]+) %", found.sentence)]
+    for number, change in zip(numbers, changes, strict=True):
+        assert number == pytest.approx(abs(change), abs=0.5 if abs(change) >= 10 else 0.05)
+    assert ("rises" in found.sentence) == any(change > 0 for change in changes)
+    assert ("falls" in found.sentence) == any(change < 0 for change in changes)
+    gap = ours.losses - base.losses
+    beyond = abs(gap.mean()) > 2 * gap.std(ddof=1) / np.sqrt(40)
+    assert found.verdict == ("close" if not beyond else "better" if gap.mean() < 0 else "worse")
+    assert ("does worse than FLAP" in found.sentence) == (found.verdict == "worse")
+    assert f"{np.expm1(gap.mean()):+.1%}" in found.detail
+
+
+def test_the_sentence_for_a_better_gprune() -> None:
+    found = said(DENSE, cell("flap", 4.425), cell("gprune", 3.345))
+    assert found.verdict == "better"
+    pattern = (
+        "Half of the weights removed: FLAP’s perplexity on text it was not calibrated on rises 3.. %, "
+        "GPrune’s 4. %"
+    )
+    assert re.fullmatch(pattern, found.sentence)
+
+
+def test_a_difference_within_noise_is_no_victory() -> None:
+    twin = cell("flap", 3.4)
+    found = said(DENSE, twin, cell("gprune", 3.4, losses=twin.losses + 1e-3 * np.resize([1, -1], 40)))
+    assert found.verdict == "close" and found.sentence.endswith("Too close to call")
+
+
+def test_one_window_decides_nothing() -> None:
+    one = {"windows": 1, "losses": np.array([3.0])}
+    found = said(DENSE, cell("flap", 9.0, **one), cell("gprune", 3.0, windows=1, losses=np.array([2.0])))
+    assert found.verdict == "close" and "error of the difference is not known" in found.detail
+
+
+def test_different_budgets_have_no_winner() -> None:
+    found = said(DENSE, cell("flap", 4.0), cell("gprune", 3.3, retention=0.6))
+    assert found.verdict == "open" and "No winner: GPrune keeps 60.0% and FLAP 50.0%" in found.sentence
+
+
+def test_an_overflow_is_told_in_words() -> None:
+    lost = cell("flap", 4.0, perplexity=float("inf"), losses=np.empty(0))
+    found = said(DENSE, lost, cell("gprune", 3.3))
+    assert "grows beyond all measure" in found.sentence and "inf" not in found.sentence
+    assert "nan" not in found.sentence + found.detail
+
+
+def test_a_hundredfold_perplexity_is_told_as_a_multiple() -> None:
+    found = said(DENSE, cell("flap", 3.0 + np.log(100)), cell("gprune", 3.0 + np.log(1.5)))
+    assert "rises to 100 times that of the dense model, GPrune’s rises 50 %" in found.sentence
+
+
+def test_without_a_held_out_text_the_calibration_text_is_named() -> None:
+    evaluation = EvaluationSettings(texts=("b", "a"))
+    cells = [cell(name, level, text) for name, level in (("flap", 4.0), ("gprune", 3.3)) for text in "ab"]
+    found = said(DENSE, cell("dense", 3.0, "a"), *cells, evaluation=evaluation)
+    assert "on the calibration text a rises" in found.sentence
+    assert "No text of this run was held out" in found.detail and "not calibrated" not in found.sentence
+
+
+def test_a_text_is_held_out_by_name_and_by_content() -> None:
+    study = a_study(evaluation=EvaluationSettings(texts=("a#split=test", "c", "copy of b")))
+    contents = {"a#split=test": "4", "c": "3", "copy of b": "2"}
+    assert analysis.held_out(study, {"primary": "1", "auxiliary": "2", "substitute": "3"}, contents) == ["c"]
+
+
+def test_one_method_says_why_it_stands_alone() -> None:
+    alone = said(DENSE, cell("gprune", 3.3), complete=False).sentence
+    assert alone.endswith("FLAP is not measured yet") and "GPrune’s perplexity" in alone
+    left_out = said(DENSE, cell("flap", 3.3), methods=("dense", "flap")).sentence
+    assert left_out.endswith("GPrune is not part of this run") and "FLAP’s perplexity" in left_out
+    lone = said(DENSE, cell("gprune", 3.3), methods=("dense", "gprune")).sentence
+    assert lone.endswith("its metric’s own method is not part of this run")
+
+
+def test_what_is_missing_is_said() -> None:
+    assert said(DENSE, complete=False).sentence == "No pruned model is measured yet"
+    assert said(complete=False).sentence == "No perplexity is measured yet"
+    assert said().sentence == "No perplexity was measured"
+
+
+def test_the_opponent_is_the_metrics_own_method_or_else_the_strongest_other() -> None:
+    cells = [DENSE, cell("gprune", 3.3), cell("flap", 4.0), cell("fang", 3.6), cell("wanda_sp", 3.8)]
+    methods = tuple(item.method for item in cells)
+    assert "FANG’s" in said(*cells, metric="twflap", methods=methods).sentence
+    assert "Wanda-sp’s" in said(*cells, metric="wanda_sp", methods=methods).sentence
+    without = [item for item in cells if item.method != "flap"]
+    assert "FANG’s" in said(*without, methods=tuple(item.method for item in without)).sentence
+    # where it is still to come nobody stands in for it
+    assert "FLAP is not measured yet" in said(*without, methods=methods, complete=False).sentence
+
+
+def test_without_the_dense_model_both_are_set_against_each_other() -> None:
+    found = said(cell("flap", 4.0), cell("gprune", 3.5))
+    assert re.search(
+        r"On text neither was calibrated on, GPrune’s perplexity is 39 % lower", found.sentence, re.I
+    )
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [(0.501, "Half of"), (0.75, "A quarter of"), (0.25, "Three quarters of"), (0.8, "20 % of")],
+)
+def test_the_removed_share_is_the_one_really_met(kept: float, words: str) -> None:
+    found = said(DENSE, cell("flap", 4.0, retention=kept), cell("gprune", 3.3, retention=kept))
+    assert found.sentence.startswith(f"{words} the weights removed: ")
