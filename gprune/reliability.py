@@ -139,16 +139,26 @@ def adapt(
     score_threshold = float(np.quantile(statistics.score, settings.score_quantile))
     sensitive = statistics.drift >= drift_threshold
     unreliable = sensitive & (statistics.score <= score_threshold)
-    selection, choice = (np.random.default_rng([seed, stream]) for stream in (0, 1))
-    adapted = _select(settings.selection, sensitive, unreliable, selection)
-    if settings.source == "random":
-        auxiliary_better = choice.random(len(adapted)) < 0.5
-    else:
-        auxiliary_better = statistics.u_auxiliary < statistics.u_primary
-    source = (adapted & auxiliary_better).astype(np.int8)
+    adapted = _select(settings.selection, sensitive, unreliable, np.random.default_rng([seed, 0]))
+    source = (adapted & prefers_auxiliary(statistics, settings, seed)).astype(np.int8)
     from_auxiliary = source.astype(bool)[partition.global_labels]
     scores = np.where(from_auxiliary, auxiliary.ffn, primary.ffn)
     return AdaptedScores(scores, adapted, source, drift_threshold, score_threshold)
+
+
+def prefers_auxiliary(statistics: ModuleStatistics, settings: ReliabilitySettings, seed: int) -> Array:
+    """(modules,) bool: would be scored from B if it were adapted; the thresholds have no part in it.
+
+    Args:
+        statistics: repeatability of every module under both texts.
+        settings: how the text is chosen.
+        seed: of the random choice.
+    """
+    if settings.source == "random":
+        drawn: Array = np.random.default_rng([seed, 1]).random(len(statistics.size)) < 0.5
+        return drawn
+    better: Array = statistics.u_auxiliary < statistics.u_primary
+    return better
 
 
 def _select(selection: str, sensitive: Array, unreliable: Array, generator: np.random.Generator) -> Array:

@@ -24,6 +24,8 @@ from gprune.pipeline.record import RunRecord
 from gprune.progress import silent
 from gprune.ranking import ranks
 from gprune.records import Array
+from gprune.sparsity.rounding import exact_masks
+from gprune.sparsity.units import RankedUnits
 from gprune.stages import KINDS, Graph, Stage
 from gprune.study import Study
 
@@ -269,12 +271,19 @@ def learning(task: Task) -> records.Learning:
     steps = np.arange(40.0)
     falling = 3.5 + 2.0 * np.exp(-steps / 10)
     kept = 0.5 + 0.05 * np.exp(-steps / 8) * np.cos(steps / 3)
+    partition = task.needs["partition"]
+    drawn = task.random.random(partition.modules + task.shape.layers)
+    ranked = task.needs["adapted"].scores, task.needs["heads"].heads, partition
+    plan = exact_masks(RankedUnits.build(task.shape, *ranked), drawn, task.study.retention)
     return records.Learning(
-        **_kept(task, task.needs["adapted"].scores),
+        ffn=plan.masks.ffn,
+        heads=plan.masks.heads,
+        retention=plan.masks.retention,
+        target=plan.masks.target,
         steps=np.stack([steps, steps // 20, falling, falling + 0.3, falling / 4, kept], axis=1),
         columns=("step", "epoch", "ce_primary", "ce_auxiliary", "distillation", "retention"),
-        thresholds=task.random.random(task.needs["partition"].modules),
-        head_thresholds=task.random.random(task.shape.layers),
+        thresholds=plan.thresholds[: partition.modules],
+        head_thresholds=plan.thresholds[partition.modules :],
     )
 
 

@@ -144,8 +144,8 @@ def test_an_address_restores_run_and_threshold(cache: Path) -> None:
     other = write_run(cache, study=a_study(seed=3, name="Other"))
     app = opened(run=other, rasa_qd="0.5")
     assert app.selectbox(key="frame_run").value == other
-    assert on(app, "reliability").slider(key="rasa_qd").value == 0.5
-    assert app.number_input(key="rasa_qd_exact").value == 0.5
+    assert on(app, "reliability").slider(key="rasa_qd_slider").value == 0.5
+    assert app.number_input(key="rasa_qd_number").value == 0.5
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def learn(
         with gated(decoder) as gate:
             learner = _Learner(decoder, family, gate, primary, auxiliary, settings, target, seed)
             rows = learner.run(thresholds, on_progress)
-    plan = exact_masks(family, thresholds, target, settings.alignment)
+    plan = exact_masks(family.units, thresholds.cpu().numpy(), target, settings.alignment)
     history = LearningHistory(
         steps=np.array(rows, dtype=np.float64).reshape(-1, len(COLUMNS)),
         columns=COLUMNS,

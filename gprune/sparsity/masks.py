@@ -1,8 +1,7 @@
 """Which masks can be learned, and how a mask's gradient becomes a threshold's (section 3.3, Eq. 10).
 
 A unit is kept when its rank quantile reaches the threshold of its module (FFN) or of its layer (attention).
-All units lie in one flat order, the neurons of every layer and then the key/value groups of every layer, and
-so do the thresholds: first one for each module, then one for each layer's attention.
+Units and thresholds lie in the order of gprune.sparsity.units.
 
 The masks act on a frozen decoder through hooks on the inputs of down_proj and o_proj, so that the dense model
 (the teacher) and the masked one (the student) share one copy of the weights.
@@ -20,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from gprune.models.decoder import Decoder
-from gprune.ranking import rank_quantile_within
 from gprune.records import Array, ModelShape, Partition
+from gprune.sparsity.units import RankedUnits
 
 # A', A'', B', B'' each see a copy of the masks of their own, so that one backward pass tells them apart.
 SUBSETS = 4
@@ -54,16 +53,14 @@ def surrogate(distance: Tensor, kind: str) -> Tensor:
 class MaskFamily:
     """Every mask that thresholds can express: each unit's quantile, threshold and share of the weights."""
 
-    shape: ModelShape
-    """sizes of the decoder"""
+    units: RankedUnits
+    """the units in this process, for what needs no device"""
     quantiles: Tensor
     """(units,) float32 rank quantile in (0, 1) within the module; of a key/value group, within the layer"""
     owner: Tensor
     """(units,) int64 index of the unit's threshold"""
     share: Tensor
     """(units,) float32 share of the decoder's weights; sums to 1"""
-    modules: int
-    """number of FFN thresholds; they come before the attention thresholds"""
 
     @classmethod
     def build(
@@ -78,25 +75,30 @@ class MaskFamily:
             partition: modules of the neurons.
             device: where the tensors live.
         """
-        whole_layer = np.zeros(shape.kv_heads, dtype=np.int64)
-        neurons = [rank_quantile_within(s, m) for s, m in zip(scores, partition.labels, strict=True)]
-        groups = [rank_quantile_within(s, whole_layer) for s in head_scores]
-        layer_owner = np.repeat(partition.modules + np.arange(shape.layers), shape.kv_heads)
-        owner = np.concatenate([partition.global_labels.ravel(), layer_owner])
+        units = RankedUnits.build(shape, scores, head_scores, partition)
         price = [shape.neuron_weights] * (shape.layers * shape.neurons)
         price += [shape.group_weights] * (shape.layers * shape.kv_heads)
         return cls(
-            shape=shape,
-            quantiles=torch.tensor(np.concatenate(neurons + groups), dtype=torch.float32, device=device),
-            owner=torch.tensor(owner, dtype=torch.int64, device=device),
+            units=units,
+            quantiles=torch.tensor(units.quantiles, dtype=torch.float32, device=device),
+            owner=torch.tensor(units.owner, dtype=torch.int64, device=device),
             share=torch.tensor(np.array(price) / shape.decoder_weights, dtype=torch.float32, device=device),
-            modules=partition.modules,
         )
+
+    @property
+    def shape(self) -> ModelShape:
+        """Sizes of the decoder."""
+        return self.units.shape
+
+    @property
+    def modules(self) -> int:
+        """Number of FFN thresholds; they come before the attention thresholds."""
+        return self.units.modules
 
     @property
     def thresholds(self) -> int:
         """Number of thresholds: one for each module, and one for each layer's attention."""
-        return self.modules + self.shape.layers
+        return self.units.thresholds
 
     def margins(self, thresholds: Tensor) -> Tensor:
         """(units,) quantile minus threshold; a unit is kept where this is 0 or more."""

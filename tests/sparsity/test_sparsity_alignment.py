@@ -32,7 +32,7 @@ def family_of(shape, seed, modules=7):
 @pytest.mark.parametrize("target", [0.55, 0.7, 0.9])
 def test_plans_have_whole_blocks_and_meet_the_target_to_half_a_block(shape, alignment, target):
     family, thresholds = family_of(shape, alignment)
-    masks = exact_masks(family, thresholds, target, alignment).masks
+    masks = exact_masks(family.units, thresholds.numpy(), target, alignment).masks
     widths = masks.ffn.sum(axis=1)
     assert ((widths % alignment == 0) | (widths == shape.neurons)).all()
     assert widths.min() >= alignment
@@ -45,7 +45,10 @@ def test_plans_have_whole_blocks_and_meet_the_target_to_half_a_block(shape, alig
 @pytest.mark.parametrize("seed", range(5))
 def test_alignment_one_is_the_plan_without_it(seed):
     family, thresholds = family_of(SHAPES[1], seed)
-    plain, aligned = exact_masks(family, thresholds, 0.6), exact_masks(family, thresholds, 0.6, 1)
+    plain, aligned = (
+        exact_masks(family.units, thresholds.numpy(), 0.6),
+        exact_masks(family.units, thresholds.numpy(), 0.6, 1),
+    )
     np.testing.assert_array_equal(aligned.masks.ffn, plain.masks.ffn)
     np.testing.assert_array_equal(aligned.masks.heads, plain.masks.heads)
     np.testing.assert_array_equal(aligned.thresholds, plain.thresholds)
@@ -65,7 +68,7 @@ def test_a_layer_without_neurons_keeps_its_best_block():
     margins = family.margins(thresholds)
     first = family.owner[: shape.neurons].unique()
     thresholds[first] = 5.0
-    masks = exact_masks(family, thresholds, 0.5, 32).masks
+    masks = exact_masks(family.units, thresholds.numpy(), 0.5, 32).masks
     assert masks.ffn[0].sum() == 32
     margins = family.split(family.margins(thresholds))[0][0].numpy()
     assert margins[masks.ffn[0]].min() >= margins[~masks.ffn[0]].max()
@@ -77,7 +80,7 @@ def test_floors_of_whole_layers_leave_the_heads_to_meet_the_target():
     shape = ModelShape(layers=2, neurons=13, heads=8, kv_heads=4, head_width=8, hidden=8)
     family, thresholds = family_of(shape, 3, modules=2)
     target = (2 * 13 * shape.neuron_weights + 3 * shape.group_weights) / shape.decoder_weights
-    masks = exact_masks(family, thresholds, target, 16).masks
+    masks = exact_masks(family.units, thresholds.numpy(), target, 16).masks
     assert masks.ffn.all()
     assert masks.heads.sum() == 3
     assert masks.retention == pytest.approx(target, rel=1e-12)

@@ -8,9 +8,9 @@ from sparsity.reference_sparsity import random_partition
 from gprune import budget
 from gprune.errors import SettingsError
 from gprune.records import ModelShape
-from gprune.sparsity import exact
 from gprune.sparsity.masks import MaskFamily
 from gprune.sparsity.rounding import exact_masks, require_reachable
+from gprune.sparsity.units import RankedUnits
 
 
 def _family(shape, generator, modules):
@@ -39,7 +39,7 @@ def test_target_is_met_within_a_thousandth(seed):
     shape = _random_shape(generator)
     target = float(generator.uniform(0.15, 0.95))
     family, thresholds = _family(shape, generator, int(generator.integers(1, 20)))
-    masks = exact_masks(family, thresholds, target).masks
+    masks = exact_masks(family.units, thresholds.numpy(), target).masks
     assert masks.retention == budget.retention(shape, masks.ffn, masks.heads)
     assert abs(masks.retention - target) <= 0.001
     assert masks.target == target
@@ -53,7 +53,7 @@ def test_small_decoders_come_as_near_as_one_neuron_allows(seed):
     shape = ModelShape(layers=2, neurons=13, heads=4, kv_heads=2, head_width=2, hidden=8)
     target = float(generator.uniform(0.3, 0.95))
     family, thresholds = _family(shape, generator, 3)
-    masks = exact_masks(family, thresholds, target).masks
+    masks = exact_masks(family.units, thresholds.numpy(), target).masks
     assert abs(masks.retention - target) <= 0.5 * shape.neuron_weights / shape.decoder_weights + 1e-12
 
 
@@ -63,7 +63,7 @@ def test_floors_hold_where_a_layer_lost_everything(extreme):
     family, thresholds = _family(shape, np.random.default_rng(0), 5)
     thresholds[:5], thresholds[-4] = 5.0, 5.0
     thresholds[5:-4] = extreme
-    masks = exact_masks(family, thresholds, 0.4).masks
+    masks = exact_masks(family.units, thresholds.numpy(), 0.4).masks
     assert masks.ffn[0].sum() == 1
     assert masks.heads[0].sum() == 1
     margins = family.margins(thresholds)[: shape.neurons].numpy()
@@ -74,7 +74,7 @@ def test_floors_hold_where_a_layer_lost_everything(extreme):
 def test_masks_follow_the_shifted_thresholds_but_for_the_last_correction():
     shape = ModelShape(layers=3, neurons=500, heads=8, kv_heads=4, head_width=8, hidden=16)
     family, thresholds = _family(shape, np.random.default_rng(3), 11)
-    plan = exact_masks(family, thresholds, 0.5)
+    plan = exact_masks(family.units, thresholds.numpy(), 0.5)
     shift = plan.thresholds - thresholds.numpy()
     assert np.ptp(shift) < 1e-12
     ffn, heads = family.split(family.margins(torch.tensor(plan.thresholds)) >= 0)
@@ -89,7 +89,7 @@ def test_masks_follow_the_shifted_thresholds_but_for_the_last_correction():
 def test_order_within_a_module_is_kept():
     shape = ModelShape(layers=2, neurons=300, heads=4, kv_heads=4, head_width=4, hidden=8)
     family, thresholds = _family(shape, np.random.default_rng(4), 6)
-    masks = exact_masks(family, thresholds, 0.45).masks
+    masks = exact_masks(family.units, thresholds.numpy(), 0.45).masks
     owner, quantiles = family.owner.numpy(), family.quantiles.numpy()
     kept = np.concatenate([masks.ffn.ravel(), masks.heads.ravel()])
     for module in range(family.modules):
@@ -103,7 +103,7 @@ def test_a_retention_below_the_floors_names_the_smallest_possible():
     shape = ModelShape(layers=2, neurons=12, heads=4, kv_heads=2, head_width=2, hidden=8)
     family, thresholds = _family(shape, np.random.default_rng(5), 2)
     # One neuron (24 weights) and one group (6 * 2 * 8 = 96) of 12 * 24 + 2 * 96 = 480 in every layer: 0.25.
-    assert exact_masks(family, thresholds, 0.25).masks.retention == 0.25
+    assert exact_masks(family.units, thresholds.numpy(), 0.25).masks.retention == 0.25
     with pytest.raises(SettingsError, match=r"retention 0\.2 cannot be met.*at least 0\.25"):
         require_reachable(shape, 0.2)
     require_reachable(shape, 0.25)
@@ -115,7 +115,7 @@ def test_equal_scores_still_meet_the_target():
     partition = random_partition(shape, 4, generator)
     flat = np.ones((3, 400)), np.ones((3, 4))
     family = MaskFamily.build(shape, *flat, partition, torch.device("cpu"))
-    masks = exact_masks(family, torch.full((family.thresholds,), 0.5), 0.37).masks
+    masks = exact_masks(family.units, np.full(family.thresholds, 0.5), 0.37).masks
     assert abs(masks.retention - 0.37) <= 0.001
 
 
@@ -129,9 +129,9 @@ def test_the_final_thresholds_give_the_same_masks_again_without_torch(seed, alig
     partition = random_partition(shape, int(generator.integers(1, 20)), generator)
     family = MaskFamily.build(shape, scores, head_scores, partition, torch.device("cpu"))
     learned = torch.tensor(generator.random(family.thresholds), dtype=torch.float32)
-    plan = exact_masks(family, learned, 0.5, alignment)
-    ffn, heads = np.split(plan.thresholds, [partition.modules])
-    again = exact.masks(shape, scores, head_scores, partition, ffn, heads, 0.5, alignment)
+    plan = exact_masks(family.units, learned.numpy(), 0.5, alignment)
+    units = RankedUnits.build(shape, scores, head_scores, partition)
+    again = exact_masks(units, plan.thresholds, 0.5, alignment).masks
     assert np.array_equal(again.ffn, plan.masks.ffn) and np.array_equal(again.heads, plan.masks.heads)
-    fewer = exact.masks(shape, scores, head_scores, partition, ffn, heads, 0.3, alignment)
+    fewer = exact_masks(units, plan.thresholds, 0.3, alignment).masks
     assert abs(fewer.retention - 0.3) < 0.02 and fewer.target == 0.3

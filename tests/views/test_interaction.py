@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,10 @@ def test_sliders_and_number_fields_stay_in_step(cache: Path) -> None:
     write_run(cache)
     app = on(opened(), "reliability")
     before = app.metric[0].value
-    app.slider(key="rasa_qd").set_value(0.3).run()
-    assert app.number_input(key="rasa_qd_exact").value == 0.3
-    app.number_input(key="rasa_qs_exact").set_value(0.955).run()
-    assert app.slider(key="rasa_qs").value == 0.955
+    app.slider(key="rasa_qd_slider").set_value(0.3).run()
+    assert app.number_input(key="rasa_qd_number").value == 0.3
+    app.number_input(key="rasa_qs_number").set_value(0.955).run()
+    assert app.slider(key="rasa_qs_slider").value == 0.955
     assert app.metric[0].value != before and not app.exception
 
 
@@ -36,7 +37,7 @@ def test_presets_set_the_lines_and_the_rule(cache: Path) -> None:
     write_run(cache)
     app = on(opened(), "reliability")
     app.button(key="rasa_preset_Paper, Vicuna: 0.90 / 0.85").click().run()
-    assert app.slider(key="rasa_qs").value == 0.85
+    assert app.slider(key="rasa_qs_slider").value == 0.85
     app.button(key="rasa_preset_None").click().run()
     assert app.metric[0].value == "0 / 24"
 
@@ -48,7 +49,7 @@ def test_the_thresholds_start_a_run_that_reuses_the_rest(
     write_run(cache)
     app = on(opened(), "reliability")
     assert "These are the thresholds of this run" in words(app)
-    app.slider(key="rasa_qd").set_value(0.8).run()
+    app.slider(key="rasa_qd_slider").set_value(0.8).run()
     app.button(key="rasa_prune").click().run()
     assert [study.reliability.drift_quantile for study in started] == [0.8]
     assert started[0].calibration == a_study().calibration and run_name(started[0]) != run_name(a_study())
@@ -74,14 +75,16 @@ def test_scatter_and_captions_follow_the_rule(cache: Path) -> None:
     app.button(key="rasa_preset_None").click().run()
     assert "Nothing is adapted" in words(app) and "there are no bars" in words(app)
     assert "With standardized scores" not in words(app)
+    assert json.loads(app.get("bidi_component")[0].proto.json)["selection"] == "none"
+    app.toggle(key="rasa_figure").set_value(True).run()
     assert not charts(app)[0]["layout"].get("shapes")
 
 
 def test_the_rule_is_restored_from_the_address(cache: Path) -> None:
     write_run(cache)
-    app = on(opened(rasa_selection="drift only", rasa_qs="nonsense"), "reliability")
+    app = on(opened(rasa_selection="drift", rasa_qs="nonsense"), "reliability")
     assert "whatever its score" in words(app)
-    assert app.slider(key="rasa_qs").value == a_study().reliability.score_quantile
+    assert app.slider(key="rasa_qs_slider").value == a_study().reliability.score_quantile
 
 
 def test_a_missing_folder_or_text_is_told_before_a_job_starts(

@@ -12,7 +12,8 @@ from streamlit.testing.v1 import AppTest
 from views.app_driver import CHARTS, PAGES, charts, on, opened, words
 from views.synthetic_run import read, write_run
 
-from gprune import pipeline, stages
+from gprune import pipeline, stages, whatif
+from gprune.analysis import flips
 from gprune.comparisons import COMPARISONS
 from gprune.methods import METHODS
 from gprune.pipeline import provenance
@@ -20,6 +21,8 @@ from gprune.store import Store
 from gprune.study import Study, from_dict, run_name
 from gprune.views.calibration_data.page import _MEASURES
 from gprune.views.frame.loaders import Run, all_runs
+from gprune.views.reliability import lab
+from gprune.whatif import LabChoice
 
 pytestmark = pytest.mark.slow
 STUDIES: dict[str, dict[str, Any]] = {
@@ -165,3 +168,19 @@ def test_the_record_of_a_synthetic_run_has_the_form_of_a_real_one(finished: Fini
     assert set(provenance.versions()) <= set(real["provenance"])
     left_out = read(finished.root, finished.run("every method").name)["unavailable"]
     assert left_out and {frozenset(entry) for entry in left_out.values()} == {frozenset({"key", "reason"})}
+
+
+@pytest.mark.parametrize("name", list(STUDIES))
+def test_the_lab_gives_a_runs_own_masks_at_its_own_setting(finished: Finished, name: str) -> None:
+    run = finished.run(name)
+    found = lab.lab_masks(run, lab.choice(run, run.study.reliability))
+    changed = flips.compare(lab.own_masks(run), found)
+    assert changed.total == changed.heads == 0 and found.retention == lab.own_masks(run).retention
+    decided = [one for one in run.masked if METHODS[one].decision not in ("learned", "sequential")]
+    for method in decided:
+        choice = LabChoice(method, run.study.retention, "primary", run.study.reliability)
+        assert not whatif.obstacle(run.results, method, "primary"), method
+        again, own = lab.lab_masks(run, choice), run.load(stages.masks, method)
+        changed = flips.compare(own, again)
+        assert changed.total == changed.heads == 0, method
+    assert decided or name != "every method"

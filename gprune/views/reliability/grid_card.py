@@ -1,0 +1,53 @@
+"""The plane of both quantiles: how much is adapted anywhere, and where the present lines stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from gprune.analysis import thresholds
+from gprune.study import ReliabilitySettings
+from gprune.views.frame import address, derived
+from gprune.views.frame.card import card
+from gprune.views.frame.loaders import Run
+from gprune.views.reliability import controls
+from gprune.views.reliability import whatif_charts as figures
+
+_RANGES = {"near": "0.80 to 0.95", "wide": "0 to 1"}
+_LEVELS = {"near": np.round(np.arange(0.80, 0.951, 0.01), 3), "wide": np.round(np.arange(0, 1.001, 0.05), 3)}
+
+
+def show(run: Run, settings: ReliabilitySettings) -> None:
+    """Draws the card.
+
+    Args:
+        run: the run.
+        settings: the rule as it stands.
+    """
+    with card("rasa_grid", "How much is adapted under other quantiles?", run) as drawn:
+        statistics, adapted = derived.preview(run, settings)
+        if settings.selection != "drift_and_score":
+            st.info("Both lines decide only where modules are adapted by drift and score.")
+            return
+        reach = address.segmented("Range of both quantiles", _RANGES, "rasa_range", "near")
+        levels = _LEVELS[reach]
+        counts = thresholds.grid(statistics, levels, levels)
+        present = settings.drift_quantile, settings.score_quantile
+        share = adapted.adapted.mean()
+        drawn.title(f"{share:.1%} of the modules are adapted at {present[0]:.3f} / {present[1]:.3f}")
+        drawn.chart(
+            figures.grid(levels, counts, len(adapted.adapted), present),
+            "Share of modules adapted. Ring: the present lines; stars: the paper's. A click sets both lines.",
+            alt=f"{share:.1%} of the modules are adapted with the present lines",
+            table=lambda: figures.grid_table(levels, counts),
+            on_point=_set,
+        )
+
+
+def _set(point: dict[str, Any]) -> None:
+    """Sets both lines to a clicked cell."""
+    found = list(point.get("customdata") or [])
+    if len(found) >= 2:
+        controls.put(round(float(found[0]), 3), round(float(found[1]), 3))

@@ -1,0 +1,81 @@
+"""What the cards of the page compute, each once for its keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from gprune import stages, whatif
+from gprune.methods import METHODS
+from gprune.records import PruningMasks
+from gprune.study import ReliabilitySettings
+from gprune.views.frame import derived
+from gprune.views.frame.loaders import MissingResultError, Run
+
+
+def lab_masks(run: Run, choice: whatif.LabChoice) -> PruningMasks:
+    """The masks of a choice; nothing is learned anew.
+
+    Args:
+        run: the run whose scores, modules and learned thresholds are used.
+        choice: method, retention, text and RASA setting.
+
+    Raises:
+        MissingResultError: the run lacks what GPrune's masks follow from.
+        MethodError: the method cannot be decided here, see `whatif.obstacle`.
+        SettingsError: the retention is below what the floors of the layers cost.
+    """
+    if METHODS[choice.method].decision != "learned":
+        return _of_baseline(run, _identity(run), choice)
+    keys = [run.key(stages.scores, text) for text in stages.PAIR]
+    keys += [run.key(stages.partition), run.key(stages.modules), run.key(stages.learning)]
+    return _of_gprune(run, run.root, tuple(keys), run.study.sparsity.alignment, run.study.seed, choice)
+
+
+def own_masks(run: Run) -> PruningMasks:
+    """What the run itself has decided.
+
+    Raises:
+        MissingResultError: it has not come that far.
+    """
+    return run.load(stages.masks, "gprune")
+
+
+def choice(run: Run, settings: ReliabilitySettings) -> whatif.LabChoice:
+    """GPrune at the run's own retention under some thresholds."""
+    return whatif.LabChoice("gprune", run.study.retention, whatif.ADAPTED, settings)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _of_gprune(
+    _run: Run, root: str, keys: tuple[str, ...], alignment: int, seed: int, choice: whatif.LabChoice
+) -> PruningMasks:
+    base = _prepared(_run, root, keys, alignment)
+    if choice.scoring == whatif.ADAPTED:
+        source = derived.preview(_run, choice.settings)[1].source
+    else:
+        source = whatif.whole(base, choice.scoring)
+    return whatif.relocated(base, source, choice.retention)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _prepared(_run: Run, root: str, keys: tuple[str, ...], alignment: int) -> whatif.Prepared:
+    if _run.shape is None:
+        raise MissingResultError(stages.shape(_run.graph).title)
+    scores = [_run.load(stages.scores, text) for text in stages.PAIR]
+    known = _run.load(stages.partition), _run.load(stages.learning)
+    return whatif.prepare(_run.shape, scores[0], scores[1], *known, alignment)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _of_baseline(_run: Run, identity: str, choice: whatif.LabChoice) -> PruningMasks:
+    adapted: Any = None
+    if choice.scoring == whatif.ADAPTED:
+        adapted = derived.preview(_run, choice.settings)[1].scores
+    return whatif.decide(_run.results, choice.method, choice.retention, choice.scoring, adapted)
+
+
+def _identity(run: Run) -> str:
+    """What the decisions of a run's baselines follow from."""
+    return f"{run.root} {run.study.to_json()} {run.graph.inputs!r}"

@@ -1,0 +1,254 @@
+"""What a choice of the lab costs on held-out text: measured in a worker, and refined while one looks."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from dataclasses import dataclass, replace
+from typing import Any
+
+import streamlit as st
+
+from gprune import preview, stages, whatif
+from gprune.errors import GpruneError
+from gprune.methods import METHODS
+from gprune.pipeline import outlook
+from gprune.preview import Answer, Question, Source
+from gprune.study import Study
+from gprune.views.frame import address, work
+from gprune.views.frame.card import Card, card
+from gprune.views.frame.chart_style import label
+from gprune.views.frame.loaders import Run
+from gprune.views.frame.text import duration, plain
+from gprune.views.reliability import controls, lab, retention_card
+from gprune.views.reliability import preview_charts as figures
+from gprune.views.reliability.changes_card import NOT_LEARNED
+from gprune.views.reliability.lines_card import changed_study
+
+LIVE, TEXTS, AGAINST, CURVES = "rasa_live", "rasa_heldout", "rasa_against", "rasa_curves"
+RETENTIONS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+EVERY = 0.7
+"""seconds between two looks while windows are still coming"""
+_AGAINST = {"gprune": "this run's GPrune", "dense": "the dense model"}
+_ME, _SHOWN = "rasa_preview_owner", "rasa_preview_shown"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What was put to the worker: identities of the answers."""
+
+    texts: dict[str, str]
+    """of the choice, by text"""
+    curve: dict[tuple[str, float], str]
+    """of the curve's points, by method and retention, on the first text"""
+    refused: dict[str, str]
+    """why a method has no points, by method"""
+
+
+def wants_to_follow(run: Run) -> bool:
+    """Whether the card shows another choice than the lab now has."""
+    if not address.flag(LIVE, False):
+        return False
+    return st.session_state.get(_SHOWN) != retention_card.choice(run, controls.settings(run))
+
+
+def show(run: Run) -> None:
+    """Draws the card; not within another fragment, because it looks at its answers by itself."""
+    with card("rasa_preview", "What does the choice cost on held-out text?", run) as drawn:
+        choice = retention_card.choice(run, controls.settings(run))
+        st.session_state[_SHOWN] = choice
+        st.caption(f"Measured: {plain(retention_card.described(run, choice))}.")
+        texts, methods = _questions(run)
+        _full_run(run, choice)
+        if not address.toggle("Measure while I look", LIVE, False):
+            st.caption(
+                "A worker then loads the model and measures the windows; the answer is refined slowly."
+            )
+            return
+        asked = _ask(run, choice, texts, methods)
+        _look(drawn, run, choice, asked)
+
+
+def _questions(run: Run) -> tuple[list[str], list[str]]:
+    """The texts and the methods of the curve that a reader wants."""
+    known = list(run.study.evaluation.texts)
+    left, right = st.columns(2, vertical_alignment="bottom")
+    with left:
+        texts = address.multiselect("Held-out texts", known, TEXTS, known[:2])
+    with right:
+        chosen = address.multiselect(
+            "Curve of perplexity against retention", retention_card.methods(run), CURVES, []
+        )
+    address.segmented("Against", _AGAINST, AGAINST, "gprune")
+    return texts, chosen
+
+
+def _ask(run: Run, choice: whatif.LabChoice, texts: list[str], methods: list[str]) -> _Asked:
+    """Puts the questions; asking the same again costs nothing."""
+    source, masks = Source(run.root, run.graph), lab.lab_masks(run, choice)
+    me, base = st.session_state.setdefault(_ME, uuid.uuid4().hex), address.choice(AGAINST, _AGAINST, "gprune")
+    found = {
+        text: preview.pool().ask(
+            source, Question(text, choice.method, masks), f"{me}:{text}", Question(text, base)
+        )
+        for text in texts
+    }
+    points, questions, refused = list[tuple[str, float]](), list[Question](), dict[str, str]()
+    for method in methods if texts else []:
+        try:
+            for level in RETENTIONS:
+                wanted = replace(choice, method=method, retention=level, scoring=_scoring(method, choice))
+                questions.append(Question(texts[0], method, lab.lab_masks(run, wanted)))
+                points.append((method, level))
+        except GpruneError as error:
+            refused[method] = str(error)
+    asked = preview.pool().ask_many(source, questions, f"{me}:curve") if questions else []
+    return _Asked(found, dict(zip(points, asked, strict=True)), refused)
+
+
+def _scoring(method: str, choice: whatif.LabChoice) -> str:
+    """The text that decides on a curve: the choice's where the method can, else A."""
+    return choice.scoring if METHODS[method].decision == "learned" else whatif.PRIMARY
+
+
+def _look(drawn: Card, run: Run, choice: whatif.LabChoice, asked: _Asked) -> None:
+    """Shows the answers, and looks again as long as more will come."""
+    refining = any(one is None or one.progress == "open" for one in _answers(asked).values())
+    body = functools.partial(_answered, drawn, run, choice, asked, refining)
+    st.fragment(run_every=EVERY if refining else None)(_named(body))()
+
+
+def _named(body: functools.partial[None]) -> Any:
+    """A function, as a fragment wants one."""
+
+    def answers() -> None:
+        body()
+
+    return answers
+
+
+def _answers(asked: _Asked) -> dict[str, Answer | None]:
+    identities = [*asked.texts.values(), *asked.curve.values()]
+    return {identity: preview.pool().latest(identity) for identity in identities}
+
+
+def _answered(drawn: Card, run: Run, choice: whatif.LabChoice, asked: _Asked, refining: bool) -> None:
+    answers = _answers(asked)
+    for text, identity in asked.texts.items():
+        _of_text(run, text, answers[identity])
+    state = preview.pool().state(Source(run.root, run.graph))
+    words = {"loading": "The worker loads the model.", "waiting": "The worker waits for its turn."}
+    if refining and (state.reason or state.phase in words):
+        st.caption(plain(state.reason or words[state.phase]))
+    if choice.method == "gprune" and asked.texts:
+        st.caption(NOT_LEARNED)
+    if asked.curve:
+        _curve(drawn, run, choice, asked, answers)
+    for method, reason in asked.refused.items():
+        st.caption(f"Points of {plain(label(method))} are missing: {plain(reason)}.")
+    if refining and not any(one is None or one.progress == "open" for one in answers.values()):
+        # all is there: the timer goes with the next drawing
+        st.rerun(scope="app")
+
+
+def _of_text(run: Run, text: str, answer: Answer | None) -> None:
+    """The answer for one text."""
+    name = plain(text)
+    if answer is None:
+        st.caption(f"{name}: asked.")
+        return
+    if answer.problem:
+        st.error(f"{name}: {plain(answer.problem)}", icon=":material/error:")
+        return
+    found = answer.difference
+    against = _AGAINST[address.choice(AGAINST, _AGAINST, "gprune")]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.metric(
+            f"perplexity on {name}",
+            f"{answer.perplexity:.2f}" if answer.done else "…",
+            answer.verdict,
+            delta_color="off",
+            delta_arrow="off",
+            width=230,
+        )
+        if found is not None:
+            st.caption(
+                f"against {answer.base_perplexity:.2f} of {against}  \n"
+                f"{_signed(found.change)} ± {found.error:.2%} of perplexity, "
+                f"{found.nats:+.4f} ± {found.nats_error:.4f} nats, paired over windows  \n"
+                f"{answer.done} of {answer.windows} windows" + ("" if answer.progress != "open" else " …"),
+                width="stretch",
+            )
+
+
+def _signed(change: float) -> str:
+    return f"{change:+.2%}"
+
+
+def _curve(
+    drawn: Card,
+    run: Run,
+    choice: whatif.LabChoice,
+    asked: _Asked,
+    answers: dict[str, Answer | None],
+) -> None:
+    """Held-out perplexity against retention, as far as it is known."""
+    text = next(iter(asked.texts))
+    points = [
+        (method, level, answer)
+        for (method, level), identity in asked.curve.items()
+        if (answer := answers[identity]) is not None and answer.done
+    ]
+    whole = sum(answer.progress == "complete" for _, _, answer in points)
+    st.markdown(f"**Perplexity on {plain(text)} against retention**")
+    if points:
+        figure = figures.curve(points, choice.retention)
+        st.plotly_chart(figure, key="rasa_curve", on_select=_chosen, selection_mode="points")
+    st.caption(
+        f"{whole} of {len(asked.curve)} points are whole; hollow ones still lack windows. Bars: one standard "
+        "error of the paired ratio to the dense model. A click on a point takes its retention."
+    )
+    drawn.tools(lambda: figures.table(points))
+
+
+def _chosen() -> None:
+    """Takes the retention of a clicked point."""
+    event = st.session_state.get("rasa_curve") or {}
+    found = (event.get("selection") or {}).get("points") or []
+    if found:
+        address.put(retention_card.KEEP, round(float(found[0]["x"]), 4))
+
+
+def _full_run(run: Run, choice: whatif.LabChoice) -> None:
+    """What it takes to learn the thresholds of the choice, and the button that starts it."""
+    study = full_study(run, choice)
+    if study is None:
+        st.caption("A run scores from A, adapted or not: exchange the texts on the page Launch for B.")
+        return
+    if study == run.study:
+        st.caption("The choice is what this run has learned.")
+        return
+    graph = stages.Graph(study, run.graph.inputs)
+    seconds = sum(outlook.expected(stages.course(graph, "all", run.results.holds), run.results).values())
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if st.button("Run it in full", key="rasa_full", icon=":material/play_arrow:"):
+            work.start(run.root, study)
+        st.caption(
+            f"Learns the thresholds and measures everything: about {duration(seconds)} by what is known here."
+        )
+
+
+def full_study(run: Run, choice: whatif.LabChoice) -> Study | None:
+    """The study that a choice is a preview of; None where there is none."""
+    if choice.scoring == whatif.AUXILIARY:
+        return None
+    study, settings = run.study, choice.settings
+    if choice.scoring == whatif.PRIMARY and choice.method == "gprune":
+        settings = replace(settings, selection="none")
+    if choice.method == "gprune" and settings != study.reliability:
+        study = changed_study(run, settings)
+    if choice.method not in study.methods:
+        study = replace(study, methods=(*study.methods, choice.method))
+    if abs(choice.retention - study.retention) > 1e-9:
+        study = replace(study, retention=choice.retention)
+    return study

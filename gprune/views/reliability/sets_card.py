@@ -1,0 +1,161 @@
+"""Named threshold sets: kept, compared side by side, taken along as a file and sent to the launch form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import streamlit as st
+
+from gprune.analysis import flips, thresholds
+from gprune.errors import GpruneError
+from gprune.study import ReliabilitySettings
+from gprune.views.frame import derived
+from gprune.views.frame.card import Card, card
+from gprune.views.frame.loaders import Run
+from gprune.views.frame.text import plain
+from gprune.views.reliability import controls, lab, sets
+from gprune.views.reliability.sets import ThresholdSet
+
+_ERROR, _CHOSEN = "rasa_sets_error", "rasa_sets_chosen"
+
+
+def show(run: Run, settings: ReliabilitySettings) -> None:
+    """Draws the card.
+
+    Args:
+        run: the run.
+        settings: the rule as it stands.
+    """
+    with card("rasa_sets", "Threshold sets", run) as drawn:
+        _saving(run, settings)
+        if problem := st.session_state.pop(_ERROR, ""):
+            st.error(plain(problem), icon=":material/error:")
+        kept, faults = sets.kept(run.root)
+        for fault in faults:
+            st.warning(f"A threshold set cannot be read: {plain(fault)}.", icon=":material/warning:")
+        _compared(run, drawn, settings, kept)
+        if kept:
+            _use(run, kept)
+        _files(run, kept)
+
+
+def _saving(run: Run, settings: ReliabilitySettings) -> None:
+    """Keeps the present rule under a name."""
+    left, right = st.columns([4, 1], vertical_alignment="bottom")
+    with left:
+        st.text_input(
+            "Keep the present lines as", key="rasa_sets_name", placeholder=thresholds.described(settings),
+            max_chars=sets.LONGEST_NAME,
+        )  # fmt: skip
+    with right:
+        st.button("Keep", key="rasa_sets_keep", icon=":material/bookmark_add:", on_click=_keep,
+                  args=(run.root, settings), width="stretch")  # fmt: skip
+
+
+def _keep(root: str, settings: ReliabilitySettings) -> None:
+    typed = str(st.session_state.get("rasa_sets_name") or "")
+    try:
+        sets.save(root, ThresholdSet(typed or thresholds.described(settings), settings))
+        st.session_state["rasa_sets_name"] = ""
+    except GpruneError as error:
+        st.session_state[_ERROR] = str(error)
+
+
+def _compared(run: Run, drawn: Card, settings: ReliabilitySettings, kept: list[ThresholdSet]) -> None:
+    """Every set beside the present lines and the run's own."""
+    own = run.study.reliability
+    rows = [ThresholdSet("this run", own), ThresholdSet("present lines", settings), *kept]
+    table = pd.DataFrame([_row(run, one) for one in rows])
+    if kept:
+        drawn.title(f"{len(kept)} threshold set{'s' if len(kept) > 1 else ''} beside the present lines")
+    percent = st.column_config.NumberColumn(format="percent")
+    st.dataframe(
+        table, hide_index=True, alt="threshold sets side by side",
+        column_config={"neurons kept": percent, "key/value groups kept": percent},
+    )  # fmt: skip
+    drawn.tools(
+        lambda: table,
+        switch=False,
+        caption="Flips: neurons decided otherwise than in this run, its thresholds not learned anew.",
+    )
+
+
+def _row(run: Run, one: ThresholdSet) -> dict[str, object]:
+    rule = _complete(run, one)
+    statistics, adapted = derived.preview(run, rule)
+    counts = thresholds.count(statistics, adapted)
+    masks = lab.lab_masks(run, lab.choice(run, rule))
+    changed = flips.compare(lab.own_masks(run), masks)
+    return {
+        "set": one.name,
+        "rule": thresholds.described(rule),
+        "adapted": counts.adapted,
+        "from B": counts.from_auxiliary,
+        "neurons in them": counts.neurons,
+        "flips": changed.total,
+        "neurons kept": masks.ffn.mean(),
+        "key/value groups kept": masks.heads.mean(),
+    }
+
+
+def _complete(run: Run, one: ThresholdSet) -> ReliabilitySettings:
+    """A set's rule, with what a set does not say as the run has it."""
+    return replace(one.settings, source=run.study.reliability.source)
+
+
+def _use(run: Run, kept: list[ThresholdSet]) -> None:
+    """Sets the lines by a set, sends it to the launch form, or forgets it."""
+    named = {one.name: one for one in kept}
+    left, right = st.columns([2, 3], vertical_alignment="bottom")
+    with left:
+        name = st.selectbox("Set", list(named), key=_CHOSEN)
+    chosen = named.get(str(name), kept[0])
+    rule = chosen.settings
+    with right, st.container(horizontal=True):
+        st.button("Set the lines", key="rasa_sets_use", icon=":material/tune:", on_click=_lines, args=(rule,))
+        if st.button("Send to Launch", key="rasa_sets_launch", icon=":material/rocket_launch:"):
+            _send(run, rule)
+        st.button("Delete", key="rasa_sets_delete", type="tertiary", icon=":material/delete:",
+                  on_click=_forget, args=(run.root, chosen.name))  # fmt: skip
+
+
+def _lines(rule: ReliabilitySettings) -> None:
+    controls.put(rule.drift_quantile, rule.score_quantile, rule.selection, rule.score_scale)
+
+
+def _forget(root: str, name: str) -> None:
+    try:
+        sets.delete(root, name)
+    except GpruneError as error:
+        st.session_state[_ERROR] = str(error)
+
+
+def _send(run: Run, rule: ReliabilitySettings) -> None:
+    """Opens the launch form with the rule filled in."""
+    form = "launch_demo" if run.is_demo else "launch"
+    for field in ("drift_quantile", "score_quantile", "score_scale", "selection"):
+        st.session_state[f"{form}_reliability.{field}"] = getattr(rule, field)
+    for field in ("model", "primary", "auxiliary", "substitute", "metric", "retention"):
+        st.session_state[f"launch_{field}"] = getattr(run.study, field) or None
+    st.switch_page("pages/jobs.py")
+
+
+def _files(run: Run, kept: list[ThresholdSet]) -> None:
+    """Takes the sets along, and reads them back."""
+    with st.popover("As a file", icon=":material/swap_horiz:", type="tertiary"):
+        st.download_button(
+            "Export all sets", data=lambda: sets.export(kept), file_name="gprune-thresholds.json",
+            mime="application/json", key="rasa_sets_export", disabled=not kept, on_click="ignore",
+        )  # fmt: skip
+        given = st.file_uploader("Read a file", type=["json"], key="rasa_sets_file", max_upload_size=1)
+        if given is not None and st.button("Keep its sets", key="rasa_sets_read"):
+            try:
+                found = sets.read(given.getvalue())
+                for one in found:
+                    sets.save(run.root, one)
+            except GpruneError as error:
+                st.error(plain(error), icon=":material/error:")
+                return
+            st.toast(f"{len(found)} threshold set{'s' if len(found) > 1 else ''} kept")
+            st.rerun()
