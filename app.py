@@ -34,7 +34,7 @@ page = st.navigation(
             _page("comparison", "Compare", ":material/leaderboard:", "compare", "Which method is better?"),
             _page("speed_export", "Speed & export", ":material/speed:", "speed", "How fast? How to load it?"),
         ],
-        "Help": [_page("help", "Help", ":material/help:", "help", "What do the words mean?")],
+        "Help": [_page("guide", "Help", ":material/help:", "help", "What do the words mean?")],
     }
 )
 frame.run(page)

@@ -1,11 +1,12 @@
 """What the pages of the app cost with a whole run of the size of LLaMA2-7B or 13B: time to rest, and bytes.
 
-    python benchmarks/app_watcher.py [--size 7b|13b|small] [--cache FOLDER] [--pages home drift ...] [--json]
+    python benchmarks/app_latency.py [--size 7b|13b|small|demo] [--cache FOLDER] [--pages home rasa] [--json]
 
-The run is made by hand, of random numbers in their true form. The app runs in a process of its own, and a
-Chromium without a window drives it. Each figure stands beside its budget. A browser and a server that share
-two busy cores are slow: the load of the machine and the seconds of CPU that the server took are told as well.
-A measurement whose element is on no page is left out with a sentence.
+The run is made by hand, of random numbers in their true form; `--size demo` takes a real run of the bundled
+model, the only one that can have a preview. The app runs in a process of its own, and a Chromium without a
+window drives it. Each figure stands beside its budget. A browser and a server that share two busy cores are
+slow: the load of the machine, and the CPU that the server and the page took, are told as well. A measurement
+whose element is on no page is left out with a sentence.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "scripts")]
 
 import numpy as np  # noqa: E402
-import psutil  # noqa: E402
-from app_traffic import CHARTS, Traffic  # noqa: E402
-from served_app import NotHereError, Server, at_rest, browser, opened, served  # noqa: E402
+from app_traffic import CHARTS, Message  # noqa: E402
+from app_visitor import Visitor  # noqa: E402
+from screenshots import finished  # noqa: E402
+from served_app import NotHereError, Server, browser, served  # noqa: E402
 from views.large_runs import SIZES, leave_large_run  # noqa: E402
 
 FIRST_CHART, AT_REST, COUNTS, CHARTS_AFTER = 5.0, 1.0, 0.3, 1.0
@@ -38,8 +40,11 @@ DRAGGED = 0.016
 CHART_BYTES, PAGE_BYTES = 300_000, 1_000_000
 """budgets of what is sent for one chart, and for all of a page"""
 THRESHOLDS, LINES = "rasa", "[role=slider][data-line], .threshold-lines [role=slider]"
-DRAGS, MOVES, REACH = 5, 40, 120
-"""drags of a line, moves of each, and how many pixels it goes"""
+DRAGS = 5
+PREVIEW, PREVIEW_COLD, PREVIEW_WARM = ".st-key-preview_value", 10.0, 3.0
+"""where a value of the preview stands, and its budgets in seconds while the model is read, and afterwards"""
+DEMO = "demo"
+"""the one size that is a real run: only a model with weights can have a preview"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,113 +72,53 @@ class Row:
         return "PASS" if self.value <= self.budget else "OVER"
 
 
-@dataclass(frozen=True, slots=True)
-class Drag:
-    """What one drag of a line cost, in seconds."""
-
-    moves: list[float]
-    """handlers and paint of each move"""
-    cpu: float
-    """CPU of the page's main thread for a move, mean"""
-    counts: float | None
-    """from the release to the first number that changed; None where none did"""
-    charts: float | None
-    """from the release to the last change of a chart; None where none changed"""
-
-
-class Visitor:
-    """A person before the app: a page of a browser, what it received, and the server behind it."""
-
-    def __init__(self, chromium: Any, server: Server) -> None:
-        """Opens an empty page that is watched from its beginning."""
-        self.server, self.process = server, psutil.Process(server.pid)
-        self.page = opened(chromium, viewport={"width": 1280, "height": 1000})
-        self.traffic = Traffic(self.page)
-        self.tools = self.page.context.new_cdp_session(self.page)
-        self.tools.send("Performance.enable", {"timeDomain": "threadTicks"})
-
-    def load(self) -> tuple[float, float]:
-        """Opens the app; seconds until its first chart, and until it rests."""
-        self.page.goto(self.server.address)
-        found = at_rest(self.page)
-        return found["firstChart"] / 1000, found["rested"] / 1000
-
-    def links(self) -> dict[str, Any]:
-        """Where to click for each page, by the last part of its address."""
-        every = self.page.get_by_test_id("stSidebarNavLink").all()
-        named = {str(link.get_attribute("href")).rstrip("/").rpartition("/")[2]: link for link in every}
-        # the page that opens by itself has no address of its own
-        return {("home" if ":" in name or not name else name): link for name, link in named.items()}
-
-    def click(self, target: Any) -> tuple[float, float, float]:
-        """Seconds from a click until the page rests, and seconds of CPU of the server and of the page."""
-        server, page = self._cpu(), self._page_cpu()
-        self.page.evaluate("watcher.arm('click')")
-        target.click()
-        rested = at_rest(self.page)["rested"] / 1000
-        return rested, self._cpu() - server, self._page_cpu() - page
-
-    def drag(self, line: Any) -> Drag:
-        """Drags a threshold to and fro, and lets it go."""
-        box = line.bounding_box()
-        across = box["height"] > box["width"]
-        # near its end, where no other line lies over it
-        x = box["x"] + box["width"] * (0.5 if across else 0.1)
-        y = box["y"] + box["height"] * (0.1 if across else 0.5)
-        self.page.mouse.move(x, y)
-        self.page.mouse.down()
-        before = self._page_cpu()
-        self.page.evaluate("watcher.drag(true)")
-        for step in range(1, MOVES + 1):
-            way = -REACH * np.sin(0.75 * np.pi * step / MOVES)
-            self.page.mouse.move(x + way * across, y - way * (not across))
-            self.page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
-        moves = self.page.evaluate("watcher.drag(false), watcher.moves()")
-        cpu = (self._page_cpu() - before) / MOVES
-        self.page.evaluate("watcher.watchRelease(), watcher.arm('pointerup')")
-        self.page.mouse.up()
-        at_rest(self.page)
-        after = self.page.evaluate("watcher.released()")
-        seconds = {name: None if time is None else time / 1000 for name, time in after.items()}
-        return Drag([one / 1000 for one in moves], cpu, **seconds)
-
-    def _page_cpu(self) -> float:
-        """Seconds of CPU that the page's main thread has taken for its tasks."""
-        found = self.tools.send("Performance.getMetrics")["metrics"]
-        return float(next(one["value"] for one in found if one["name"] == "TaskDuration"))
-
-    def _cpu(self) -> float:
-        times = self.process.cpu_times()
-        return float(times.user + times.system)
-
-
 def measure(chromium: Any, server: Server, pages: list[str], rounds: int) -> Iterator[Row]:
-    """Every figure, in the order in which a visitor meets them."""
+    """Every figure, in the order in which a visitor meets them.
+
+    Args:
+        chromium: the browser.
+        server: the app, which nobody has visited yet.
+        pages: addresses of the pages; all where there is none.
+        rounds: warm visits of every page.
+
+    Raises:
+        NotHereError: there is no such page.
+    """
     visitor = Visitor(chromium, server)
-    first, rested = visitor.load()
-    yield Row("first chart of a new server", "home", first, FIRST_CHART, "s", f"at rest after {rested:.2f} s")
+    first, rested, cpu = visitor.load()
+    detail = f"at rest after {rested:.2f} s; CPU: server {1000 * cpu:.0f} ms"
+    yield Row("first chart of a new server", "home", first, FIRST_CHART, "s", detail)
     home, links = visitor.traffic.take(), visitor.links()
-    wanted = [name for name in links if name in pages] if pages else list(links)
-    times: dict[str, list[tuple[float, ...]]] = {name: [] for name in wanted}
-    sent = {}
-    for turn in range(1 + rounds):
-        for name in wanted:
-            # a click on the page that is shown would change nothing
-            if turn == 0 and name == "home":
-                sent[name] = home
-                continue
-            if len(wanted) == 1:
-                visitor.click(next(link for other, link in links.items() if other != name))
-                visitor.traffic.take()
-            times[name].append(visitor.click(links[name]))
-            # what was sent once can be kept by the browser
-            sent.setdefault(name, visitor.traffic.take())
-            visitor.traffic.take()
+    if unknown := set(pages) - set(links):
+        raise NotHereError(f"there is no page {min(unknown)!r}: there are {', '.join(links)}")
+    wanted = [name for name in links if not pages or name in pages]
+    times, sent = _visit(visitor, {name: links[name] for name in wanted}, rounds, home, links)
     yield from _switches(times)
     yield from _bytes(sent)
     if THRESHOLDS in wanted:
         visitor.click(links[THRESHOLDS])
+        yield from _previews(visitor)
         yield from _thresholds(visitor)
+
+
+def _visit(
+    visitor: Visitor, wanted: dict[str, Any], rounds: int, home: list[Message], links: dict[str, Any]
+) -> tuple[dict[str, list[tuple[float, ...]]], dict[str, list[Message]]]:
+    """Goes through the pages again and again: what each visit took, and what the first of each was sent."""
+    times: dict[str, list[tuple[float, ...]]] = {name: [] for name in wanted}
+    sent = {"home": home} if "home" in wanted else {}
+    for turn in range(1 + rounds):
+        for name, link in wanted.items():
+            if turn == 0 and name == "home":
+                # it has just been loaded, and a click on the page that is shown changes nothing
+                continue
+            if len(wanted) == 1:
+                visitor.click(next(other for where, other in links.items() if where != name))
+                visitor.traffic.take()
+            times[name].append(visitor.click(link))
+            # what was sent once can be kept by the browser
+            sent.setdefault(name, visitor.traffic.take())
+    return times, sent
 
 
 def _switches(times: dict[str, list[tuple[float, ...]]]) -> Iterator[Row]:
@@ -181,14 +126,14 @@ def _switches(times: dict[str, list[tuple[float, ...]]]) -> Iterator[Row]:
     for name, found in times.items():
         wall, cpu, page = np.array(found).T
         first, warm = (wall[0], slice(1, None)) if name != "home" else (None, slice(None))
-        spent = [f"{1000 * np.median(times[warm]):.0f} ms" for times in (cpu, page)]
+        spent = [f"{1000 * np.median(one[warm]):.0f} ms" for one in (cpu, page)]
         detail = f"median {np.median(wall[warm]):.2f} s; CPU: server {spent[0]}, page {spent[1]}"
         if first is not None:
             detail += f"; first visit {first:.2f} s, server {1000 * cpu[0]:.0f} ms"
         yield Row("page switch to rest, p95", name, _p95(wall[warm]), AT_REST, "s", detail)
 
 
-def _bytes(sent: dict[str, list[Any]]) -> Iterator[Row]:
+def _bytes(sent: dict[str, list[Message]]) -> Iterator[Row]:
     """What a first visit of each page was sent, all of it and its largest chart."""
     for name, messages in sent.items():
         largest = sorted(messages, key=lambda one: -one.size)[:3]
@@ -201,6 +146,18 @@ def _bytes(sent: dict[str, list[Any]]) -> Iterator[Row]:
             yield Row("bytes of its largest chart", name, most.size, CHART_BYTES, "B", words)
 
 
+def _previews(visitor: Visitor) -> Iterator[Row]:
+    """From the release of a line to a first value: while the model is read, and once it is in memory."""
+    lines, budgets = visitor.page.locator(LINES), {"cold": PREVIEW_COLD, "warm": PREVIEW_WARM}
+    missing = not (lines.count() and visitor.page.locator(PREVIEW).count())
+    for state, budget in budgets.items():
+        value, why = None, "the page has no preview of this run" if missing else "no value came"
+        if not missing:
+            value = visitor.drag(lines.first, patience=6 * budget).preview
+        detail = why if value is None else f"the model is {'read first' if state == 'cold' else 'in memory'}"
+        yield Row(f"preview's first value, {state}", THRESHOLDS, value, budget, "s", detail)
+
+
 def _thresholds(visitor: Visitor) -> Iterator[Row]:
     """What a drag of a threshold costs, and what follows its release."""
     figures = (("handler and paint of a drag, p95", DRAGGED), ("release to counts, p95", COUNTS))
@@ -211,7 +168,10 @@ def _thresholds(visitor: Visitor) -> Iterator[Row]:
         yield from (Row(name, THRESHOLDS, None, budget, "s", why) for name, budget in figures)
         return
     drags = [visitor.drag(lines.nth(turn % lines.count())) for turn in range(DRAGS)]
-    cpu = f", page {1000 * np.mean([drag.cpu for drag in drags]):.1f} ms CPU a move"
+    parts = [
+        f"{1000 * np.mean(part):.1f} ms" for part in zip(*((d.cpu, d.handlers) for d in drags), strict=True)
+    ]
+    cpu = f"; page {parts[0]} CPU a move, {parts[1]} of it script, style and layout"
     found = [[move for drag in drags for move in drag.moves]]
     found.append([drag.counts for drag in drags if drag.counts is not None])
     found.append([drag.charts for drag in drags if drag.charts is not None])
@@ -256,8 +216,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--size", choices=tuple(SIZES), default="7b")
-    parser.add_argument("--cache", type=Path, help="keep the made runs in this folder, or take them from it")
+    parser.add_argument("--size", choices=(*SIZES, DEMO), default="7b")
+    parser.add_argument("--cache", type=Path, help="keep the run in this folder, or take it from there")
     parser.add_argument(
         "--pages", nargs="*", default=[], help="by address, as home drift rasa; all by default"
     )
@@ -265,9 +225,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     options = parser.parse_args()
     with _cache(options.cache) as cache:
-        leave_large_run(cache, options.size)
-        before = os.getloadavg()[0]
         try:
+            finished(cache) if options.size == DEMO else leave_large_run(cache, options.size)
+            before = os.getloadavg()[0]
             with browser() as chromium, served(cache) as server:
                 rows = list(measure(chromium, server, options.pages, options.rounds))
         except NotHereError as missing:

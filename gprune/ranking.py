@@ -44,10 +44,10 @@ class GroupedRanks:
         for start, size in zip(self.start.tolist(), self.size.tolist(), strict=True):
             order[start : start + size] += values[start : start + size].argsort()
         result = np.empty(len(values))
-        result[order] = self._shared(values[order])
+        result[order] = self.shared(values[order])
         return result
 
-    def _shared(self, ordered: Array) -> Array:
+    def shared(self, ordered: Array) -> Array:
         """Ranks in sorted order; equal scores of one group share their mean."""
         equal = ordered[1:] == ordered[:-1]
         equal[self.start[1:] - 1] = False
@@ -69,8 +69,15 @@ def ranks(scores: Array) -> Array:
         (..., units) float64 ranks from 0 (least important) to units - 1; ties share the mean rank.
     """
     scores = np.asarray(scores)
-    row = np.arange(scores.size) // max(scores.shape[-1], 1)
-    return GroupedRanks(row).by_unit(scores.ravel()).reshape(scores.shape)
+    result = np.empty(scores.shape)
+    if scores.size:
+        units = scores.shape[-1]
+        # a row is one run as it stands, and need not be brought into order of group
+        whole = GroupedRanks(np.zeros(units, dtype=np.intp))
+        for row, found in zip(scores.reshape(-1, units), result.reshape(-1, units), strict=True):
+            order = row.argsort()
+            found[order] = whole.shared(row[order])
+    return result
 
 
 def rank_within(scores: Array, labels: Array) -> Array:

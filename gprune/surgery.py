@@ -2,12 +2,15 @@
 
 Structured pruning as in section 3: ``cut`` makes a physically smaller model, which says what the dense one
 says while the removed units are silent. A key/value group leaves whole, with all its query heads, so that
-grouped-query attention keeps its group size in every layer.
+grouped-query attention keeps its group size in every layer. ``Silenced`` is that dense model with silent
+units: it says what the cut one says, and needs no copy.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -48,6 +51,53 @@ def cut(decoder: Decoder, masks: PruningMasks, statistics: ActivationStatistics 
     return _copy_around(decoder, replaced)
 
 
+class Silenced:
+    """The dense model with the removed units silent, for as long as one wants: what ``cut`` says, uncopied.
+
+    While ``applied``, hooks zero the inputs of down_proj and o_proj that belong to removed units, and with
+    statistics the compensating biases stand in for the dense ones.
+    """
+
+    def __init__(
+        self, decoder: Decoder, masks: PruningMasks, statistics: ActivationStatistics | None = None
+    ) -> None:
+        """Prepares masks and biases; the decoder stays as it is. See ``cut`` for arguments and errors."""
+        shape = decoder.shape
+        _require_fit(shape, masks)
+        _require_something_left(masks)
+        means = None if statistics is None else _means(shape, statistics)
+        channels = _channel_masks(shape, masks)
+        self._places: list[tuple[nn.Linear, torch.Tensor, nn.Parameter | None]] = []
+        for layer in range(shape.layers):
+            maps = (decoder.down_proj(layer), masks.ffn[layer]), (decoder.o_proj(layer), channels[layer])
+            for part, (dense, kept) in enumerate(maps):
+                bias = None
+                if means is not None:
+                    with torch.no_grad():
+                        values = _compensating_bias(dense, kept, means[part][layer])
+                    bias = nn.Parameter(values, requires_grad=False)
+                self._places.append((dense, torch.as_tensor(~kept, device=dense.weight.device), bias))
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Silences the units, and leaves the decoder as it was, whatever happens inside."""
+        with ExitStack() as undone:
+            for dense, removed, bias in self._places:
+                undone.callback(dense.register_forward_pre_hook(_silence(removed)).remove)
+                if bias is not None:
+                    undone.callback(setattr, dense, "bias", dense.bias)
+                    dense.bias = bias
+            yield
+
+
+def _silence(removed: torch.Tensor) -> Any:
+    def fill(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        # filled, not multiplied: what overflows in a removed unit must not reach the others as NaN
+        return (inputs[0].masked_fill(removed, 0), *inputs[1:])
+
+    return fill
+
+
 def _narrowed_layer(
     decoder: Decoder, layer: int, masks: PruningMasks, means: tuple[Array, Array] | None
 ) -> dict[int, Any]:
@@ -82,9 +132,14 @@ def _keep_columns(dense: nn.Linear, kept: Array, mean: Array | None) -> nn.Linea
     bias = None if dense.bias is None else dense.bias.clone()
     if mean is None:
         return _linear(weight, bias)
+    return _linear(weight, _compensating_bias(dense, kept, mean))
+
+
+def _compensating_bias(dense: nn.Linear, kept: Array, mean: Array) -> torch.Tensor:
+    """The bias of a dense map, with what its removed inputs give on average."""
     removed = dense.weight.index_select(1, _index(~kept, dense.weight.device)).double()
     lost = removed @ torch.as_tensor(mean[~kept], dtype=torch.float64, device=removed.device)
-    return _linear(weight, (lost if bias is None else lost + bias.double()).to(weight.dtype))
+    return (lost if dense.bias is None else lost + dense.bias.double()).to(dense.weight.dtype)
 
 
 def _linear(weight: torch.Tensor, bias: torch.Tensor | None) -> nn.Linear:

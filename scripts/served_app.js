@@ -8,24 +8,28 @@
 
   const app = () => document.querySelector("[data-testid=stApp]");
   const all = (selector) => [...document.querySelectorAll(selector)];
-  const metrics = () => all("[data-testid=stMetricValue]").map((one) => one.textContent).join("|");
+  const texts = (selector) => all(selector).map((one) => one.textContent).join("|");
+  const metrics = () => texts("[data-testid=stMetricValue]");
+  const preview = () => texts(".st-key-preview_value");
 
   new MutationObserver((changes) => {
     const now = performance.now();
     if (app() && app().dataset.testScriptState === "running") state.running = true;
-    const real = changes.filter((one) => one.target.nodeType !== 1 || !one.target.closest(NOISE));
-    if (!real.length) return;
+    // a chart changes thousands of things at once: one that counts is enough
+    if (!changes.some((one) => one.target.nodeType !== 1 || !one.target.closest(NOISE))) return;
     state.last = now;
     if (state.firstChart === null && document.querySelector(PLOT)) state.firstChart = now;
-    if (state.release) noteRelease(real, now);
+    if (state.release) noteRelease(changes, now);
   }).observe(document, { subtree: true, childList: true, characterData: true, attributes: true });
 
-  // what changes after a threshold was released: the numbers, and the last of the charts
+  // what changes after a threshold was released: the numbers, the last of the charts, a value of the preview
   function noteRelease(changes, now) {
     const { seen } = state.release;
     if (seen.counts === null && metrics() !== state.release.metrics) seen.counts = now;
     const inChart = changes.some((one) => one.target.nodeType === 1 && one.target.closest(".js-plotly-plot"));
     if (inChart) seen.charts = now;
+    const value = preview();
+    if (seen.preview === null && value !== state.release.preview && /\d/.test(value)) seen.preview = now;
   }
 
   function begin() {
@@ -62,12 +66,16 @@
     arm: (kind) => { state.armed = kind; state.running = false; },
     drag: (on) => { state.dragging = on; if (on) state.moves = []; },
     moves: () => state.moves,
-    watchRelease: () => { state.release = { metrics: metrics(), seen: { counts: null, charts: null } }; },
+    watchRelease: () => {
+      const seen = { counts: null, charts: null, preview: null };
+      state.release = { metrics: metrics(), preview: preview(), seen };
+    },
+    previewed: () => state.release.seen.preview !== null,
     released: () => {
       const { seen } = state.release;
       state.release = null;
       const since = (time) => (time === null ? null : time - state.start);
-      return { counts: since(seen.counts), charts: since(seen.charts) };
+      return { counts: since(seen.counts), charts: since(seen.charts), preview: since(seen.preview) };
     },
     // a page that has nothing to do never says that it ran
     rests: () => {

@@ -7,6 +7,7 @@ import pytest
 
 TORCH_ROOMS = {
     "__main__",
+    "bench",
     "calibration",
     "commands",
     "evaluation",

@@ -62,8 +62,8 @@ def agreement(record: Agreement) -> str:
     else:
         sentence += "."
     if groups is not None:
-        word = _order(found[0], groups[0], "more stable than", "less stable than", "about as stable as")
-        sentence += f" They are {word} FANG’s groups ({groups[0]:.2f})."
+        word = _order(groups[0], found[0], "more", "less", "about as much")
+        sentence += f" FANG’s groups of two texts agree {word}, at {groups[0]:.2f}."
     return sentence
 
 

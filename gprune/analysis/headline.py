@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from gprune.analysis.comparison import CLOSE, DENSE, Measurement, difference
+from gprune.analysis.comparison import DENSE, Measurement, difference
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.methods import METHODS
 from gprune.study import Study
@@ -149,7 +149,7 @@ def headline(found: Outcome, study: Study, complete: bool) -> Headline:
 
 def _nothing(found: Outcome, complete: bool) -> str:
     if found.dense is not None:
-        return "Only the dense model is measured" + ("" if complete else " so far")
+        return "No pruned model was measured" if complete else "No pruned model is measured yet"
     return "No perplexity was measured" if complete else "No perplexity is measured yet"
 
 
@@ -246,15 +246,14 @@ def _detail(found: Outcome) -> str:
     cells = [cell for cell in (found.dense, found.base, found.ours) if cell is not None]
     values = ", ".join(f"{_name(cell.method)} {cell.perplexity:,.1f}" for cell in cells)
     apart = "" if found.held_out else " No text of this run was held out."
-    sentence = f"Perplexity on {found.text} ({cells[0].windows_read}): {values}.{apart}"
+    sentence = f"{found.text}, {cells[0].windows_read}: {values}.{apart}"
     if not found.comparable or found.ours is None or found.base is None:
         return sentence
     change = difference(found.ours, found.base)
     if not np.isfinite(change.error):
         return f"{sentence} With one window the error of the difference is not known."
-    how = "paired over the windows" if change.paired else "from windows that differ"
-    verb = "beyond" if found.verdict in ("better", "worse") else "within"
+    how = "standard error, paired" if change.paired else "standard error, windows differ"
     return (
         f"{sentence} GPrune against {_name(found.base.method)}: {change.change:+.1%} ± {change.error:.1%} "
-        f"(standard error, {how}), {verb} {CLOSE:.0f} standard errors."
+        f"({how})."
     )

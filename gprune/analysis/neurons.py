@@ -15,6 +15,9 @@ from gprune.analysis import thresholds
 from gprune.ranking import ranks
 from gprune.records import AdaptedScores, Array, Partition, PruningMasks, RankDrift, UnitScores
 
+AMONG = 20
+"""how many of the most telling neurons an example is chosen from"""
+
 
 @dataclass(frozen=True, slots=True)
 class Movers:
@@ -106,17 +109,24 @@ def _positions(scores: Array) -> Array:
     return scaled
 
 
-def telling(drift: RankDrift, layer: int | None = None) -> tuple[int, int]:
+def telling(drift: RankDrift, layer: int | None = None, divided: Array | None = None) -> tuple[int, int]:
     """Layer and neuron whose move from A to B exceeds its own move within one text by most.
 
     Args:
         drift: the record.
         layer: the layer to look in; all of them by default.
+        divided: (layers, neurons) bool, neurons that say more: the first of them is taken if it is among the
+            `AMONG` that move furthest beyond their noise.
     """
     excess = drift.magnitude - np.maximum(drift.resample_primary, drift.resample_auxiliary)
-    if layer is None:
-        layer = int(excess.max(axis=1).argmax())
-    return layer, int(excess[layer].argmax())
+    if layer is not None:
+        excess = np.where(np.arange(len(excess))[:, None] == layer, excess, -np.inf)
+    order = np.argsort(-excess, axis=None, kind="stable")[:AMONG]
+    if layer is not None:
+        order = order[np.isfinite(excess.ravel()[order])]
+    saying = order[divided.ravel()[order]] if divided is not None else order
+    place = int(saying[0] if len(saying) else order[0])
+    return place // excess.shape[1], place % excess.shape[1]
 
 
 def example(

@@ -107,14 +107,27 @@ def difference(first: Measurement, second: Measurement) -> Difference:
         differences, or both standard errors in quadrature where the windows differ.
     """
     if same_windows(first, second):
-        each = first.losses - second.losses
-        return Difference(float(each.mean()), _error(each), True)
+        return paired(first.losses, second.losses)
     values = np.array([first.perplexity, second.perplexity])
     errors = np.array([first.standard_error, second.standard_error])
     with np.errstate(invalid="ignore"):
         first_log, second_log = np.log(values)
         error = float(np.hypot(*(errors / values)))
         return Difference(float(first_log - second_log), error if np.isfinite(error) else np.inf, False)
+
+
+def paired(first: Array, second: Array) -> Difference:
+    """How much worse the first is over windows that both have read.
+
+    Args:
+        first: (windows,) losses in nats per token, at least one.
+        second: (windows,) losses of the same windows.
+
+    Returns:
+        The mean of the windows' differences and its standard error, infinite with a single window.
+    """
+    each = first - second
+    return Difference(float(each.mean()), _error(each), True)
 
 
 def why_unpaired(first: Measurement, second: Measurement) -> str:

@@ -48,11 +48,11 @@ def perplexity(
         SettingsError: the window is longer than the model can read, or the batch does not fit on the GPU.
         NumericsError: a loss is not finite.
     """
-    windows = _windows(model, tokens, text, settings)
+    read = windows(model, tokens, text, settings)
     training = model.training
     model.eval()
     try:
-        losses = _window_losses(model, windows, text, settings, on_progress)
+        losses = window_losses(model, read, text, settings, on_progress)
     finally:
         model.train(training)
     value, error = _with_error(losses)
@@ -60,8 +60,8 @@ def perplexity(
     return Perplexity(text, preset, settings.length, len(losses), value, error, losses)
 
 
-def _windows(model: nn.Module, tokens: Array, text: str, settings: EvaluationSettings) -> Array:
-    """(windows, length) the first windows of the stream."""
+def windows(model: nn.Module, tokens: Array, text: str, settings: EvaluationSettings) -> Array:
+    """(windows, length) the first windows of a token stream; see `perplexity`."""
     stream, length = np.asarray(tokens).reshape(-1), settings.length
     positions = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     if positions is not None and length > positions:
@@ -86,11 +86,32 @@ def _windows(model: nn.Module, tokens: Array, text: str, settings: EvaluationSet
     return used.reshape(count, length)
 
 
-def _window_losses(
-    model: nn.Module, windows: Array, text: str, settings: EvaluationSettings, on_progress: Progress
+def window_losses(
+    model: nn.Module,
+    windows: Array,
+    text: str,
+    settings: EvaluationSettings,
+    on_progress: Progress = silent,
+    numbers: Array | None = None,
 ) -> Array:
-    """(windows,) mean negative log-likelihood of each window."""
-    losses = np.empty(len(windows))
+    """Losses of some windows; the model is in evaluation mode.
+
+    Args:
+        model: see `perplexity`.
+        windows: (windows, length) token ids.
+        text: see `perplexity`.
+        settings: of which the batch counts.
+        on_progress: told after every batch.
+        numbers: (windows,) places of the windows in the text, for messages; 0, 1, ... by default.
+
+    Returns:
+        (windows,) float64 mean negative log-likelihood of each window.
+
+    Raises:
+        SettingsError: the batch does not fit on the GPU.
+        NumericsError: a loss is not finite.
+    """
+    losses, places = np.empty(len(windows)), np.arange(len(windows)) if numbers is None else numbers
     device = next(model.parameters()).device
     for start in range(0, len(windows), settings.batch):
         chosen = slice(start, start + settings.batch)
@@ -102,7 +123,7 @@ def _window_losses(
                 f"evaluation.batch is {settings.batch}: so many windows of {settings.length} tokens do not "
                 "fit in the GPU's memory, choose a smaller batch"
             ) from error
-        _require_finite(losses[chosen], start, text, model)
+        _require_finite(losses[chosen], places[chosen], text, model)
         done = min(start + settings.batch, len(windows))
         on_progress(done, len(windows), f"perplexity on {text}")
     return losses
@@ -131,12 +152,12 @@ def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return nn.functional.cross_entropy(logits.float(), targets, reduction="none")
 
 
-def _require_finite(losses: Array, start: int, text: str, model: nn.Module) -> None:
+def _require_finite(losses: Array, numbers: Array, text: str, model: nn.Module) -> None:
     bad = np.flatnonzero(~np.isfinite(losses))
     if bad.size:
         first, dtype = int(bad[0]), str(next(model.parameters()).dtype).removeprefix("torch.")
         raise NumericsError(
-            f"the loss on {text!r} is {losses[first]} in window {start + first}: the model overflows in "
+            f"the loss on {text!r} is {losses[first]} in window {numbers[first]}: the model overflows in "
             f"{dtype}, so use float32 or bfloat16, or check its weights for NaN"
         )
 

@@ -193,6 +193,23 @@ def slots() -> int:
     return int(text)
 
 
+def at_work(cache: Path) -> list[Job]:
+    """Jobs that wait for their turn, compute, or still leave the machine; nothing is changed.
+
+    A job that is called running but whose processes are gone is not among them.
+    """
+    found, now = [], time.time()
+    for folder in files.all_folders(files.root(cache)):
+        state = read_state(folder)
+        if state.finished and now - (state.ended or 0.0) > 2 * local.EXIT_SECONDS:
+            continue
+        waits = state.state == "queued" or (not state.finished and _starting(state, now))
+        if waits or local.worker_alive(state) or (not state.finished and local.supervisor_alive(state)):
+            with contextlib.suppress(JobError):
+                found.append(read_job(folder))
+    return found
+
+
 def _settle(home: Path) -> None:
     """Ends the jobs whose process is gone, and stops those that nobody watches; the queue's lock is held."""
     now = time.time()

@@ -75,9 +75,9 @@ def an_agreement(**ari: float) -> Agreement:
 def test_agreement_is_told_against_another_seed_and_fang(seed: float, word: str) -> None:
     record = an_agreement(ab_ac=0.4, ab_bc=0.6, other_seed=seed, initialization=0.9, fang_ab=0.12)
     sentence = findings.agreement(record)
-    assert word in sentence and "more stable than FANG’s groups (0.12)" in sentence
+    assert word in sentence and "FANG’s groups of two texts agree less, at 0.12" in sentence
     assert numbers(sentence)[0] == 0.5 and numbers(sentence)[2] == seed
-    assert "less stable" in findings.agreement(an_agreement(ab_ac=0.1, fang_ab=0.3))
+    assert "agree more, at 0.30" in findings.agreement(an_agreement(ab_ac=0.1, fang_ab=0.3))
 
 
 def test_agreement_without_a_third_text_tells_what_there_is() -> None:
@@ -169,6 +169,16 @@ def test_the_example_moves_most_beyond_its_own_noise_and_knows_its_fate() -> Non
     excess = record.magnitude - np.maximum(record.resample_primary, record.resample_auxiliary)
     place = neurons.telling(record)
     assert excess[place] == excess.max()
+    assert neurons.telling(record, 1) == (1, int(excess[1].argmax()))
+    # of the furthest, one that says more comes before one that moves more; from further down, none does
+    order = [
+        tuple(int(part) for part in np.unravel_index(each, (3, 50)))
+        for each in np.argsort(-excess, axis=None)
+    ]
+    for number, expected in ((7, order[7]), (neurons.AMONG, order[0])):
+        divided = np.zeros((3, 50), bool)
+        divided[order[number]] = True
+        assert neurons.telling(record, None, divided) == expected
     labels = np.tile(np.arange(50, dtype=np.int32) % 4, (3, 1))
     counts = np.full(3, 4, np.int32)
     empty = np.full(2, np.nan)

@@ -128,7 +128,7 @@ def test_one_method_says_why_it_stands_alone() -> None:
 
 
 def test_what_is_missing_is_said() -> None:
-    assert said(DENSE, complete=False).sentence == "Only the dense model is measured so far"
+    assert said(DENSE, complete=False).sentence == "No pruned model is measured yet"
     assert said(complete=False).sentence == "No perplexity is measured yet"
     assert said().sentence == "No perplexity was measured"
 

@@ -8,6 +8,7 @@ from sparsity.reference_sparsity import random_partition
 from gprune import budget
 from gprune.errors import SettingsError
 from gprune.records import ModelShape
+from gprune.sparsity import exact
 from gprune.sparsity.masks import MaskFamily
 from gprune.sparsity.rounding import exact_masks, require_reachable
 
@@ -116,3 +117,21 @@ def test_equal_scores_still_meet_the_target():
     family = MaskFamily.build(shape, *flat, partition, torch.device("cpu"))
     masks = exact_masks(family, torch.full((family.thresholds,), 0.5), 0.37).masks
     assert abs(masks.retention - 0.37) <= 0.001
+
+
+@pytest.mark.parametrize("alignment", [1, 16])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_final_thresholds_give_the_same_masks_again_without_torch(seed, alignment):
+    generator = np.random.default_rng(seed)
+    shape = _random_shape(generator)
+    scores = generator.random((shape.layers, shape.neurons)).round(2)
+    head_scores = generator.random((shape.layers, shape.kv_heads))
+    partition = random_partition(shape, int(generator.integers(1, 20)), generator)
+    family = MaskFamily.build(shape, scores, head_scores, partition, torch.device("cpu"))
+    learned = torch.tensor(generator.random(family.thresholds), dtype=torch.float32)
+    plan = exact_masks(family, learned, 0.5, alignment)
+    ffn, heads = np.split(plan.thresholds, [partition.modules])
+    again = exact.masks(shape, scores, head_scores, partition, ffn, heads, 0.5, alignment)
+    assert np.array_equal(again.ffn, plan.masks.ffn) and np.array_equal(again.heads, plan.masks.heads)
+    fewer = exact.masks(shape, scores, head_scores, partition, ffn, heads, 0.3, alignment)
+    assert abs(fewer.retention - 0.3) < 0.02 and fewer.target == 0.3

@@ -24,9 +24,10 @@ PAGES = (
     "jobs",
     "comparison",
     "speed_export",
+    "guide",
 )
 CHARTS = {
-    "overview": 1,
+    "overview": 4,
     "rank_drift": 4,
     "module_agreement": 3,
     "reliability": 2,
@@ -35,6 +36,7 @@ CHARTS = {
     "jobs": 0,
     "comparison": 4,
     "speed_export": 2,
+    "guide": 2,
 }
 # Each AppTest reads the metadata of every installed package for components, which takes longer than a page.
 manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from views import browser
 from views.synthetic_run import LARGE, a_study, write_run
 
 from gprune.jobs import queue
@@ -63,3 +65,10 @@ def large_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def _only_run(root: Path) -> Run:
     write_run(root)
     return all_runs(str(root))[0][0]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser without a window."""
+    with browser.chromium() as started:
+        yield started

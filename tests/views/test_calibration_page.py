@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 from views.app_driver import charts, on, opened, words
 from views.synthetic_run import a_study, exchange, folder_of, names, write_run
 
-from gprune import records, stages
+from gprune import records, scoring, stages
 from gprune.analysis import calibration as analysis
 from gprune.errors import CorpusError, ModelError
 from gprune.records import ModelShape
@@ -23,7 +23,7 @@ from gprune.store import Store
 from gprune.study import CalibrationSettings, Study, run_name
 from gprune.views.calibration_data import charts as figures
 from gprune.views.calibration_data import own_text
-from gprune.views.calibration_data.page import _MEASURES
+from gprune.views.calibration_data.page import _MEASURES, _scorer
 from gprune.views.frame.chart_style import PAIR, TEXT_A, TEXT_B, TEXT_C
 from gprune.views.frame.loaders import Run, all_runs
 
@@ -156,6 +156,18 @@ def test_damaged_statistics_cost_their_card_only(cache: Path) -> None:
     (folder_of(cache, name, stages.statistics, "auxiliary") / "ffn_mean.npy").unlink()
     app = page()
     assert len(charts(app)) == 1 and len(app.error) == 1 and "no whole result" in app.error[0].value
+
+
+@pytest.mark.parametrize("metric", ["flap", "wanda_sp"])
+def test_parts_are_scored_as_the_whole_model_is(cache: Path, metric: str) -> None:
+    write_run(cache)
+    run = the_run(cache)
+    assert run.shape is not None
+    moments, norms = run.load(stages.statistics, "primary"), run.load(stages.norms)
+    keys = run.key(stages.statistics, "primary"), run.key(stages.norms)
+    score, sizes = _scorer(run.root, metric, *keys, astuple(run.shape))
+    whole = scoring.score(metric, moments, norms, run.shape, CalibrationSettings(), [1, 3])
+    assert np.array_equal(score([1, 3]), whole.ffn) and sizes.tolist() == [8, 8, 8, 8]
 
 
 def test_parts_under_token_weighted_flap_are_scored_by_flap(cache: Path) -> None:

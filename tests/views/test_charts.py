@@ -12,13 +12,14 @@ from views.synthetic_run import MAKERS, names
 
 from gprune import records, stages
 from gprune.analysis import comparison as compare
+from gprune.analysis import cost, kept_units, thresholds
 from gprune.analysis import drift as drift_analysis
-from gprune.analysis import kept_units, thresholds
 from gprune.records import ModelShape
 from gprune.views.comparison import charts as comparison
 from gprune.views.frame import chart_style as style
-from gprune.views.frame import derived, ticks
+from gprune.views.frame import derived, marks, slope, story, ticks
 from gprune.views.frame.loaders import Run
+from gprune.views.help import charts as helping
 from gprune.views.jobs import charts as learning
 from gprune.views.module_agreement import charts as agreement
 from gprune.views.overview import charts as overview
@@ -67,6 +68,12 @@ FIGURES: dict[str, Callable[[Run], go.Figure]] = {
     "neurons by layer": lambda run: decisions.by_layer(run.masks(), "neurons"),
     "heads by layer": lambda run: decisions.by_layer(run.masks(), "heads"),
     "strip": lambda run: overview.strip(derived.layer_strip(run)),
+    "movers": lambda run: slope.slopes(story.movers_of(run, None, None), 280, 0),
+    "survival, small": lambda run: overview.survival(
+        derived.drift_curves(run.root, run.key(stages.drift), 200)
+    ),
+    "costs": lambda run: overview.costs(cost.costs(story.on_held_out(run)[1])),
+    "kept by both": lambda run: helping.kept(100, 20, 30, "flap"),
     "losses": lambda run: learning.losses(run.load(stages.learning).history, {"ce_primary": "on A"}),
     "learned retention": lambda run: learning.retention(run.load(stages.learning).history, "retention", 0.5),
     "perplexity": lambda run: _perplexity(run),
@@ -102,8 +109,15 @@ def test_payload_stays_small_at_the_size_of_llama2_7b(name: str, large_run: Run)
 @pytest.mark.parametrize("name", FIGURES)
 def test_axes_are_titled_and_the_background_is_the_themes(name: str, small_run: Run) -> None:
     figure = FIGURES[name](small_run)
-    assert figure.layout.xaxis.title.text
-    assert figure.layout.yaxis.title.text or name in ("strip", "perplexity", "changes")
+    # the two ends of a slope chart are named by their ticks
+    assert figure.layout.xaxis.title.text or figure.layout.xaxis.ticktext == ("on text A", "on text B")
+    assert figure.layout.yaxis.title.text or name in (
+        "strip",
+        "perplexity",
+        "changes",
+        "costs",
+        "kept by both",
+    )
     assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
     assert figure.layout.uirevision == "fixed"
     assert not any(trace.type.endswith("gl") for trace in figure.data)
@@ -229,3 +243,42 @@ def test_log_ticks_are_plain_numbers(lowest: float, highest: float, names: list[
     axis = ticks.logarithmic(lowest, highest)
     assert list(axis["ticktext"]) == names
     assert all(lowest <= value <= highest * 1.0001 for value in axis["tickvals"])
+
+
+def test_slopes_have_the_hue_of_the_text_that_ranks_a_neuron_higher(small_run: Run) -> None:
+    found = story.movers_of(small_run, 1, None)
+    figure = slope.slopes(found, 280, int(found.neurons[0]))
+    lines = {trace.line.color: trace for trace in figure.data}
+    for color, up in ((style.TEXT_A, False), (style.TEXT_B, True)):
+        ends = np.array(lines[color].y, dtype=float).reshape(-1, 3)
+        assert ((ends[:, 1] > ends[:, 0]) == up).all() and np.isnan(ends[:, 2]).all()
+        marked = np.array(lines[color].customdata)
+        assert set(marked[:, 0]) == {1} and set(marked[:, 2]) <= set(found.neurons)
+    assert sum(len(lines[color].y) for color in (style.TEXT_A, style.TEXT_B)) == 3 * len(found.neurons)
+    assert lines[marks.RING].y == (pytest.approx(found.first[0]), pytest.approx(found.second[0]))
+
+
+def test_costs_stand_at_their_ratio_with_two_paired_standard_errors(small_run: Run) -> None:
+    _, cells = story.on_held_out(small_run)
+    figure = overview.costs(cost.costs(cells))
+    dense = next(cell for cell in cells if cell.method == "dense")
+    drawn = {trace.name: trace for trace in figure.data}
+    assert len(drawn) == len(cells) - 1
+    for cell in cells:
+        if cell.method == "dense":
+            continue
+        trace, each = drawn[style.label(cell.method)], cell.losses - dense.losses
+        assert trace.x[0] == pytest.approx(cell.perplexity / dense.perplexity)
+        half = 2 * each.std(ddof=1) / np.sqrt(len(each))
+        assert trace.x[0] + trace.error_x.array[0] == pytest.approx(np.exp(each.mean() + half))
+        assert trace.x[0] - trace.error_x.arrayminus[0] == pytest.approx(np.exp(each.mean() - half))
+        assert trace.marker.color == style.METHOD_COLORS[cell.method]
+
+
+def test_more_methods_than_fit_leave_gprune_in() -> None:
+    found = [cost.Cost(f"m{number}", 10.0 + number, 1.5, 1.4, 1.6, True) for number in range(12)]
+    found.append(cost.Cost("gprune", 30.0, float("inf"), float("inf"), float("inf"), False))
+    figure = overview.costs(found)
+    texts = [note.text for note in figure.layout.annotations]
+    assert len(texts) == overview.MOST_ROWS and texts[-1] == "GPrune: <b>not finite</b>"
+    assert len(figure.data) == overview.MOST_ROWS - 1

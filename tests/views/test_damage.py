@@ -13,20 +13,30 @@ from gprune.study import EvaluationSettings
 
 pytestmark = pytest.mark.slow
 SHOWN = {
-    "shape": ("overview", "calibration_data", "comparison", "speed_export"),
+    # a selection is held against the sizes of the model, on every page that marks one
+    "shape": (
+        "overview",
+        "rank_drift",
+        "module_agreement",
+        "pruning_decisions",
+        "calibration_data",
+        "comparison",
+        "speed_export",
+        "guide",
+    ),
     "tokens": ("calibration_data",),
     "statistics": ("calibration_data",),
     "groups": ("module_agreement",),
-    "scores": ("rank_drift", "reliability"),
-    "drift": ("overview", "rank_drift", "pruning_decisions", "calibration_data"),
-    "partition": ("module_agreement", "reliability", "pruning_decisions"),
-    "modules": ("overview", "reliability"),
-    "masks": ("overview", "pruning_decisions", "comparison", "speed_export"),
-    "perplexity": ("overview", "comparison"),
+    "scores": ("overview", "rank_drift", "reliability", "guide"),
+    "drift": ("overview", "rank_drift", "pruning_decisions", "calibration_data", "guide"),
+    "partition": ("rank_drift", "module_agreement", "reliability", "pruning_decisions", "guide"),
+    "modules": ("overview", "reliability", "guide"),
+    "masks": ("overview", "pruning_decisions", "comparison", "speed_export", "guide"),
+    "perplexity": ("overview", "comparison", "guide"),
     "accuracy": ("speed_export",),
     "speed": ("speed_export",),
-    "agreement": ("overview", "module_agreement"),
-    "adapted": ("overview",),
+    "agreement": ("overview", "module_agreement", "guide"),
+    "adapted": ("overview", "guide"),
 }
 """the pages that draw a kind of result"""
 

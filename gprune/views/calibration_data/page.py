@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import astuple, fields, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,7 @@ from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import MissingResultError, Run, record
 from gprune.views.frame.text import in_figure, plain, short
 
+T = TypeVar("T", records.ActivationStatistics, records.WeightNorms)
 _RANKS, _DRIFT, _TOKENS, _MODULES, _GROUPS = "correlation", "drift", "tokens", "modules", "groups"
 _MEASURES = {
     _RANKS: "Rank correlation",
@@ -253,11 +254,18 @@ def _scorer(
     The statistics are not shared like other records: they are read once for a result that is kept, and at
     7B they hold hundreds of megabytes.
     """
-    store = Store(Path(root))
-    moments = store.get("statistics", statistics, records.ActivationStatistics)
-    weights = store.get("norms", norms, records.WeightNorms)
-    make = partial(scoring.score, metric, moments, weights, ModelShape(*shape), CalibrationSettings())
+    store, found = Store(Path(root)), ModelShape(*shape)
+    moments = _of_neurons(store.get("statistics", statistics, records.ActivationStatistics))
+    weights = _of_neurons(store.get("norms", norms, records.WeightNorms))
+    alone = replace(found, heads=1, kv_heads=1, head_width=1)
+    make = partial(scoring.score, metric, moments, weights, alone, CalibrationSettings())
     return (lambda shards: make(shards=list(shards)).ffn), moments.shard_samples
+
+
+def _of_neurons(record: T) -> T:
+    """A record with one channel of attention: only neurons are ranked, and parts are merged many times."""
+    names = [field.name for field in fields(record) if field.name.startswith(("attention_", "out_"))]
+    return replace(record, **{name: getattr(record, name)[..., :1] for name in names})
 
 
 @st.cache_data(max_entries=64, show_spinner="Scoring parts of the texts …")

@@ -244,7 +244,7 @@ def _complaint(key: str, found: str, wanted: str) -> str:
 
 
 def _listed(options: Options) -> str:
-    names = list(options)
+    names = [name for name in options if name]
     return " or ".join(names[:8]) + (" …" if len(names) > 8 else "")
 
 

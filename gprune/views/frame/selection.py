@@ -58,7 +58,9 @@ def select(layer: int | None, module: int | None = None, neuron: int | None = No
 
 def of_point(point: dict[str, Any]) -> None:
     """Selects what a mark stands for: its custom data begin with layer, module, neuron, -1 for none."""
-    found = list(point.get("customdata") or [])[: len(KEYS)]
+    data = point.get("customdata") or []
+    # an array that went to the browser as bytes comes back as numbered entries
+    found = list(data.values() if isinstance(data, dict) else data)[: len(KEYS)]
     parts = [int(value) if int(value) >= 0 else None for value in found]
     if parts and parts[0] is not None:
         select(*parts)

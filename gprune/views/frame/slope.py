@@ -9,7 +9,7 @@ from gprune.analysis.neurons import Movers
 from gprune.views.frame import marks
 from gprune.views.frame.chart_style import TEXT_A, TEXT_B, style
 
-_GOES_UP, _GOES_DOWN = "ranks higher on B", "ranks higher on A"
+_GOES_UP, _GOES_DOWN = "higher on B", "higher on A"
 
 
 def slopes(found: Movers, height: int, chosen: int | None = None) -> go.Figure:
@@ -25,8 +25,20 @@ def slopes(found: Movers, height: int, chosen: int | None = None) -> go.Figure:
     for name, color, members in ((_GOES_DOWN, TEXT_A, ~up), (_GOES_UP, TEXT_B, up)):
         if members.any():
             figure.add_trace(_lines(found, np.flatnonzero(members), name, color))
+        figure.add_annotation(
+            text=f"{name}: {int(members.sum())}",
+            font={"color": color},
+            x=1.0 if color == TEXT_B else 0.0,
+            xref="paper",
+            xanchor="right" if color == TEXT_B else "left",
+            xshift=8 if color == TEXT_B else -36,
+            y=1.02,
+            yref="paper",
+            yanchor="bottom",
+            showarrow=False,
+        )
     _mark(figure, found, chosen)
-    style(figure, "", "rank in the layer (1 = most important)", height, margin=_MARGIN)
+    style(figure, "", "rank (1 = most important)", height, margin=_MARGIN)
     ticks = {"tickvals": [0, 1], "ticktext": ["on text A", "on text B"]}
     figure.update_xaxes(range=[-0.12, 1.12], showgrid=False, **ticks)
     figure.update_yaxes(range=[-0.03, 1.03], tickvals=[0, 0.25, 0.5, 0.75, 1])
@@ -52,7 +64,8 @@ def _lines(found: Movers, members: np.ndarray, name: str, color: str) -> go.Scat
         mode="lines+markers",
         line={"color": color, "width": 1.5},
         marker={"color": color, "size": 7},
-        name=f"{name} ({count})",
+        name=name,
+        showlegend=False,
         hovertemplate="neuron %{customdata[2]:.0f}: rank %{y:.3f}, moves by "
         "%{customdata[3]:+.3f}<extra></extra>",
     )

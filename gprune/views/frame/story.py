@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import streamlit as st
 
 from gprune import records, stages
@@ -99,13 +100,18 @@ def _movers(
 
 
 def example(run: Run) -> neurons.Example:
-    """One neuron with all that the run knows of it: the selected one, else the most telling.
+    """One neuron with all that the run knows of it: the selected one, else a telling one.
+
+    Of the neurons that move furthest beyond their own noise, one is taken about which the methods disagree.
 
     Raises:
         MissingResultError: drift or scores are not there.
     """
     found, chosen = run.load(stages.drift), selection.current(run)
-    place = neurons.telling(found, chosen.layer)
+    masks = run.masks()
+    kept = [mask.ffn for mask in masks.values()]
+    divided = np.any(kept, axis=0) & ~np.all(kept, axis=0) if kept else None
+    place = neurons.telling(found, chosen.layer, divided)
     if chosen.layer is not None and chosen.neuron is not None:
         place = chosen.layer, chosen.neuron
     return neurons.example(
@@ -114,7 +120,7 @@ def example(run: Run) -> neurons.Example:
         place,
         run.load(stages.partition) if run.has(stages.partition) else None,
         run.load(stages.adapted) if run.has(stages.adapted) else None,
-        run.masks(),
+        masks,
     )
 
 
@@ -145,7 +151,12 @@ def adapted_finding(run: Run) -> str:
 
 
 def budget_finding(run: Run) -> str:
-    """Where GPrune keeps more and where less than the metric's own method."""
+    """Where GPrune keeps more and where less than the metric's own method.
+
+    Raises:
+        MissingResultError: GPrune has not pruned.
+    """
+    run.key(stages.masks, analysis.OURS)
     other = rival(run)
     if other is None:
         return "No other pruned model stands beside GPrune in this run."

@@ -91,7 +91,9 @@ _NUMBERS = [*(str(number) for number in range(1, len(STEPS) + 1)), ""]
 
 
 def begin_button() -> None:
-    """The button that starts the tour."""
+    """The button that starts the tour; nothing where somebody is taking it."""
+    if address.choice(TOUR, _NUMBERS, ""):
+        return
     if st.button("Take the tour", key="tour_start", icon=":material/tour:", type="primary"):
         _go(1)
 
@@ -107,14 +109,17 @@ def banner(url: str, run: Run | None) -> None:
     if not number:
         return
     step = STEPS[int(number) - 1]
+    # the bar at the top of the window would cover its frame
+    st.space("xsmall")
     with st.container(border=True, key="tour"):
         if step.url != url:
             _elsewhere(int(number), step)
             return
-        st.markdown(f":blue-badge[Step {number} of {len(STEPS)}] **{step.title}**")
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f":blue-badge[Step {number} of {len(STEPS)}] **{step.title}**", width="stretch")
+            _buttons(int(number))
         _finding(step, run)
         st.caption(step.why)
-        _buttons(int(number))
 
 
 def _finding(step: Step, run: Run | None) -> None:
@@ -131,15 +136,14 @@ def _finding(step: Step, run: Run | None) -> None:
 
 
 def _buttons(number: int) -> None:
-    with st.container(horizontal=True, vertical_alignment="center"):
-        if st.button("Back", key="tour_back", icon=":material/arrow_back:", disabled=number == 1):
-            _go(number - 1)
-        last = number == len(STEPS)
-        if not last and st.button(
-            "Next", key="tour_next", icon=":material/arrow_forward:", type="primary", icon_position="right"
-        ):
-            _go(number + 1)
-        _end(primary=last)
+    if st.button("Back", key="tour_back", icon=":material/arrow_back:", disabled=number == 1):
+        _go(number - 1)
+    last = number == len(STEPS)
+    if not last and st.button(
+        "Next", key="tour_next", icon=":material/arrow_forward:", type="primary", icon_position="right"
+    ):
+        _go(number + 1)
+    _end(primary=last)
 
 
 def _end(primary: bool = False) -> None:

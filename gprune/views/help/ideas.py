@@ -35,8 +35,10 @@ def neuron(run: Run | None, drawn: Card) -> None:
     with left:
         for sentence in biography(run, found):
             st.markdown(f"- {sentence}")
-        if not selection.current(run).neuron:
-            st.caption("It is the neuron that moves most beyond its own noise. Select another on any page.")
+        if selection.current(run).neuron is None:
+            st.caption(
+                "It is among the neurons that move furthest beyond their noise. Select another on any page."
+            )
     movers = story.movers_of(run, found.layer, found.neuron)
     drawn.title(f"Neuron {found.neuron} of layer {found.layer}, on two texts")
     with right:
@@ -56,10 +58,14 @@ def biography(run: Run, found: Example) -> list[str]:
     told = [
         f"**Neuron {found.neuron} of layer {found.layer}** ranks {standing(found.first)} on A ({a}) and "
         f"{standing(found.second)} on B ({b}).",
-        f"Its **drift** is d = {drift:.2f}: it moves over {drift:.0%} of the ranking. Between two halves of "
-        f"one text it moves over {found.floor:.0%}, so the other text moves it {far} noise does.",
+        f"Its **drift** is d = {drift:.2f}: it moves over {_share(drift)} of the ranking. Between halves of "
+        f"one text it moves over {_share(found.floor)}, so the other text moves it {far} noise does.",
     ]
     return told + _module(found) + _fate(found)
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}" if value < 0.1 else f"{value:.0%}"
 
 
 def _module(found: Example) -> list[str]:
@@ -169,7 +175,7 @@ def _perplexity(run: Run) -> str:
     text, cells = story.on_held_out(run)
     told = [f"{METHODS[cell.method].label} {cell.perplexity:.1f}" for cell in _few(cells)]
     role = "held out" if text in story.held_out(run) else "a calibration text"
-    return f"Perplexity on {text} ({role}): {', '.join(told)}. {story.headline(run).detail}"
+    return f"Perplexity on {text} ({role}): {', '.join(told)}."
 
 
 def _few(cells: list[measured.Measurement]) -> list[measured.Measurement]:

@@ -92,10 +92,9 @@ def show() -> None:
 
 def _pages() -> None:
     for path, name, how in _PAGES:
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            with st.container(width=190):
-                st.page_link(path, label=name)
-            st.markdown(how, width="stretch")
+        left, right = st.columns([1, 4], vertical_alignment="center")
+        left.page_link(path, label=name)
+        right.markdown(how)
 
 
 def _glossary(run: Run | None, drawn: Card) -> None:
@@ -108,8 +107,9 @@ def _glossary(run: Run | None, drawn: Card) -> None:
     ]
     # what is called by the word comes before what only speaks of it
     hits.sort(key=lambda hit: wanted not in hit[0].lower())
-    for word, meaning in hits:
-        st.markdown(f"**{word}**  \n{meaning}")
+    with st.grid(2, min_column_width=340):
+        for word, meaning in hits:
+            st.markdown(f"**{word}**  \n{meaning}")
     if not hits:
         st.caption("No word of the glossary matches.")
     drawn.tools(lambda: table, switch=False)

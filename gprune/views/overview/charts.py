@@ -27,8 +27,10 @@ FIRST_SCREEN = 300
 """pixels of each figure of the first screen"""
 MOST_ROWS = 9
 """methods that fit into a figure of the first screen"""
+TICK_GAP = 0.28
+"""share of the axis that a tick's name takes"""
 _EXCESS = "rgba(176, 48, 92, 0.22)"
-_NARROW = {"l": 52, "r": 12, "t": 28, "b": 44}
+_NARROW = {"l": 52, "r": 8, "t": 28, "b": 44}
 
 
 def survival(curves: list[ranks.Distribution]) -> go.Figure:
@@ -55,6 +57,9 @@ def survival(curves: list[ranks.Distribution]) -> go.Figure:
             hovertemplate=f"%{{y:.1f}} % move by %{{x:.3f}} or more<extra>{name}</extra>",
         )
     style(figure, "rank drift d", "neurons that move ≥ d (%)", FIRST_SCREEN, margin=_NARROW)
+    # above a falling curve there is room for it
+    place = {"orientation": "v", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top"}
+    figure.update_layout(legend=place | {"traceorder": "normal", "bgcolor": "rgba(0,0,0,0)"})
     figure.update_xaxes(range=[0, _right_end(beyond)])
     figure.update_yaxes(range=[0, 101])
     return figure
@@ -78,16 +83,28 @@ def costs(found: list[Cost]) -> go.Figure:
     for row, cost in enumerate(drawn):
         _row(figure, cost, len(drawn) - 1 - row)
     figure.add_vline(1.0, line={"color": GREY, "dash": "dot", "width": 1.5})
-    style(figure, "perplexity against the dense model (log)", "", FIRST_SCREEN, margin=_NARROW | {"l": 14})
+    style(figure, "change of perplexity (log scale)", "", FIRST_SCREEN, margin=_NARROW | {"l": 14})
     known = [value for cost in drawn for value in (cost.low, cost.high) if np.isfinite(value)] or [1.0]
     low, high = 0.96 * min(1.0, *known), 1.08 * max(1.1, *known)
     axis = ticks.logarithmic(low, high)
-    axis["ticktext"] = [
-        f"{100 * (value - 1):+,.0f} %" if value != 1 else "dense" for value in axis["tickvals"]
-    ]
+    values = _apart(axis["tickvals"], (high / low) ** TICK_GAP)
+    axis |= {"tickvals": values, "tickangle": 0, "ticktext": [_change(value) for value in values]}
     figure.update_xaxes(**axis, range=[np.log10(low), np.log10(high)])
     figure.update_yaxes(visible=False, range=[-0.5, len(drawn) - 0.15])
     return figure
+
+
+def _apart(values: list[float], factor: float) -> list[float]:
+    """The values from the first on that are at least a factor above the one before."""
+    chosen: list[float] = []
+    for value in values:
+        if not chosen or value >= factor * chosen[-1]:
+            chosen.append(value)
+    return chosen
+
+
+def _change(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+,.0f} %" if ratio != 1 else "dense"
 
 
 def _shown(found: list[Cost]) -> list[Cost]:
@@ -103,10 +120,12 @@ def _row(figure: go.Figure, cost: Cost, height: int) -> None:
     value = f"{100 * (cost.ratio - 1):+,.0f} %" if known else "not finite"
     figure.add_annotation(
         text=f"{name}: <b>{value}</b>" if cost.method == "gprune" else f"{name}: {value}",
-        x=0.01,
-        xref="x domain",
+        # on the line of the dense model: positions on a log axis are powers of ten
+        x=0,
         xanchor="left",
-        y=height + 0.48,
+        xshift=3,
+        y=height,
+        yshift=13,
         showarrow=False,
         font={"size": 11},
     )

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from gprune import stages
 from gprune.analysis import cost
+from gprune.analysis.comparison import DENSE, Measurement, Row, difference, obstacles
 from gprune.analysis.drift import distribution_table
 from gprune.analysis.neurons import Movers
 from gprune.errors import GpruneError
@@ -16,7 +22,7 @@ from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.text import plain, short
 from gprune.views.overview import charts as figures
 
-NARROWEST = 270
+NARROWEST = 245
 """pixels of a figure before the three stand below each other"""
 
 
@@ -40,10 +46,25 @@ def _headline(run: Run) -> None:
         st.error(plain(error), icon=":material/error:")
         return
     with st.container(key="ov_headline", gap="xsmall"):
-        st.markdown(f"## {plain(found.sentence)}")
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.caption(plain(found.detail), width="stretch")
+        left, right = st.columns([5, 1.25], vertical_alignment="center")
+        left.markdown(f"## {plain(found.sentence)}")
+        with right:
             tour.begin_button()
+        st.caption(plain(found.detail))
+
+
+def _draw(
+    drawn: Card,
+    figure: go.Figure,
+    caption: str,
+    alt: str,
+    table: Callable[[], pd.DataFrame],
+    how: str,
+    on_point: Callable[[dict[str, Any]], None] | None = None,
+) -> None:
+    """A chart whose tools fit into a third of the page; the switch to its table comes when it is large."""
+    drawn.chart(figure, caption, alt, on_point=on_point)
+    drawn.tools(table, switch=drawn.maximised, how=how)
 
 
 def _wait(run: Run, key: str) -> None:
@@ -57,13 +78,14 @@ def _slope(run: Run, drawn: Card) -> None:
     _wait(run, "ov_slope_waiting")
     found = story.movers(run)
     chosen = selection.current(run)
-    drawn.title(f"Layer {found.layer}: the {len(found.neurons)} neurons that move most")
-    drawn.chart(
+    drawn.title(f"Layer {found.layer}, selected" if chosen else f"Layer {found.layer} moves most")
+    _draw(
+        drawn,
         slope.slopes(found, figures.FIRST_SCREEN, chosen.neuron),
-        f"{len(found.neurons)} of {found.width:,}; half of them all move less than {found.median:.3f}.",
-        alt=_moves(found),
-        table=lambda: found.table(),
-        how=_slope_how(run, found, chosen.layer is not None),
+        f"{len(found.neurons)} of {found.width:,} neurons; half of all move less than {found.median:.3f}.",
+        _moves(found),
+        found.table,
+        _slope_how(run, found, bool(chosen)),
         on_point=selection.of_point,
     )
 
@@ -87,18 +109,36 @@ def _slope_how(run: Run, found: Movers, chosen: bool) -> str:
 
 
 def _survival(run: Run, drawn: Card) -> None:
+    _wait(run, "ov_survival_waiting")
     curves = story.curves(run)
     cross, _, *floors = curves
     floor = max(curve.median for curve in floors)
-    drawn.title("Another text moves ranks more" if cross.median > 1.5 * floor else "Little more than noise")
-    drawn.chart(
+    times = cross.median / floor if floor > 0 else float("inf")
+    drawn.title(f"Drift {times:.1f} × the noise" if 1.5 <= times < 1000 else _hardly(times))
+    _draw(
+        drawn,
         figures.survival(curves),
         f"Median d {cross.median:.3f} across texts, {floor:.3f} re-sampled; shaded: above the noise.",
-        alt=f"median drift {cross.median:.3f} across texts, {floor:.3f} re-sampled",
-        table=lambda: distribution_table(curves),
-        how="How many neurons of all layers move by d or more of their layer’s ranking. Grey: the same "
+        f"median drift {cross.median:.3f} across texts, {floor:.3f} re-sampled",
+        lambda: distribution_table(curves),
+        "How many neurons of all layers move by d or more of their layer’s ranking. Grey: the same "
         "between two halves of one text, which is what noise alone does. The page Rank drift has more.",
     )
+
+
+def _hardly(times: float) -> str:
+    return "Little above the noise" if times < 1.5 else "All above the noise"
+
+
+def _cheapest(cells: list[Measurement]) -> str:
+    """Which pruned model costs least; none where the two best are too close to call."""
+    pruned = sorted((cell for cell in cells if cell.method != DENSE), key=lambda cell: cell.perplexity)
+    if len(pruned) < 2:
+        return "What pruning costs"
+    best, second = pruned[:2]
+    if obstacles([Row(cell.run, cell.method, cell.retention, 0, {cell.text: cell}) for cell in pruned]):
+        return "What pruning costs"
+    return "Too close to call" if difference(second, best).close else f"{label(best.method)} costs least"
 
 
 def _cost(run: Run, drawn: Card) -> None:
@@ -108,17 +148,19 @@ def _cost(run: Run, drawn: Card) -> None:
         raise MissingResultError("the perplexity of the dense model")
     apart = text in story.held_out(run)
     named = plain(short(text))
-    drawn.title(f"Cost on {named}{', held out' if apart else ''}")
+    drawn.title(_cheapest(cells))
     waited = [name for name in run.study.methods if name not in {cell.method for cell in cells}]
     coming = (
         f" Still to come: {plain(', '.join(map(label, waited)))}." if waited and not story.ended(run) else ""
     )
-    drawn.chart(
+    role = "held out" if apart else "calibrated on"
+    _draw(
+        drawn,
         figures.costs(found),
-        f"How much perplexity rises on {named}; bars are ± 2 standard errors.{coming}",
-        alt=", ".join(f"{label(each.method)} {each.ratio - 1:+.0%}" for each in found),
-        table=lambda: cost.table(found, METHOD_LABELS),
-        how="Perplexity says how much a model is surprised by a text; lower is better. All methods read the "
+        f"Perplexity on {named} ({role}), ± 2 standard errors.{coming}",
+        ", ".join(f"{label(each.method)} {each.ratio - 1:+.0%}" for each in found),
+        lambda: cost.table(found, METHOD_LABELS),
+        "Perplexity says how much a model is surprised by a text; lower is better. All methods read the "
         "same windows, so the bars are those of the windows’ differences from the dense model. "
         + (
             "No method of this run was calibrated on this text."

@@ -33,7 +33,7 @@ _LINKS = (
     ("pages/reliability.py", "Which modules are adapted?"),
     ("pages/pruning_decisions.py", "Where did the budget go?"),
     ("pages/comparison.py", "Which method is better?"),
-    ("pages/help.py", "What do the words mean?"),
+    ("pages/guide.py", "What do the words mean?"),
 )
 
 

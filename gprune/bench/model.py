@@ -1,0 +1,208 @@
+"""A model on the bench: loaded once, silenced in place, measured a few windows at a time.
+
+Model, device, number type, text and windows are those of the run's perplexity stage, and are checked against
+what the run has read: a number on a page is one of the run at hand or none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+
+from gprune import corpora
+from gprune.bench.protocol import unpacked
+from gprune.errors import CorpusError, ModelError, SettingsError
+from gprune.evaluation.perplexity import window_losses, windows
+from gprune.models import identity, loading
+from gprune.records import ActivationStatistics, Array, pool
+from gprune.store import Store
+from gprune.study import EvaluationSettings
+from gprune.surgery import Silenced
+
+MOST_PREPARED = 64
+"""masks that stay prepared: the points of a curve take turns"""
+_TOO_SMALL = (
+    "the memory is too small for the preview of this model: close what else uses it, or run the study with "
+    "dtype bfloat16 or shorter windows"
+)
+Stamp = tuple[tuple[str, int, int], ...]
+
+
+class Bench:
+    """One dense model with its texts."""
+
+    def __init__(self, model: dict[str, Any]) -> None:
+        """Loads the model.
+
+        Args:
+            model: see gprune.preview.question.Source.
+
+        Raises:
+            ModelError: the model is gone, has changed since the run, or does not fit into the memory.
+            SettingsError: the device is not available.
+        """
+        self.name, self.store = str(model["model"]), Store(Path(model["root"]))
+        self._stamp = _stamp(self.name)
+        place = loading.device_of(model["device"])
+        if place.type == "cpu":
+            _require_memory(self.name, model["precision"])
+        with ThreadPoolExecutor(1) as beside:
+            # weights are read and digested at the same time
+            digests = beside.submit(_digests, self.name)
+            self.decoder = loading.load(self.name, str(place), model["precision"], model["trust_remote_code"])
+            if digests.result() != (model["fingerprint"], model["tokenizer"]):
+                raise _changed(self.name)
+        self._texts: dict[str, Array] = {}
+        self._means: dict[tuple[str, ...], ActivationStatistics] = {}
+        self._prepared: OrderedDict[str, Silenced] = OrderedDict()
+
+    def windows(self, text: dict[str, Any]) -> Array:
+        """(windows, length) token ids of a text, cut as the run has cut it; see question.Resolved.
+
+        Raises:
+            CorpusError: the text is gone or has changed since the run.
+        """
+        known = json.dumps(text, sort_keys=True)
+        if known not in self._texts:
+            name, settings = str(text["name"]), _evaluation(text)
+            if corpora.fingerprint(name, "evaluation") != text["digest"]:
+                raise CorpusError(
+                    f"the text {name!r} has changed since the run: put it back, or run the study again"
+                )
+            limit = settings.windows * settings.length if settings.windows else None
+            stream = corpora.stream(name, self.decoder.tokenizer, cache=self.store.texts, limit=limit)
+            self._texts[known] = windows(self.decoder.model, stream, name, settings)
+        return self._texts[known]
+
+    def losses(self, question: dict[str, Any]) -> list[float]:
+        """Mean loss of some windows while units are silent.
+
+        Args:
+            question: see gprune.bench.protocol.
+
+        Raises:
+            GpruneError: with one sentence that says what is wrong and what to do.
+        """
+        read, text = self.windows(question["text"]), question["text"]
+        numbers = np.asarray(question["numbers"], dtype=np.int64)
+        if not len(numbers) or numbers.min() < 0 or numbers.max() >= len(read):
+            raise SettingsError(f"the text has the windows 0 to {len(read) - 1}: ask for some of them")
+        masks = question["masks"]
+        silenced = nullcontext() if masks is None else self._silenced(masks, question["means"]).applied()
+        with silenced:
+            found = self._measured(read, numbers, text)
+        return [float(loss) for loss in found]
+
+    def require_same(self) -> None:
+        """Checks that the model's files are those that were loaded.
+
+        Raises:
+            ModelError: they are gone or have changed.
+        """
+        if _stamp(self.name) != self._stamp:
+            raise _changed(self.name)
+
+    def _measured(self, read: Array, numbers: Array, text: dict[str, Any]) -> Array:
+        """Losses of some windows; in smaller batches where the memory is too small for all at once."""
+        settings = _evaluation({**text, "batch": len(numbers)})
+        try:
+            return window_losses(
+                self.decoder.model, read[numbers], str(text["name"]), settings, numbers=numbers
+            )
+        except Exception as error:
+            if not loading.out_of_memory(_origin(error)):
+                raise
+            if len(numbers) == 1:
+                raise SettingsError(_TOO_SMALL) from error
+        # only now, when what the failed attempt held is free
+        torch.cuda.empty_cache()
+        parts = np.array_split(numbers, 2)
+        return np.concatenate([self._measured(read, part, text) for part in parts])
+
+    def _silenced(self, masks: dict[str, Any], means: list[str]) -> Silenced:
+        """The masks, prepared; those that were asked for longest ago make way."""
+        known = json.dumps([masks, means], sort_keys=True)
+        if known not in self._prepared:
+            while len(self._prepared) >= MOST_PREPARED:
+                self._prepared.popitem(last=False)
+            self._prepared[known] = Silenced(self.decoder, unpacked(masks), self._statistics(tuple(means)))
+        self._prepared.move_to_end(known)
+        return self._prepared[known]
+
+    def _statistics(self, keys: tuple[str, ...]) -> ActivationStatistics | None:
+        """Statistics of one text, or of two as one, merged once."""
+        if not keys:
+            return None
+        if keys not in self._means:
+            found = [self.store.get("statistics", key, ActivationStatistics) for key in keys]
+            self._means[keys] = (found[0] if len(found) == 1 else pool(found[0], found[1])).merge()
+        return self._means[keys]
+
+
+def sentence(error: Exception) -> str:
+    """What went wrong, for people: running out of memory first, then whatever else a library says."""
+    if loading.out_of_memory(_origin(error)):
+        return _TOO_SMALL
+    return f"the preview failed ({type(error).__name__}: {loading.one_line(error)}): ask again"
+
+
+def _origin(error: Exception) -> Exception:
+    """What torch itself has said."""
+    return error.__cause__ if isinstance(error.__cause__, Exception) else error
+
+
+def _evaluation(text: dict[str, Any]) -> EvaluationSettings:
+    return EvaluationSettings(preset=str(text["length"]), windows=text["windows"], batch=text["batch"])
+
+
+def _digests(name: str) -> tuple[str, str]:
+    return identity.fingerprint(name), identity.tokenizer_fingerprint(name)
+
+
+def _stamp(name: str) -> Stamp:
+    """Names, sizes and times of the files that make a model.
+
+    Raises:
+        ModelError: the folder is gone, or files in it.
+    """
+    try:
+        folder = identity.locate(name)
+        files = [folder / identity.CONFIG_FILE, *identity.weight_files(folder)]
+        files += [folder / file for file in identity.TOKENIZER_FILES if (folder / file).is_file()]
+        states = [(str(file), file.stat()) for file in files]
+    except (ModelError, OSError) as error:
+        raise ModelError(
+            f"the model folder {identity.resolve(name)!r} is not there any more, or lacks files: put it "
+            "back, or choose another run"
+        ) from error
+    return tuple((path, state.st_size, state.st_mtime_ns) for path, state in states)
+
+
+def _changed(name: str) -> ModelError:
+    return ModelError(
+        f"the model folder {identity.resolve(name)!r} has changed since the run: put the model back, or run "
+        "the study again"
+    )
+
+
+def _require_memory(name: str, precision: str) -> None:
+    """Checks that the weights fit, before the system ends a process of its own choice for them."""
+    folder = identity.locate(name)
+    stored = identity.configuration(folder)
+    kind = str(stored.get("dtype") or stored.get("torch_dtype") or "float32")
+    widths = [getattr(torch, word, torch.float32).itemsize for word in (precision, kind)]
+    size = sum(file.stat().st_size for file in identity.weight_files(folder)) * widths[0] / widths[1]
+    free = psutil.virtual_memory().available
+    if size > free:
+        raise ModelError(
+            f"the model needs {size / 2**30:.1f} GiB, more than the {free / 2**30:.1f} GiB of memory that "
+            "are free: close what else uses it, or run the study with dtype bfloat16"
+        )

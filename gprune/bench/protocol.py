@@ -1,0 +1,66 @@
+"""How the app and the worker of the preview talk: one JSON object a line, over the child's input and output.
+
+The first line from the app says which model to load; every later one asks for the losses of some windows:
+
+    {"model": {...}}                                        -> {"ready": true}
+    {"text": {...}}                                         -> {"windows": 80}
+    {"text": {...}, "numbers": [3, 17], "masks": {...} | null, "means": [key, ...]}
+                                                            -> {"losses": [3.21, 3.4]}
+
+An answer carries the `id` of its question. Where there is no result it has a `problem`, one sentence, and
+says with `ready` whether the model is there for other questions. Masks travel as packed bits in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+
+from gprune.errors import SettingsError
+from gprune.records import Array, PruningMasks
+
+
+def packed(masks: PruningMasks) -> dict[str, Any]:
+    """Masks as plain values: shape and bits of either array, the last axis running fastest."""
+    return {"ffn": _pack(masks.ffn), "heads": _pack(masks.heads)}
+
+
+def unpacked(values: Any) -> PruningMasks:
+    """The masks that were packed; name and retention, which change no loss, do not travel.
+
+    Raises:
+        SettingsError: the values are not those of packed masks.
+    """
+    try:
+        ffn, heads = _unpack(values["ffn"]), _unpack(values["heads"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise SettingsError(f"the masks of a question cannot be read ({error}): ask again") from error
+    return PruningMasks("preview", ffn, heads, float("nan"), float("nan"))
+
+
+def line(message: dict[str, Any]) -> bytes:
+    """A message as it is sent; a loss that is not finite has no place in it."""
+    return (json.dumps(message, allow_nan=False) + "\n").encode()
+
+
+def read(data: bytes) -> dict[str, Any] | None:
+    """The message of a line; None where it holds none."""
+    try:
+        message = json.loads(data)
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def _pack(mask: Array) -> dict[str, Any]:
+    bits = np.packbits(np.asarray(mask, dtype=bool)).tobytes()
+    return {"shape": list(mask.shape), "bits": base64.b64encode(bits).decode()}
+
+
+def _unpack(values: dict[str, Any]) -> Array:
+    layers, units = (int(size) for size in values["shape"])
+    bits = np.frombuffer(base64.b64decode(values["bits"], validate=True), dtype=np.uint8)
+    return np.unpackbits(bits, count=layers * units).astype(bool).reshape(layers, units)

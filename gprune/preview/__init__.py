@@ -1,0 +1,15 @@
+"""The live preview: what other masks would cost on the held-out windows, refining while one looks.
+
+    source = Source(run.root, run.graph)
+    asked = pool().ask(source, Question("wikitext2", "gprune", masks), owner=session)
+    pool().latest(asked).verdict        # "no measurable difference"
+
+A worker process holds the model (`gprune.bench.worker`, the only module here that loads torch) and silences
+units in place, without copying it. Everything else runs in the app's process.
+"""
+
+from gprune.preview.answer import NO_DIFFERENCE, Answer, State, verdict
+from gprune.preview.keeper import Pool, pool
+from gprune.preview.question import DENSE, Question, Source
+
+__all__ = ["DENSE", "NO_DIFFERENCE", "Answer", "Pool", "Question", "Source", "State", "pool", "verdict"]

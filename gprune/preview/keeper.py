@@ -1,0 +1,299 @@
+"""The app's side of the preview: one worker at most, the questions of all sessions, the newest answers.
+
+Sessions ask and look from threads of their own. One thread, the keeper, starts and ends the worker and hands
+it one batch of windows at a time, so that something newer, a job, or another run never waits for more than a
+batch. It ends itself when there is neither a worker nor a question.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from gprune.preview.agenda import CURVE, PREVIEW, Agenda, Entry, Item
+from gprune.preview.answer import Answer, State
+from gprune.preview.child import Child
+from gprune.preview.question import DENSE, Question, Source, key_of, resolve
+from gprune.preview.turns import Lookout, hindrance
+
+IDLE_SECONDS = 120.0
+"""a worker that has measured nothing for so long ends and gives its memory back"""
+TURN_SECONDS = 20.0
+"""a loaded model answers at least so long before that of another run takes its place"""
+URGENT_SECONDS = 3.0
+"""the same where the other run has a preview and this one only a curve"""
+RETRY_SECONDS = 10.0
+"""a model that could not be loaded is not loaded again before"""
+_TICK = 0.25
+STUCK_SECONDS = 600.0
+"""a batch of windows takes half a second, on a huge model on a CPU minutes; beyond this nothing will come"""
+_BROKEN = "the preview failed ({}): ask again"
+
+
+class Pool:
+    """Answers the questions of all sessions of one server with one worker at most."""
+
+    def __init__(
+        self,
+        idle: float = IDLE_SECONDS,
+        start: Callable[[dict[str, Any], Callable[[], None]], Child] = Child,
+        waits_for: Callable[[Path, str], str] = hindrance,
+    ) -> None:
+        """Starts nothing.
+
+        Args:
+            idle: seconds without work after which the worker ends.
+            start: starts a worker; replaced in tests.
+            waits_for: says why the preview has to wait; replaced in tests.
+        """
+        self.idle = idle
+        self._start, self._lookout = start, Lookout(waits_for)
+        self._agenda = Agenda()
+        self._changed = threading.Condition()
+        self._keeper: threading.Thread | None = None
+        self._child: Child | None = None
+        self._flight: tuple[Item, float] | None = None
+        self._worked = self._warm = 0.0
+        self._measured = False
+        self._ended: dict[str, str] = {}
+
+    def ask(self, source: Source, question: Question, owner: str, base: Question | None = None) -> str:
+        """Asks what masks cost; the owner's earlier preview is dropped, unless it is the same.
+
+        Args:
+            source: the run.
+            question: what is measured.
+            owner: who asks, one name a session and place (tab); other owners' questions go on.
+            base: what it is compared with on the same text; the dense model by default.
+
+        Returns:
+            The identity under which `latest` has the answer. Asking the same again is harmless and cheap.
+
+        Raises:
+            SettingsError: the study does not measure the text, or there is no such method.
+            StoreError: the run lacks the masks or statistics that are needed.
+        """
+        return self._put(source, [question], owner, PREVIEW, base)[0]
+
+    def ask_many(
+        self, source: Source, questions: Sequence[Question], owner: str, base: Question | None = None
+    ) -> list[str]:
+        """Asks the points of a curve, behind every preview; all of them refine in turn.
+
+        The owner's earlier curve is dropped where it has other points. See `ask`.
+        """
+        return self._put(source, questions, owner, CURVE, base)
+
+    def latest(self, identity: str) -> Answer | None:
+        """The newest answer; None where nothing of this identity was asked, or long ago.
+
+        Looking keeps a question at work: one that nobody looks at for a while is dropped.
+        """
+        with self._changed:
+            answer = self._agenda.look(identity, time.monotonic())
+            self._wake()
+            return answer
+
+    def state(self, source: Source) -> State:
+        """Where the worker of a run stands."""
+        key = key_of(source.model)
+        with self._changed:
+            child, waiting = self._child, bool(self._agenda.open(key))
+            reason = self._lookout.reason(source.model)
+            if child is not None and key_of(child.model) == key:
+                if not child.ready:
+                    return State("loading", "the model is being loaded", child.pid)
+                phase = "waiting" if reason else "warm"
+                return State(phase, reason, child.pid)  # type: ignore[arg-type]
+            if waiting and child is not None:
+                return State("waiting", "the preview of another run has its turn")
+            if waiting and reason:
+                return State("waiting", reason)
+            if waiting:
+                return State("loading", "a process is being started")
+            return State("ended", self._ended[key]) if key in self._ended else State("cold")
+
+    def close(self) -> None:
+        """Ends the worker and drops every question."""
+        with self._changed:
+            self._agenda.drop()
+            self._end("the app has ended it")
+            self._changed.notify_all()
+
+    def _put(
+        self, source: Source, questions: Sequence[Question], owner: str, kind: str, base: Question | None
+    ) -> list[str]:
+        pairs = []
+        for question in questions:
+            against = resolve(source, base or Question(question.text, DENSE))
+            pairs.append((resolve(source, question), against))
+        with self._changed:
+            asked = self._agenda.put(pairs, owner, kind, time.monotonic())
+            self._wake()
+        return asked
+
+    def _wake(self) -> None:
+        """Has the keeper look at once where something is open; the lock is held."""
+        if self._keeper is None and self._agenda.open():
+            self._keeper = threading.Thread(target=self._keep, name="preview", daemon=True)
+            self._keeper.start()
+        self._changed.notify_all()
+
+    def _keep(self) -> None:
+        """The keeper's life."""
+        while True:
+            try:
+                self._look_out()
+                with self._changed:
+                    self._step(time.monotonic())
+            except Exception as error:
+                # whatever it was, pages get a sentence, and the next question another try
+                with self._changed:
+                    self._give_up(_BROKEN.format(f"{type(error).__name__}: {error}"), time.monotonic())
+            with self._changed:
+                if self._child is None and not self._agenda.open():
+                    self._keeper = None
+                    return
+                if self._child is None or self._child.replies.empty():
+                    self._changed.wait(_TICK)
+
+    def _step(self, now: float) -> None:
+        self._hear(now)
+        self._agenda.expire(now)
+        self._manage(now)
+        self._hand_over(now)
+
+    def _look_out(self) -> None:
+        """Asks the queue of jobs, without the lock: that reads files."""
+        with self._changed:
+            models = {entry.model: entry.question.model for entry in self._agenda.open()}
+            if self._child is not None:
+                models[key_of(self._child.model)] = self._child.model
+        self._lookout.look(models.values())
+
+    def _hear(self, now: float) -> None:
+        """Takes in what the worker has said."""
+        while self._child is not None and not self._child.replies.empty():
+            reply = self._child.replies.get()
+            if reply is None:
+                self._give_up(self._child.why(), now, 0.0 if self._measured else RETRY_SECONDS)
+            elif "problem" in reply:
+                self._note_problem(reply, now)
+            elif reply.get("ready"):
+                self._child.ready, self._warm, self._worked = True, now, now
+            elif self._flight is not None:
+                self._note_result(reply, now)
+
+    def _note_problem(self, reply: dict[str, Any], now: float) -> None:
+        flight, self._flight = self._flight, None
+        if not reply.get("ready", True):
+            self._give_up(str(reply["problem"]), now, RETRY_SECONDS)
+        elif flight is not None:
+            self._agenda.fail(flight[0], str(reply["problem"]), now + RETRY_SECONDS)
+
+    def _note_result(self, reply: dict[str, Any], now: float) -> None:
+        assert self._flight is not None
+        (item, sent), self._flight = self._flight, None
+        self._worked = now
+        if reply.get("id") != item.asked.identity:
+            raise RuntimeError("an answer to another question")
+        if item.numbers is None:
+            self._agenda.counted(item, int(reply["windows"]))
+        else:
+            self._measured = True
+            self._agenda.record(item, reply["losses"], now - sent)
+
+    def _manage(self, now: float) -> None:
+        """Ends the worker where that is due, and starts one where it is wanted."""
+        if self._flight is not None and now - self._flight[1] > STUCK_SECONDS:
+            self._give_up(f"the preview has said nothing for {STUCK_SECONDS:g} seconds: ask again", now)
+        wanted = self._wanted()
+        reason = self._due(wanted, now)
+        if reason:
+            self._end(reason)
+        if self._child is not None or wanted is None or self._lookout.reason(wanted.question.model):
+            return
+        try:
+            self._child = self._start(wanted.question.model, self._notify)
+        except OSError as error:
+            problem = f"no process can be started ({error.strerror or error}): free some memory, ask again"
+            self._agenda.fail_model(wanted.model, problem, now + RETRY_SECONDS)
+        self._measured, self._worked = False, now
+
+    def _due(self, wanted: Entry | None, now: float) -> str:
+        """Why the worker has to end now; empty where it has not."""
+        child = self._child
+        if child is None:
+            return ""
+        reason = self._lookout.reason(child.model)
+        if reason and child.model["device"] != "cpu":
+            return reason
+        if wanted is not None and self._turn_over(wanted, now):
+            return "the preview of another run has taken its place"
+        rests = child.ready and self._flight is None
+        if now - self._worked > self.idle and (rests or not self._agenda.open(key_of(child.model))):
+            return f"nothing was measured for {self.idle:g} seconds"
+        return ""
+
+    def _wanted(self) -> Entry | None:
+        """The question whose model should be loaded, were there no other: a preview, longest without turn."""
+        mine = None if self._child is None else key_of(self._child.model)
+        entries = [e for e in self._agenda.open() if not self._lookout.reason(e.question.model)]
+        others = [entry for entry in entries if entry.model != mine]
+        return min(others or entries, key=lambda one: (not one.urgent, one.served), default=None)
+
+    def _turn_over(self, wanted: Entry, now: float) -> bool:
+        """Whether the loaded model makes way for that of another run."""
+        assert self._child is not None
+        key = key_of(self._child.model)
+        mine = self._agenda.open(key)
+        if wanted.model == key:
+            return False
+        if not mine or self._lookout.reason(self._child.model):
+            return True
+        urgent = any(entry.urgent for entry in mine)
+        if not self._child.ready or (urgent and not wanted.urgent):
+            return False
+        return now - self._warm > (URGENT_SECONDS if wanted.urgent and not urgent else TURN_SECONDS)
+
+    def _hand_over(self, now: float) -> None:
+        """Gives a worker that rests its next batch."""
+        child = self._child
+        if child is None or not child.ready or self._flight is not None or self._lookout.reason(child.model):
+            return
+        item = self._agenda.next(key_of(child.model))
+        if item is not None:
+            self._flight = item, now
+            child.send(item.message)
+
+    def _give_up(self, problem: str, now: float, pause: float = 0.0) -> None:
+        """Ends the worker for a reason that all questions of its model share."""
+        if self._child is not None:
+            self._agenda.fail_model(key_of(self._child.model), problem, now + pause)
+            self._end(problem)
+        else:
+            for entry in self._agenda.open():
+                self._agenda.fail_model(entry.model, problem, now + pause)
+
+    def _end(self, reason: str) -> None:
+        if self._child is not None:
+            self._ended[key_of(self._child.model)] = reason
+            self._child.end()
+        self._child, self._flight = None, None
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+
+POOL = Pool()
+atexit.register(POOL.close)
+
+
+def pool() -> Pool:
+    """The one pool of this process."""
+    return POOL

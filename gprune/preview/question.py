@@ -1,0 +1,176 @@
+"""Answers: what is asked of the preview, of which run, and is it the same as what was asked before?
+
+A question is resolved here, without torch: which masks, which statistics behind the biases, which losses are
+in the store already. Its identity is a hash of all that its numbers depend on, so that two sessions never get
+each other's numbers, and get the same ones where they ask the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gprune import machine, stages
+from gprune.bench.protocol import packed
+from gprune.errors import SettingsError, StoreError
+from gprune.methods import METHODS
+from gprune.records import PruningMasks
+from gprune.stages import Graph, Results
+from gprune.store import Store
+
+DENSE = "dense"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a model loses on the held-out windows of a text."""
+
+    text: str
+    """evaluation text, one of those of the study"""
+    method: str = "gprune"
+    """whose rule of bias compensation it follows, one of gprune.methods.METHODS; `dense` has no masks"""
+    masks: PruningMasks | None = None
+    """units that are kept; None means those that the run has decided on for this method"""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run: the cache it lives in, its study, and the digests of what it has read."""
+
+    root: str
+    """the cache folder"""
+    graph: Graph
+    """stages of the run, with keys"""
+
+    @property
+    def results(self) -> Results:
+        """What the cache has of the run."""
+        return Results(Store(Path(self.root)), self.graph)
+
+    @property
+    def device(self) -> str:
+        """Where the run's model is loaded: cpu, cuda or cuda:1."""
+        asked = self.graph.study.device
+        if asked != "auto":
+            return asked
+        return "cuda" if machine.has_gpu() else "cpu"
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """What a worker loads; runs of equal values share one."""
+        study, inputs = self.graph.study, self.graph.inputs
+        return {
+            "root": str(Path(self.root).resolve()),
+            "model": study.model,
+            "device": self.device,
+            "precision": inputs.precision,
+            "trust_remote_code": study.trust_remote_code,
+            "fingerprint": inputs.model,
+            "tokenizer": inputs.tokenizer,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resolved:
+    """A question with everything that its answer depends on."""
+
+    identity: str
+    """equal for questions whose answers are the same numbers"""
+    question: Question
+    model: dict[str, Any]
+    """see Source.model"""
+    text: dict[str, Any]
+    """the text, its digest, the length and the most windows that the run measures, its batch"""
+    masks: dict[str, Any] | None
+    """packed masks; None for the dense model"""
+    means: tuple[str, ...]
+    """keys of the statistics whose means go into the biases"""
+    losses: np.ndarray | None
+    """(windows,) losses that the run has stored; None where they have to be measured"""
+
+    @property
+    def model_key(self) -> str:
+        """Equal for questions that one worker can answer."""
+        return key_of(self.model)
+
+    @property
+    def text_key(self) -> str:
+        """Equal for questions about the same windows."""
+        return json.dumps([self.model, {**self.text, "batch": 0}], sort_keys=True)
+
+
+def key_of(model: dict[str, Any]) -> str:
+    """A model as one word."""
+    return json.dumps(model, sort_keys=True)
+
+
+def resolve(source: Source, question: Question) -> Resolved:
+    """Finds what a question means for a run; nothing heavy is loaded.
+
+    Raises:
+        SettingsError: the study does not measure the text, or there is no such method.
+        StoreError: the run has not made the masks or the statistics that are needed, or they are damaged.
+    """
+    study, inputs = source.graph.study, source.graph.inputs
+    evaluation = study.evaluation
+    if not source.graph.known:
+        raise StoreError(
+            "the run does not say what it has read: run the study again, finished stages are kept"
+        )
+    if question.text not in evaluation.texts:
+        raise SettingsError(
+            f"the run does not measure {question.text!r}: choose one of {', '.join(evaluation.texts)}"
+        )
+    if question.method not in METHODS:
+        raise SettingsError(f"there is no method {question.method!r}: choose one of {', '.join(METHODS)}")
+    masks, own = _masks(source, question)
+    text = {
+        "name": question.text,
+        "digest": inputs.evaluation[question.text],
+        "length": evaluation.length,
+        "windows": evaluation.windows,
+        "batch": evaluation.batch,
+    }
+    compact = None if masks is None else packed(masks)
+    means = () if masks is None else _means(source, question.method)
+    content = [source.model, {**text, "batch": 0}, compact, means]
+    identity = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+    losses = _stored(source, question) if own else None
+    return Resolved(identity, question, source.model, text, compact, means, losses)
+
+
+def _masks(source: Source, question: Question) -> tuple[PruningMasks | None, bool]:
+    """The masks that are meant, and whether they are the run's own."""
+    if METHODS[question.method].decision == "none":
+        return None, True
+    results, name = source.results, METHODS[question.method].masks
+    if question.masks is None:
+        return results.get(stages.masks, name), True
+    if not results.has(stages.masks, name):
+        return question.masks, False
+    own = results.get(stages.masks, name)
+    same = np.array_equal(own.ffn, question.masks.ffn) and np.array_equal(own.heads, question.masks.heads)
+    return question.masks, same
+
+
+def _means(source: Source, method: str) -> tuple[str, ...]:
+    """Keys of the statistics behind the biases of a method's model."""
+    results = source.results
+    needs = stages.pruned(source.graph, method).get("means", [])
+    found = [stages.served(stage, results.holds) for stage in needs]
+    for stage in found:
+        # says what is missing, before a process is started for it
+        results.record(stage)
+    return tuple(stage.key for stage in found)
+
+
+def _stored(source: Source, question: Question) -> np.ndarray | None:
+    results = source.results
+    if not results.has(stages.perplexity, question.method, question.text):
+        return None
+    return np.array(results.get(stages.perplexity, question.method, question.text).losses)

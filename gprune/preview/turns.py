@@ -1,0 +1,75 @@
+"""When the preview may compute: jobs come first, since they are what the person waits for.
+
+The queue of jobs runs one at a time and holds no lock on a device, so a preview looks at the queue. On a GPU
+the worker ends as soon as a job for this GPU waits or runs, and gives its memory back; on a CPU it rests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from gprune.errors import GpruneError
+from gprune.jobs import Job, queue
+from gprune.jobs.local import EXPORTS
+from gprune.preview.question import key_of
+
+LOOK_OUT_SECONDS = 0.5
+"""how often the queue of jobs is looked at"""
+
+
+class Lookout:
+    """What the queue of jobs said last, for every model that is loaded or wanted."""
+
+    def __init__(self, waits_for: Callable[[Path, str], str]) -> None:
+        """Looks at nothing yet.
+
+        Args:
+            waits_for: says why a preview has to wait, as `hindrance` does.
+        """
+        self._waits_for = waits_for
+        self._said: dict[str, tuple[float, str]] = {}
+
+    def look(self, models: Iterable[dict[str, Any]]) -> None:
+        """Looks at the queue for some models, where that was not done just now."""
+        for model in models:
+            last = self._said.get(key_of(model))
+            if last is None or time.monotonic() - last[0] >= LOOK_OUT_SECONDS:
+                reason = self._waits_for(Path(model["root"]), model["device"])
+                self._said[key_of(model)] = time.monotonic(), reason
+
+    def reason(self, model: dict[str, Any]) -> str:
+        """Why a model has to wait; while the queue has not been looked at, nothing begins."""
+        return self._said.get(key_of(model), (0.0, "the queue of jobs is being read"))[1]
+
+
+def hindrance(root: Path, device: str) -> str:
+    """Why the preview has to wait, in one sentence; empty where nothing stands against it.
+
+    Args:
+        root: the cache folder with its jobs.
+        device: where the model of the preview is loaded: cpu, cuda or cuda:1.
+    """
+    for job in queue.at_work(root):
+        if device == "cpu" or _wants(root, job, _card(device)):
+            return f"the preview waits while a job is at work: {job.label}"
+    return ""
+
+
+def _wants(root: Path, job: Job, card: int) -> bool:
+    """Whether a job computes on a GPU; what cannot be told counts as yes."""
+    if job.arguments[:1] and job.arguments[0] in EXPORTS:
+        return False
+    try:
+        device = queue.study_of(root, job.id).device
+    except GpruneError:
+        return True
+    return device != "cpu" and _card(device) == card
+
+
+def _card(device: str) -> int:
+    """Number of a GPU, by whatever name it is asked for."""
+    number = device.partition(":")[2]
+    return int(number) if number.isdecimal() else 0

@@ -1,0 +1,123 @@
+"""Servers and a browser, for the tests that only a browser can make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from waiting import limit
+
+from scripts import served_app
+
+PATIENCE = 1000 * limit(60)
+PLOT = ".js-plotly-plot .main-svg"
+_PROBES = ("/_stcore/health", "/_stcore/host-config")
+"""what Streamlit's own page asks for below every address before it knows where its server is"""
+_LOCAL = ("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:")
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A Chromium without a window; skips where there is none."""
+    with _or_skip(served_app.browser()) as browser:
+        yield browser
+
+
+@contextmanager
+def served(cache: Path) -> Iterator[str]:
+    """A fresh server over a cache: its address."""
+    with served_app.served(cache) as server:
+        yield server.address
+
+
+@contextmanager
+def _or_skip(started: AbstractContextManager[Any]) -> Iterator[Any]:
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(started)
+        except served_app.NotHereError as error:
+            pytest.skip(str(error))
+        yield found
+
+
+def outside(page: Any) -> list[str]:
+    """Gathers what a page asks of other machines."""
+    found: list[str] = []
+    page.on("request", lambda request: None if request.url.startswith(_LOCAL) else found.append(request.url))
+    return found
+
+
+def complaints(page: Any) -> list[str]:
+    """Gathers the errors of a page's console, but for Streamlit's own probes."""
+    found: list[str] = []
+
+    def note(message: Any) -> None:
+        asked = str((message.location or {}).get("url", ""))
+        if message.type == "error" and not asked.endswith(_PROBES):
+            found.append(f"{message.text} ({asked})")
+
+    page.on("console", note)
+    page.on("pageerror", lambda error: found.append(str(error)))
+    return found
+
+
+@dataclass(slots=True)
+class Visit:
+    """A server over a cache, and people who look at it; notes what must not happen."""
+
+    address: str
+    browser: Any
+    noted: list[list[str]] = field(default_factory=list)
+    """requests that left the machine and errors of the console, page by page"""
+
+    def page(self, where: str = "", **options: Any) -> Any:
+        """A page in a context of its own, as another person would open it.
+
+        Args:
+            where: page and query, as `drift?layer=1`.
+            options: of the context, as `viewport`.
+        """
+        options.setdefault("viewport", {"width": 1280, "height": 1200})
+        page = self.browser.new_context(**options).new_page()
+        page.set_default_timeout(PATIENCE)
+        self.noted += [outside(page), complaints(page)]
+        page.goto(f"{self.address}/{where}")
+        page.get_by_role("heading", level=1).first.wait_for()
+        return page
+
+
+@contextmanager
+def visiting(chromium: Any, cache: Path) -> Iterator[Visit]:
+    """Serves a cache; at the end no page has complained and nothing has left the machine."""
+    with served(cache) as address:
+        visit = Visit(address, chromium)
+        # the very first visitor of a server may come by a page's address only at the price of a complaint
+        visit.page().close()
+        yield visit
+        found = [sentence for one in visit.noted for sentence in one]
+        if found:
+            pytest.fail("; ".join(found))
+
+
+def click_mark(page: Any, card: str, trace: int, point: int) -> None:
+    """Clicks one mark of a card's chart, where it stands on the screen."""
+    chart = page.locator(f".st-key-{card}_chart .js-plotly-plot")
+    chart.scroll_into_view_if_needed()
+    place = chart.evaluate(
+        """(plot, [trace, point]) => {
+            const {xaxis, yaxis} = plot._fullLayout, data = plot._fullData[trace];
+            const box = plot.getBoundingClientRect();
+            return {x: box.left + xaxis._offset + xaxis.d2p(data.x[point]),
+                    y: box.top + yaxis._offset + yaxis.d2p(data.y[point])};
+        }""",
+        [trace, point],
+    )
+    # a click counts only where the pointer has been seen before
+    page.mouse.move(place["x"] - 3, place["y"])
+    page.mouse.move(place["x"], place["y"])
+    page.wait_for_timeout(100)
+    page.mouse.click(place["x"], place["y"])
