@@ -14,7 +14,14 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis.decisions import BUDGET_TOLERANCE
-from gprune.analysis.paired import CLOSE, Difference, Measurement, difference, over_seeds, same_windows
+from gprune.analysis.paired import (
+    CLOSE,
+    Difference,
+    Measurement,
+    difference,
+    over_seeds,
+    same_windows,
+)
 
 # what a table is made of comes with it
 __all__ = ["CLOSE", "Difference", "Measurement", "difference", "same_windows"]
