@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from views.test_browser import PATIENCE, chromium, served  # noqa: F401
+from views.browser import PATIENCE, served
+from views.synthetic_run import write_run
 
 from gprune.analysis import thresholds
 from gprune.views.frame import derived
-from gprune.views.frame.loaders import Run, all_runs
+from gprune.views.frame.loaders import all_runs
 
 pytestmark = pytest.mark.browser
 LINES = ".threshold-lines"
 
 
 @pytest.fixture
-def page(chromium: Any, served: tuple[str, str, str]) -> Any:  # noqa: F811
-    """The page of the first run, with its lines drawn and nothing said on the console."""
+def page(chromium: Any, tmp_path: Path) -> Iterator[Any]:
+    """The page of a run, with its lines drawn and no error in its scripts."""
+    name = write_run(tmp_path)
     found = chromium.new_context(viewport={"width": 1280, "height": 1200}).new_page()
     found.set_default_timeout(PATIENCE)
     told: list[str] = []
     found.on("pageerror", lambda error: told.append(str(error)))
-    found.goto(f"{served[0]}/rasa?run={served[1]}")
-    ready(found)
-    yield found
+    with served(tmp_path) as address:
+        found.goto(f"{address}/rasa?run={name}")
+        ready(found)
+        yield found
+        found.context.close()
     assert told == []
-    found.context.close()
 
 
 def ready(page: Any) -> None:
@@ -72,12 +76,8 @@ def agrees(page: Any, key: str, place: int, level: float) -> None:
     expect(native).to_have_value(f"{level:g}")
 
 
-def run_of(served: tuple[str, str, str], root: Path) -> Run:  # noqa: F811
-    return next(run for run in all_runs(str(root))[0] if run.name == served[1])
-
-
-def test_the_browser_counts_what_python_counts(page: Any, served: Any, tmp_path: Path) -> None:  # noqa: F811
-    run = run_of(served, tmp_path)
+def test_the_browser_counts_what_python_counts(page: Any, tmp_path: Path) -> None:
+    run = all_runs(str(tmp_path))[0][0]
     own = run.study.reliability
     drift, score = line(page, "drift"), line(page, "score")
     for keys in (

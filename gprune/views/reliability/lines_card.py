@@ -77,7 +77,7 @@ def _scatter(
     on_select: Callable[[], None],
 ) -> None:
     statistics, adapted = found
-    chosen, start = selection.current(run), np.searchsorted(statistics.layer, np.arange(1 << 16))
+    chosen, start = selection.current(run), np.searchsorted(statistics.layer, np.arange(len(adapted.scores)))
     index = -1
     if chosen.layer is not None and chosen.module is not None:
         index = int(start[chosen.layer]) + chosen.module
