@@ -195,5 +195,4 @@ def _cells(figure: go.Figure, names: list[str], values: Array) -> None:
     """Makes the cells answer to a click."""
     layer = np.tile(np.arange(values.shape[1]), len(names))
     row = np.repeat(names, values.shape[1])
-    said = [f"layer {x}, {y}: {z:.3f}" for x, y, z in zip(layer, row, values.ravel(), strict=True)]
-    marks.cells(figure, layer, row, layer, said)
+    marks.cells(figure, layer, row, layer, values.ravel(), "layer %{x}, %{y}: %{customdata[3]:.3f}")
