@@ -180,3 +180,13 @@ def test_titles(name: str, words: str) -> None:
     evaluation = EvaluationSettings(texts=("c4", "ptb"), tasks=("demo_order",))
     study = a_study(metric="twflap", methods=tuple(METHODS), evaluation=evaluation)
     assert titles.title(study, name) == words
+
+
+def test_a_page_rests_the_longer_the_longer_its_run_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Running:
+        started = 1000.0
+
+    for elapsed, rest in ((5.0, live.SOONEST), (100.0, 10.0), (9000.0, live.LATEST)):
+        monkeypatch.setattr(live.time, "time", lambda now=1000.0 + elapsed: now)
+        assert live.rest([Running()]) == pytest.approx(rest)  # type: ignore[list-item]
+    assert live.rest([]) == live.SOONEST

@@ -18,8 +18,9 @@ from gprune.views.frame import titles, work
 from gprune.views.frame.text import duration, plain
 
 POLL_SECONDS = 2.0
-REDRAW_SECONDS = 6.0
-"""stages can end faster than a page is drawn, and drawing takes its time from the run"""
+SOONEST, LATEST, SHARE = 4.0, 20.0, 0.1
+"""stages can end faster than a page is drawn, and drawing takes its time from the run: a page rests for a tenth
+of the time that the run has taken, so that the first charts come soon and the later ones cost little"""
 
 
 @st.fragment(run_every=POLL_SECONDS)
@@ -33,11 +34,18 @@ def watch(root: str, states: str, signature: str, drawn: float) -> None:
         drawn: when that was, on the clock of `time.monotonic`.
     """
     situation = work.look(root)
-    rested = time.monotonic() - drawn >= REDRAW_SECONDS
+    rested = time.monotonic() - drawn >= rest(situation.active)
     if situation.states != states or (rested and situation.signature != signature):
         st.rerun()
     for job in situation.active[:3]:
         _card(situation, job)
+
+
+def rest(active: list[Job]) -> float:
+    """Seconds between two drawings of a page while jobs are at work."""
+    started = [job.started for job in active if job.started is not None]
+    elapsed = time.time() - min(started) if started else 0.0
+    return min(max(SHARE * elapsed, SOONEST), LATEST)
 
 
 def _card(situation: work.Situation, job: Job) -> None:
