@@ -6,84 +6,28 @@ All methods read the same windows, so a difference is judged by the windows' dif
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from gprune.analysis.decisions import BUDGET_TOLERANCE
-from gprune.records import Array
+from gprune.analysis.paired import (
+    CLOSE,
+    Difference,
+    Measurement,
+    difference,
+    over_seeds,
+    same_windows,
+)
 
+# what a table is made of comes with it
+__all__ = ["CLOSE", "Difference", "Measurement", "difference", "same_windows"]
 DENSE = "dense"
 BEST, SECOND = "★", "☆"
 Name = TypeVar("Name")
-CLOSE = 2.0
-"""standard errors within which a difference is too close to call"""
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """One perplexity of one method of one run."""
-
-    run: str
-    """the run it belongs to"""
-    method: str
-    """name of the method, one of gprune.methods.METHODS"""
-    text: str
-    """evaluation text"""
-    perplexity: float
-    """lower is better; infinite where it overflows"""
-    standard_error: float
-    """over windows, carried to perplexity"""
-    windows: int
-    """windows measured"""
-    length: int
-    """tokens of one window"""
-    retention: float
-    """kept fraction of the decoder's weights; 1 for the dense model, NaN where it is not known"""
-    parameters: int
-    """parameters of the model; 0 where not known"""
-    model: str
-    """fingerprint of the dense model behind it"""
-    content: str = ""
-    """fingerprint of tokenizer and evaluation text; empty where not known"""
-    losses: Array = field(default_factory=lambda: np.empty(0), compare=False)
-    """(windows,) mean negative log-likelihood of each window, nats per token; empty where not known"""
-
-    @property
-    def windows_read(self) -> str:
-        """What must be equal for two perplexities to be comparable."""
-        return f"{self.windows} windows of {self.length} tokens"
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One perplexity against another, on the scale of the mean loss."""
-
-    nats: float
-    """difference of the mean losses, nats per token; positive where the first is worse"""
-    nats_error: float
-    """its standard error; infinite where it is not known"""
-    paired: bool
-    """whether both were measured on the same windows; the error is then that of the windows' differences"""
-
-    @property
-    def change(self) -> float:
-        """Relative change of perplexity: its ratio less 1."""
-        with np.errstate(over="ignore"):
-            return float(np.expm1(self.nats))
-
-    @property
-    def error(self) -> float:
-        """Standard error of the change (delta method); NaN where the change itself is not finite."""
-        return (1.0 + self.change) * self.nats_error if np.isfinite(self.change) else float("nan")
-
-    @property
-    def close(self) -> bool:
-        """Whether the difference lies within two standard errors, or its error is not known."""
-        return not abs(self.nats) > CLOSE * self.nats_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +46,72 @@ class Row:
     def name(self) -> tuple[str, str]:
         """Run and method."""
         return self.run, self.method
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What one line of the table shows: a method of a run, or of several runs that differ in their seed."""
+
+    rows: tuple[Row, ...]
+    """one a seed, at least one"""
+    seeds: tuple[int, ...]
+    """their seeds"""
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Run and method of the first row."""
+        return self.rows[0].name
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return self.rows[0].method
+
+    @property
+    def reason(self) -> str:
+        """Why it has no perplexity; empty where it has."""
+        return self.rows[0].reason
+
+    @property
+    def retention(self) -> float:
+        """Mean retention over seeds."""
+        return float(np.mean([row.retention for row in self.rows]))
+
+    def by_seed(self, text: str) -> dict[int, Measurement]:
+        """The perplexities on a text."""
+        pairs = zip(self.seeds, self.rows, strict=True)
+        return {seed: row.cells[text] for seed, row in pairs if text in row.cells}
+
+    def mean(self, text: str) -> float:
+        """Mean perplexity over seeds; NaN where there is none."""
+        found = [cell.perplexity for cell in self.by_seed(text).values()]
+        return float(np.mean(found)) if found else float("nan")
+
+    def spread(self, text: str) -> float:
+        """Standard deviation over seeds (n - 1); NaN for fewer than two."""
+        found = [cell.perplexity for cell in self.by_seed(text).values()]
+        with np.errstate(invalid="ignore"):
+            return float(np.std(found, ddof=1)) if len(found) > 1 else float("nan")
+
+    def error(self, text: str) -> float:
+        """What a whisker shows: the deviation over seeds, or one run's standard error over windows."""
+        found = list(self.by_seed(text).values())
+        return self.spread(text) if len(found) > 1 else found[0].standard_error if found else float("nan")
+
+
+def lines(table: list[Row], groups: Mapping[str, tuple[str, int]] | None = None) -> list[Line]:
+    """The lines of a table: one a row, or the rows of runs that differ in their seed together.
+
+    Args:
+        table: the rows.
+        groups: what a run shares with those that differ in their seed only, and its seed, by run; of equal
+            seeds of a group the first counts.
+    """
+    found: dict[tuple[str, str], dict[int, Row]] = {}
+    for row in table:
+        group, seed = (row.run, 0) if groups is None else groups[row.run]
+        found.setdefault((group, row.method), {}).setdefault(seed, row)
+    return [Line(tuple(one.values()), tuple(one)) for one in found.values()]
 
 
 def rows(measurements: list[Measurement]) -> list[Row]:
@@ -158,7 +168,7 @@ def unavailable(run: str, reasons: dict[str, str]) -> list[Row]:
     return [Row(run, method, float("nan"), 0, {}, reason) for method, reason in reasons.items()]
 
 
-def texts(table: list[Row]) -> list[str]:
+def texts(table: Iterable[Row]) -> list[str]:
     """Every text that was measured, in the order of first appearance."""
     return list(dict.fromkeys(text for row in table for text in row.cells))
 
@@ -193,16 +203,12 @@ def obstacles(table: list[Row]) -> list[str]:
     return reasons
 
 
-def glyphs(table: list[Row], text: str) -> dict[tuple[str, str], str]:
+def glyphs(table: list[Line], text: str) -> dict[tuple[str, str], str]:
     """Marks the best and second-best pruned model on a text; the best is lone where the second is a tie."""
-    if obstacles(table):
+    if obstacles([row for line in table for row in line.rows]):
         return {}
-    values = {
-        row.name: row.cells[text].perplexity
-        for row in table
-        if row.method != DENSE and text in row.cells and np.isfinite(row.cells[text].perplexity)
-    }
-    return best_two(values)
+    pruned = {line.name: line.mean(text) for line in table if line.method != DENSE}
+    return best_two({name: value for name, value in pruned.items() if np.isfinite(value)})
 
 
 def best_two(values: Mapping[Name, float]) -> dict[Name, str]:
@@ -212,70 +218,42 @@ def best_two(values: Mapping[Name, float]) -> dict[Name, str]:
     return {name: signs[value] for name, value in values.items() if value in signs} if len(values) > 1 else {}
 
 
-def same_windows(first: Measurement, second: Measurement) -> bool:
-    """Whether two perplexities were measured on the very same windows, with the loss of each window known."""
-    if (first.text, first.windows_read) != (second.text, second.windows_read):
-        return False
-    if not len(first.losses) == len(second.losses) == first.windows:
-        return False
-    known = bool(first.content) or first.run == second.run
-    return known and first.content == second.content
-
-
-def difference(first: Measurement, second: Measurement) -> Difference:
-    """How much worse the first is: paired over windows where they are the same, otherwise as if independent.
-
-    Args:
-        first: the method in question.
-        second: what it is compared with.
-
-    Returns:
-        The difference of the mean losses and its standard error: that of the mean of the windows'
-        differences, or both standard errors in quadrature where the windows differ.
-    """
-    if same_windows(first, second):
-        return paired(first.losses, second.losses)
-    values = np.array([first.perplexity, second.perplexity])
-    errors = np.array([first.standard_error, second.standard_error])
-    with np.errstate(invalid="ignore"):
-        first_log, second_log = np.log(values)
-        error = float(np.hypot(*(errors / values)))
-        return Difference(float(first_log - second_log), error if np.isfinite(error) else np.inf, False)
-
-
-def paired(first: Array, second: Array) -> Difference:
-    """How much worse the first is over windows that both have read.
-
-    Args:
-        first: (windows,) losses in nats per token, at least one.
-        second: (windows,) losses of the same windows.
-
-    Returns:
-        The mean of the windows' differences and its standard error, infinite with a single window.
-    """
-    each = first - second
-    error = float(each.std(ddof=1) / np.sqrt(len(each))) if len(each) > 1 else float("inf")
-    return Difference(float(each.mean()), error, True)
-
-
-def undecided(table: list[Row], text: str) -> bool:
+def undecided(table: list[Line], text: str) -> bool:
     """Whether the best and the second-best pruned model on a text are too close to call."""
     marks = glyphs(table, text)
-    best = [row.cells[text] for row in table if marks.get(row.name) == BEST]
-    second = [row.cells[text] for row in table if marks.get(row.name) == SECOND]
-    return len(best) > 1 or any(difference(other, best[0]).close for other in second)
+    best = [line for line in table if marks.get(line.name) == BEST]
+    second = [line for line in table if marks.get(line.name) == SECOND]
+    return len(best) > 1 or any(_close(other, best[0], text) for other in second)
 
 
-def unpaired(table: list[Row], baseline: Row) -> list[str]:
-    """Texts on which some row was not measured on the windows of the pinned row."""
-    return [
-        text
-        for text in texts(table)
-        if text in baseline.cells
-        and any(
-            text in row.cells and not same_windows(row.cells[text], baseline.cells[text]) for row in table
-        )
-    ]
+def _close(first: Line, second: Line, text: str) -> bool:
+    found = change(first, second, text)
+    if isinstance(found, str):
+        # nothing is paired: as if independent
+        found = difference(first.rows[0].cells[text], second.rows[0].cells[text])
+    return found.close
+
+
+def change(line: Line, pinned: Line, text: str) -> Difference | str:
+    """How much worse a line is than the pinned one on a text, or why that cannot be said."""
+    return over_seeds(line.by_seed(text), pinned.by_seed(text))
+
+
+def same_budget(first: Line, second: Line) -> bool:
+    """Whether two lines may be called better or worse; the dense model is a reference to all."""
+    gap = abs(first.retention - second.retention)
+    return DENSE in (first.method, second.method) or not gap > BUDGET_TOLERANCE
+
+
+def without_change(table: list[Line], pinned: Line) -> dict[tuple[str, str], list[str]]:
+    """Methods whose difference to the pinned line means nothing, by text and reason."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for text in texts(row for line in table for row in line.rows):
+        for line in table:
+            known = change(line, pinned, text) if line.by_seed(text) and line is not pinned else None
+            if isinstance(known, str):
+                found.setdefault((text, known), []).append(line.method)
+    return found
 
 
 def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: dict[str, str]) -> pd.DataFrame:
@@ -292,7 +270,7 @@ def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: dict[
         start = {
             "run": row.run,
             "method": labels.get(row.method, row.method),
-            "retained": row.retention,
+            "retention": row.retention,
             "parameters": row.parameters or None,
         }
         for text, cell in row.cells.items():

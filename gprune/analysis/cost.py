@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.comparison import CLOSE, DENSE, Measurement, difference
+from gprune.analysis.comparison import DENSE
+from gprune.analysis.paired import CLOSE, Measurement, difference
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ import numpy as np
 
 from gprune.analysis import agreement as modules
 from gprune.analysis import drift as ranks
-from gprune.analysis.comparison import DENSE, Measurement, difference
+from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, pooled
 from gprune.analysis.headline import OURS
+from gprune.analysis.paired import Measurement, difference
 from gprune.analysis.thresholds import Counts
 from gprune.comparisons import FANG
 from gprune.methods import METHODS

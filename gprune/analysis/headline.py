@@ -12,8 +12,9 @@ from typing import Literal
 
 import numpy as np
 
-from gprune.analysis.comparison import DENSE, Measurement, difference
+from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import BUDGET_TOLERANCE
+from gprune.analysis.paired import Measurement, difference
 from gprune.methods import METHODS
 from gprune.study import Study
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from gprune.analysis.comparison import Difference, paired
+from gprune.analysis.paired import Difference, over_windows
 from gprune.records import Array
 
 FEWEST_WINDOWS = 8
@@ -73,7 +73,7 @@ class Answer:
         within two standard errors.
         """
         both = self._both
-        return paired(self.losses[both], self.base[both]) if both.any() else None
+        return over_windows(self.losses[both], self.base[both]) if both.any() else None
 
     @property
     def perplexity(self) -> float:

@@ -7,14 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gprune.analysis import comparison
-from gprune.analysis.comparison import BEST, SECOND, Measurement
+from gprune.analysis import comparison, paired
+from gprune.analysis.comparison import BEST, SECOND
+from gprune.analysis.paired import Measurement
 
 
 def measured(method: str, value: float, **changes: object) -> Measurement:
     kept = 1.0 if method == "dense" else 0.5
     base = Measurement("run-a", method, "wiki", value, 1.0, 96, 128, kept, 100, "model")
     return replace(base, **changes)
+
+
+def marks(table: list[comparison.Row]) -> dict[tuple[str, str], str]:
+    return comparison.glyphs(comparison.lines(table), "wiki")
+
+
+def undecided(table: list[comparison.Row]) -> bool:
+    return comparison.undecided(comparison.lines(table), "wiki")
 
 
 def test_the_dense_model_of_two_runs_is_shown_once_and_on_top() -> None:
@@ -38,18 +47,18 @@ def test_best_and_second_are_marked_among_the_pruned_models() -> None:
     table = comparison.rows(
         [measured("dense", 40), measured("gprune", 60), measured("flap", 90), measured("wanda_sp", 95)]
     )
-    assert comparison.glyphs(table, "wiki") == {("run-a", "gprune"): BEST, ("run-a", "flap"): SECOND}
+    assert marks(table) == {("run-a", "gprune"): BEST, ("run-a", "flap"): SECOND}
 
 
 def test_a_lone_pruned_model_wins_nothing() -> None:
-    assert comparison.glyphs(comparison.rows([measured("dense", 40), measured("gprune", 60)]), "wiki") == {}
+    assert marks(comparison.rows([measured("dense", 40), measured("gprune", 60)])) == {}
 
 
 def test_equal_values_share_the_mark_and_infinity_gets_none() -> None:
     table = comparison.rows(
         [measured("gprune", 60), measured("flap", 60), measured("wanda_sp", float("inf"))]
     )
-    assert comparison.glyphs(table, "wiki") == {("run-a", "gprune"): BEST, ("run-a", "flap"): BEST}
+    assert marks(table) == {("run-a", "gprune"): BEST, ("run-a", "flap"): BEST}
 
 
 @pytest.mark.parametrize(("gap", "called"), [(0.005, True), (0.0051, False)])
@@ -57,7 +66,7 @@ def test_no_winner_beyond_half_a_percent_of_the_budget(gap: float, called: bool)
     table = comparison.rows(
         [measured("gprune", 60, retention=0.5), measured("flap", 90, retention=0.5 + gap - 1e-12)]
     )
-    assert bool(comparison.glyphs(table, "wiki")) is called
+    assert bool(marks(table)) is called
     assert any("retentions differ" in reason for reason in comparison.obstacles(table)) is not called
 
 
@@ -97,7 +106,7 @@ def two_methods(gain: float = 0.02) -> tuple[np.ndarray, np.ndarray]:
 
 def test_the_difference_of_two_methods_is_paired_over_their_windows() -> None:
     good, bad = two_methods()
-    found = comparison.difference(on_windows("flap", bad), on_windows("gprune", good))
+    found = paired.difference(on_windows("flap", bad), on_windows("gprune", good))
     each = [second - first for first, second in zip(good, bad, strict=True)]
     mean = sum(each) / 96
     spread = sum((value - mean) ** 2 for value in each) / 95
@@ -111,9 +120,9 @@ def test_a_difference_within_the_methods_own_errors_is_called_when_the_windows_a
     good, bad = two_methods()
     first, second = on_windows("gprune", good), on_windows("flap", bad)
     assert abs(first.perplexity - second.perplexity) < first.standard_error
-    assert not comparison.undecided(comparison.rows([first, second]), "wiki")
+    assert not undecided(comparison.rows([first, second]))
     elsewhere = on_windows("flap", bad, content="text 2")
-    assert comparison.undecided(comparison.rows([first, elsewhere]), "wiki")
+    assert undecided(comparison.rows([first, elsewhere]))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +132,7 @@ def test_a_difference_within_the_methods_own_errors_is_called_when_the_windows_a
 def test_other_windows_fall_back_to_errors_in_quadrature(changes: dict[str, object]) -> None:
     good, bad = two_methods()
     first, second = on_windows("gprune", good), replace(on_windows("flap", bad), **changes)
-    found = comparison.difference(second, first)
+    found = paired.difference(second, first)
     shares = (first.standard_error / first.perplexity, second.standard_error / second.perplexity)
     assert not found.paired
     assert found.nats_error == pytest.approx(float(np.hypot(*shares)), rel=1e-12)
@@ -133,22 +142,22 @@ def test_other_windows_fall_back_to_errors_in_quadrature(changes: dict[str, obje
 def test_a_text_of_unknown_content_is_paired_within_a_run_only() -> None:
     good, bad = two_methods()
     first = on_windows("gprune", good, content="")
-    assert comparison.same_windows(first, on_windows("flap", bad, content=""))
-    assert not comparison.same_windows(first, on_windows("flap", bad, content="", run="run-b"))
+    assert paired.same_windows(first, on_windows("flap", bad, content=""))
+    assert not paired.same_windows(first, on_windows("flap", bad, content="", run="run-b"))
 
 
 @pytest.mark.parametrize(("nats", "close"), [(0.02, True), (0.0201, False), (-0.02, True), (-0.0201, False)])
 def test_two_standard_errors_are_too_close_to_call(nats: float, close: bool) -> None:
-    assert comparison.Difference(nats, 0.01, True).close is close
+    assert paired.Difference(nats, 0.01, True).close is close
 
 
 def test_one_window_and_overflow_decide_nothing() -> None:
     first, second = measured("gprune", 60, windows=1), measured("flap", 90, windows=1)
     lone = [replace(item, losses=np.array([np.log(item.perplexity)])) for item in (first, second)]
-    assert comparison.difference(*lone).close and comparison.difference(*lone).paired
+    assert paired.difference(*lone).close and paired.difference(*lone).paired
     infinite = measured("flap", float("inf"), standard_error=float("inf"))
-    assert comparison.difference(infinite, infinite).close
-    assert comparison.difference(infinite, measured("gprune", 60)).change == float("inf")
+    assert paired.difference(infinite, infinite).close
+    assert paired.difference(infinite, measured("gprune", 60)).change == float("inf")
 
 
 def test_texts_measured_on_other_windows_than_the_pinned_row_are_named() -> None:
@@ -161,13 +170,16 @@ def test_texts_measured_on_other_windows_than_the_pinned_row_are_named() -> None
             on_windows("flap", bad, text="ptb", content="text 2"),
         ]
     )
-    assert comparison.unpaired(table, table[0]) == ["ptb"]
+    pinned, other = comparison.lines(table)
+    reason = "another text of this name, or another tokenizer"
+    assert comparison.without_change([pinned, other], pinned) == {("ptb", reason): ["flap"]}
+    assert comparison.change(other, pinned, "ptb") == reason
 
 
 def test_undecided_is_about_the_two_best() -> None:
     close = comparison.rows([measured("gprune", 60), measured("flap", 61), measured("wanda_sp", 99)])
     clear = comparison.rows([measured("gprune", 60), measured("flap", 90), measured("wanda_sp", 91)])
-    assert comparison.undecided(close, "wiki") and not comparison.undecided(clear, "wiki")
+    assert undecided(close) and not undecided(clear)
 
 
 def test_long_table_gives_the_change_against_the_pinned_row() -> None:
@@ -179,3 +191,86 @@ def test_long_table_gives_the_change_against_the_pinned_row() -> None:
     assert frame["standard error of the change"][1] == pytest.approx(0.75 * np.hypot(1 / 60, 1 / 80))
     assert frame["paired"].tolist() == [False, False, False]
     assert np.isnan(comparison.long_table(table, None, {})["change against baseline"]).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"windows": 95}, "95 windows of 128 tokens against 96 windows of 128 tokens"),
+        ({"length": 2048}, "96 windows of 2048 tokens against 96 windows of 128 tokens"),
+        ({"losses": np.empty(0)}, "the losses of single windows are not known"),
+        ({"content": "text 2"}, "another text of this name, or another tokenizer"),
+    ],
+)
+def test_what_read_other_windows_has_no_difference_but_a_reason(
+    changes: dict[str, object], reason: str
+) -> None:
+    good, bad = two_methods()
+    first, second = on_windows("gprune", good), replace(on_windows("flap", bad), **changes)
+    pinned, other = comparison.lines(comparison.rows([first, second]))
+    assert comparison.change(other, pinned, "wiki") == reason == paired.why_unpaired(second, first)
+    assert comparison.without_change([pinned, other], pinned) == {("wiki", reason): ["flap"]}
+
+
+def seeded(runs: int = 3) -> tuple[list[comparison.Row], dict[str, tuple[str, int]]]:
+    """GPrune and FLAP of runs that differ in their seed only, and the dense model of the first."""
+    random, (base, _) = np.random.default_rng(1), two_methods()
+    items = [on_windows("dense", base, run="run 0")]
+    for seed in range(runs):
+        for method, level in (("gprune", 0.1), ("flap", 0.15)):
+            losses = base + level + 0.01 * random.normal() + 0.01 * random.normal(size=96)
+            items.append(on_windows(method, losses, run=f"run {seed}"))
+    return comparison.rows(items), {f"run {seed}": ("study", seed) for seed in range(runs)}
+
+
+def test_runs_that_differ_in_their_seed_are_one_line_with_mean_and_spread() -> None:
+    table, groups = seeded()
+    dense, gprune, flap = comparison.lines(table, groups)
+    assert (dense.seeds, gprune.seeds, flap.seeds) == ((0,), (0, 1, 2), (0, 1, 2))
+    values = [row.cells["wiki"].perplexity for row in table if row.method == "gprune"]
+    mean = sum(values) / 3
+    assert gprune.mean("wiki") == pytest.approx(mean)
+    deviation = (sum((value - mean) ** 2 for value in values) / 2) ** 0.5
+    assert gprune.spread("wiki") == gprune.error("wiki") == pytest.approx(deviation)
+    assert np.isnan(dense.spread("wiki")) and dense.error("wiki") == table[0].cells["wiki"].standard_error
+    assert len(comparison.lines(table)) == len(table) == 7
+
+
+def test_a_difference_over_seeds_pairs_the_seeds_and_adds_their_error_to_the_windows() -> None:
+    table, groups = seeded()
+    dense, gprune, flap = comparison.lines(table, groups)
+    found = comparison.change(flap, gprune, "wiki")
+    assert isinstance(found, paired.Difference)
+    by_window = []
+    for window in range(96):
+        own = [flap.by_seed("wiki")[seed].losses[window] for seed in range(3)]
+        base = [gprune.by_seed("wiki")[seed].losses[window] for seed in range(3)]
+        by_window.append([one - other for one, other in zip(own, base, strict=True)])
+    of_windows = [sum(three) / 3 for three in by_window]
+    of_seeds = [sum(three[seed] for three in by_window) / 96 for seed in range(3)]
+    mean = sum(of_windows) / 96
+    squares = sum((value - mean) ** 2 for value in of_windows) / 95 / 96
+    squares += sum((value - mean) ** 2 for value in of_seeds) / 2 / 3
+    assert found.nats == pytest.approx(mean) and found.nats_error == pytest.approx(squares**0.5)
+    # the dense model has one run, which every seed is compared with
+    against = comparison.change(gprune, dense, "wiki")
+    assert isinstance(against, paired.Difference) and against.verdict == paired.WORSE
+    assert against.change == pytest.approx(
+        np.exp(np.mean([cell.losses for cell in gprune.by_seed("wiki").values()]) - two_methods()[0].mean())
+        - 1
+    )
+
+
+def test_seeds_that_do_not_meet_have_no_difference() -> None:
+    table, groups = seeded(4)
+    halves = {run: (f"half {seed // 2}", seed) for run, (_, seed) in groups.items()}
+    first, second = (line for line in comparison.lines(table, halves) if line.method == "gprune")
+    assert comparison.change(first, second, "wiki") == "no seed in common"
+
+
+@pytest.mark.parametrize(
+    ("nats", "verdict"),
+    [(-0.021, paired.BETTER), (0.021, paired.WORSE), (0.02, paired.NOISE), (-0.02, paired.NOISE)],
+)
+def test_a_verdict_needs_more_than_two_standard_errors(nats: float, verdict: str) -> None:
+    assert paired.Difference(nats, 0.01, True).verdict == verdict

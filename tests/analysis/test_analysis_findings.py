@@ -9,8 +9,8 @@ import pytest
 
 from gprune.analysis import drift as drift_analysis
 from gprune.analysis import findings, neurons
-from gprune.analysis.comparison import Measurement
 from gprune.analysis.decisions import Bins, chance_jaccard
+from gprune.analysis.paired import Measurement
 from gprune.analysis.thresholds import Counts
 from gprune.drift import rank_drift
 from gprune.records import (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gprune.analysis import headline as analysis
-from gprune.analysis.comparison import Measurement
+from gprune.analysis.paired import Measurement
 from gprune.study import EvaluationSettings, Study
 
 TEXTS = ("a", "b", "c")

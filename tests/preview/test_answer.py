@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gprune.analysis.comparison import Difference
+from gprune.analysis.paired import Difference
 from gprune.preview import NO_DIFFERENCE, Answer, verdict
 
 

@@ -7,7 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from streamlit.components.v2 import manifest_scanner
+from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 from waiting import limit
 
@@ -32,7 +34,7 @@ CHARTS = {
     "pruning_decisions": 5,
     "calibration_data": 2,
     "jobs": 0,
-    "comparison": 2,
+    "comparison": 4,
     "speed_export": 2,
     "guide": 2,
 }
@@ -53,6 +55,16 @@ def on(app: AppTest, page: str) -> AppTest:
     return app
 
 
+def linked(page: str, **query: str) -> AppTest:
+    """A page as the link to one of its views opens it."""
+    app = on(opened(), page)
+    for name, value in query.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception, (page, [item.value for item in app.exception])
+    return app
+
+
 def words(app: AppTest) -> str:
     """Everything a reader sees as text."""
     kinds = (app.title, app.markdown, app.caption, app.info, app.warning, app.error, app.metric)
@@ -61,3 +73,17 @@ def words(app: AppTest) -> str:
 
 def charts(app: AppTest) -> list[dict[str, Any]]:
     return [json.loads(item.proto.spec) for item in app.get("plotly_chart")]
+
+
+def numbers(app: AppTest, index: int = 0) -> pd.DataFrame:
+    """A table of grouped columns, under `group name`."""
+    found: pd.DataFrame = app.dataframe[index].value.copy()
+    found.columns = [" ".join(filter(None, column)) for column in found.columns]
+    return found
+
+
+def displayed(app: AppTest, index: int = 0) -> pd.DataFrame:
+    """The same as its cells are drawn, with signs."""
+    styler = app.dataframe[index].proto.arrow_data.styler
+    drawn = convert_arrow_bytes_to_pandas_df(styler.display_values)
+    return drawn.set_axis(numbers(app, index).columns, axis=1)

@@ -12,7 +12,7 @@ from views.synthetic_run import MAKERS, names
 
 from gprune import records, stages
 from gprune.analysis import comparison as compare
-from gprune.analysis import cost, thresholds
+from gprune.analysis import cost, kept_units, thresholds
 from gprune.analysis import drift as drift_analysis
 from gprune.records import ModelShape
 from gprune.views.comparison import charts as comparison
@@ -77,12 +77,28 @@ FIGURES: dict[str, Callable[[Run], go.Figure]] = {
     "losses": lambda run: learning.losses(run.load(stages.learning).history, {"ce_primary": "on A"}),
     "learned retention": lambda run: learning.retention(run.load(stages.learning).history, "retention", 0.5),
     "perplexity": lambda run: _perplexity(run),
+    "changes": lambda run: _changes(run),
+    "kept units": lambda run: _kept(run),
 }
 
 
 def _perplexity(run: Run) -> go.Figure:
-    rows = compare.rows(derived.measurements(run))
-    return comparison.dots(rows, run.study.evaluation.texts[0], [row.method for row in rows])
+    lines = compare.lines(compare.rows(derived.measurements(run)))
+    return comparison.dots(lines, run.study.evaluation.texts[0], {line.name: line.method for line in lines})
+
+
+def _changes(run: Run) -> go.Figure:
+    lines = compare.lines(compare.rows(derived.measurements(run)))
+    texts, names = list(run.study.evaluation.texts), {line.name: line.method for line in lines}
+    figure = comparison.changes(lines, lines[0], texts, names)
+    assert figure is not None
+    return figure
+
+
+def _kept(run: Run) -> go.Figure:
+    first, second = run.masks()["flap"], run.masks()["gprune"]
+    found = kept_units.overlap(first, second, "neurons")
+    return comparison.kept(found, ("flap", "gprune"), ("FLAP", "GPrune"), "neurons")
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -95,7 +111,13 @@ def test_axes_are_titled_and_the_background_is_the_themes(name: str, small_run: 
     figure = FIGURES[name](small_run)
     # the two ends of a slope chart are named by their ticks
     assert figure.layout.xaxis.title.text or figure.layout.xaxis.ticktext == ("on text A", "on text B")
-    assert figure.layout.yaxis.title.text or name in ("strip", "perplexity", "costs", "kept by both")
+    assert figure.layout.yaxis.title.text or name in (
+        "strip",
+        "perplexity",
+        "changes",
+        "costs",
+        "kept by both",
+    )
     assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
     assert figure.layout.uirevision == "fixed"
     assert not any(trace.type.endswith("gl") for trace in figure.data)

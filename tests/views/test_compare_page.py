@@ -8,15 +8,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
-from views.app_driver import charts, on, opened, words
+from views.app_driver import charts, displayed, linked, numbers, on, opened, words
 from views.synthetic_run import a_study, exchange, names, read, write_run
 
 from gprune import stages
 from gprune.methods import DEFAULT
+from gprune.settings import EvaluationSettings
 from gprune.store import Store
 from gprune.views.comparison import paper
 from gprune.views.frame import derived
 from gprune.views.frame.loaders import all_runs
+
+TEXT = "python-reference · A (calibrated)"
 
 
 def cells(app: AppTest, index: int = 0) -> pd.DataFrame:
@@ -44,42 +47,43 @@ def leave_out(cache: Path, **reasons: str) -> str:
 def test_a_method_that_could_not_run_stands_in_the_table_with_its_reason(cache: Path) -> None:
     leave_out(cache, fang="it needs more samples", llm_pruner="it needs 12 layers")
     app = on(opened(), "comparison")
-    table = cells(app).set_index("method")
+    table = numbers(app).set_index("method")
     assert table.loc["FANG", "left out because"] == "it needs more samples"
-    assert table.loc["FANG", "python-reference (A) ↓"] == "–" and np.isnan(table.loc["FANG", "kept"])
-    assert table.loc["GPrune", "left out because"] == "" and "±" in table.loc["GPrune"].iloc[2]
+    assert np.isnan(table.loc["FANG", f"{TEXT} PPL ↓"]) and np.isnan(table.loc["FANG", "retention"])
+    assert table.loc["GPrune", "left out because"] == "" and table.loc["GPrune", f"{TEXT} ± %"] > 0
     assert "Left out: LLM\\-Pruner. it needs 12 layers." in words(app)
     # it is no candidate for the pinned row, and does not stop a winner from being called
-    assert "FANG" not in app.selectbox(key="cp_pinned").options
+    assert "FANG" not in app.selectbox(key="cp_pinned_selectbox").options
     assert "GPrune has the lowest perplexity" in words(app)
 
 
 def test_without_such_a_method_the_table_has_no_column_for_reasons(cache: Path) -> None:
     write_run(cache)
-    assert "left out because" not in cells(on(opened(), "comparison")).columns
+    assert "left out because" not in numbers(on(opened(), "comparison")).columns
 
 
 def test_the_filter_ranks_what_is_left(cache: Path) -> None:
     write_run(cache)
     app = on(opened(), "comparison")
     chooser = next(box for box in app.multiselect if box.label == "Methods")
-    assert chooser.value == ["dense", "gprune", "wanda_sp", "flap", "flap_no_bias"]
+    assert chooser.options == ["Dense", "GPrune", "Wanda-sp", "FLAP", "FLAP, no bias compensation"]
+    assert chooser.value == [] and len(numbers(app)) == 5
     chooser.set_value(["dense", "flap", "wanda_sp"]).run()
-    assert cells(app)["method"].tolist() == ["Dense", "FLAP", "Wanda-sp"]
+    assert numbers(app)["method"].tolist() == ["FLAP", "Dense", "Wanda-sp"]
     assert (
         "FLAP has the lowest perplexity" in words(app) and "GPrune" not in charts(app)[0]["data"][0]["name"]
     )
     next(box for box in app.multiselect if box.label == "Methods").set_value([]).run()
-    assert len(cells(app)) == 5
+    assert len(numbers(app)) == 5
 
 
 def test_differences_can_be_left_out(cache: Path) -> None:
     write_run(cache)
     app = on(opened(), "comparison")
-    assert "%" in cells(app)["python-reference (A) ↓"][1]
-    app.toggle(key="cp_deltas").set_value(False).run()
-    assert "%" not in "".join(cells(app)["python-reference (A) ↓"])
-    assert "in brackets" not in words(app) and "★" in "".join(cells(app)["python-reference (A) ↓"])
+    assert {f"{TEXT} Δ %", f"{TEXT} ± %"} < set(numbers(app).columns) and "Δ: change against" in words(app)
+    app.toggle(key="cp_deltas_toggle").set_value(False).run()
+    assert "%" not in "".join(numbers(app).columns)
+    assert "Δ: change" not in words(app) and "★" in "".join(displayed(app)[f"{TEXT} PPL ↓"])
 
 
 def test_an_unfinished_run_names_the_methods_still_to_come(cache: Path) -> None:
@@ -102,6 +106,98 @@ def test_every_method_gets_its_own_masks_and_biases(cache: Path) -> None:
     assert found["flap"].parameters - found["wanda_sp_pooled"].parameters == run.size.missing_biases
 
 
+def test_the_metrics_own_method_is_pinned_on_top_and_any_other_can_be(cache: Path) -> None:
+    run = write_run(cache)
+    app = on(opened(), "comparison")
+    assert numbers(app)["method"][0] == "FLAP" and np.isnan(numbers(app)[f"{TEXT} Δ %"][0])
+    assert app.query_params["cp_pinned"] == f"flap@{run}"
+    before = numbers(app).set_index("method").loc["Wanda-sp", f"{TEXT} Δ %"]
+    app.selectbox(key="cp_pinned_selectbox").set_value(f"wanda_sp@{run}").run()
+    assert numbers(app)["method"][0] == "Wanda-sp" and "Difference to Wanda\\-sp" in words(app)
+    # (1 + change) the one way is 1 / (1 + change) the other way
+    after = numbers(app).set_index("method").loc["FLAP", f"{TEXT} Δ %"]
+    assert (1 + after / 100) * (1 + before / 100) == pytest.approx(1.0)
+    assert numbers(linked("comparison", cp_pinned=f"dense@{run}"))["method"][0] == "Dense"
+
+
+def test_signs_say_better_worse_or_within_noise_and_cells_stay_numbers(cache: Path) -> None:
+    write_run(cache)
+    app = on(opened(), "comparison")
+    drawn, values = displayed(app), numbers(app)
+    for change, error, words_ in zip(
+        values[f"{TEXT} Δ %"][1:], values[f"{TEXT} ± %"][1:], drawn[f"{TEXT} Δ %"][1:], strict=True
+    ):
+        beyond = abs(np.log1p(change / 100)) > 2 * error / (100 + change)
+        assert words_ == f"{('▼' if change < 0 else '▲') if beyond else '≈'} {change:+.1f}"
+    best = values[f"{TEXT} PPL ↓"].where(values["method"] != "Dense").idxmin()
+    assert drawn[f"{TEXT} PPL ↓"][best].endswith("★")
+
+
+def test_what_was_calibrated_on_is_said_and_held_out_texts_come_first(cache: Path) -> None:
+    texts = EvaluationSettings(texts=("python-reference", "science-docs", "c4"), windows=96)
+    write_run(cache, study=a_study(evaluation=texts))
+    groups = list(dict.fromkeys(group for group, _ in cells(on(opened(), "comparison")).columns if group))
+    assert groups == ["c4 · held out", TEXT, "science-docs · B (calibrated)"]
+
+
+def test_other_windows_have_a_dash_and_the_reason(cache: Path) -> None:
+    first = write_run(cache)
+    few = EvaluationSettings(texts=("python-reference", "science-docs"), windows=48)
+    second = write_run(cache, study=a_study(evaluation=few, name="Few"))
+    app = on(opened(run=second), "comparison")
+    app.multiselect(key="cp_runs_multiselect").set_value([first, second]).run()
+    table = numbers(app).set_index("method")
+    of_few = table.index.str.endswith("Few")
+    assert (
+        of_few.sum() == 4 and table[f"{TEXT} Δ %"].isna()[of_few | (table.index == "FLAP · Synthetic")].all()
+    )
+    shown = words(app).replace("\\", "")
+    assert "because of 48 windows of 128 tokens against 96 windows of 128 tokens" in shown
+    assert "#### The runs differ in 1 setting\n" in shown
+    settings = next(one.value for one in app.dataframe if "setting" in one.value.columns)
+    assert settings["setting"].tolist() == ["evaluation.windows"]
+
+
+def test_runs_of_several_seeds_are_one_line_with_their_spread(cache: Path) -> None:
+    made = [write_run(cache, study=a_study(seed=seed)) for seed in range(3)]
+    app = on(opened(run=made[0]), "comparison")
+    assert "one seed" in words(app)
+    app.multiselect(key="cp_runs_multiselect").set_value(made).run()
+    table = numbers(app).set_index("method")
+    assert table["seeds"].to_dict() == {name: 1 if name == "Dense" else 3 for name in table.index}
+    assert (
+        len(table) == 5 and (table[f"{TEXT} s.d."].drop("Dense") > 0).all() and "one seed" not in words(app)
+    )
+    app.toggle(key="cp_seeds_toggle").set_value(False).run()
+    assert len(numbers(app)) == 1 + 3 * 4 and "seeds" not in numbers(app).columns
+
+
+def test_units_kept_by_the_pinned_method_and_another(cache: Path) -> None:
+    run = write_run(cache)
+    app = on(opened(), "comparison")
+    (found,) = all_runs(str(cache))[0]
+    flap, ours = (found.load(stages.masks, name) for name in ("flap", "gprune"))
+    table = next(one.value for one in app.dataframe if "Jaccard" in one.value.columns).set_index("units")
+    line = table.loc["FFN neurons"]
+    assert line["both"] == (flap.ffn & ours.ffn).sum() and line["only FLAP"] == (flap.ffn & ~ours.ffn).sum()
+    bars = charts(app)[-1]["data"]
+    assert [bar["name"] for bar in bars] == ["only FLAP", "both", "only GPrune"]
+    app.get_by_key("cp_kind_segmented").set_value("groups").run()
+    assert "share key/value groups at a Jaccard" in words(app)
+    app.selectbox(key="cp_other_selectbox").set_value(f"flap_no_bias@{run}").run()
+    assert "Jaccard of 1.00" in words(app)
+    assert charts(app)[-1]["data"][2]["marker"]["pattern"]["shape"] == "/"
+
+
+def test_an_address_brings_the_view_back(cache: Path) -> None:
+    run = write_run(cache)
+    app = linked("comparison", cp_pinned=f"wanda_sp@{run}", cp_deltas="0", cp_kind="groups")
+    assert numbers(app)["method"][0] == "Wanda-sp" and "%" not in "".join(numbers(app).columns)
+    assert "share key/value groups" in words(app)
+    asked = linked("comparison", cp_pinned="flap@elsewhere")
+    assert "cp\\_pinned = flap@elsewhere" in words(asked) and numbers(asked)["method"][0] == "FLAP"
+
+
 # ---- the runs of studies do not drown the others -----------------------------------------------------------
 
 
@@ -111,11 +207,11 @@ def test_runs_of_studies_are_offered_only_when_asked_for(cache: Path) -> None:
     chooser = app.selectbox(key="frame_run")
     assert chooser.value == own and len(chooser.options) == 1
     assert app.toggle(key="frame_studies").label == "Show the 3 runs of studies"
-    assert app.multiselect(key="cp_runs").options == [own]
+    assert app.multiselect(key="cp_runs_multiselect").options == [own]
     app.toggle(key="frame_studies").set_value(True).run()
     options = app.selectbox(key="frame_run").options
     assert len(options) == 4 and [text.startswith("reproduce · ") for text in options] == [False] + [True] * 3
-    assert set(app.multiselect(key="cp_runs").options) == {own, *made}
+    assert set(app.multiselect(key="cp_runs_multiselect").options) == {own, *made}
 
 
 def test_a_chosen_run_of_a_study_is_offered_without_asking(cache: Path) -> None:
@@ -124,7 +220,7 @@ def test_a_chosen_run_of_a_study_is_offered_without_asking(cache: Path) -> None:
     assert (
         app.selectbox(key="frame_run").value == made[1] and len(app.selectbox(key="frame_run").options) == 2
     )
-    assert set(app.multiselect(key="cp_runs").options) == {own, made[1]}
+    assert set(app.multiselect(key="cp_runs_multiselect").options) == {own, made[1]}
     assert app.toggle(key="frame_studies").value is False
 
 
@@ -141,10 +237,10 @@ def test_compare_follows_the_frame_while_it_shows_one_run_only(cache: Path) -> N
     app = on(opened(), "comparison")
     app.toggle(key="frame_studies").set_value(True).run()
     app.selectbox(key="frame_run").set_value(made[0]).run()
-    assert app.multiselect(key="cp_runs").value == [made[0]]
-    app.multiselect(key="cp_runs").set_value([made[0], own]).run()
+    assert app.multiselect(key="cp_runs_multiselect").value == [made[0]]
+    app.multiselect(key="cp_runs_multiselect").set_value([made[0], own]).run()
     app.selectbox(key="frame_run").set_value(own).run()
-    assert app.multiselect(key="cp_runs").value == [made[0], own] and not app.exception
+    assert app.multiselect(key="cp_runs_multiselect").value == [made[0], own] and not app.exception
 
 
 # ---- what the paper reports --------------------------------------------------------------------------------
@@ -157,12 +253,12 @@ def test_the_paper_is_shown_without_any_run(cache: Path) -> None:
 
 
 def test_numbers_that_cannot_be_right_carry_a_sign_and_the_sentence(cache: Path) -> None:
-    app = on(opened(cp_view="Paper", cp_paper_model="LLaMA2-13B"), "comparison")
+    app = linked("comparison", cp_view="paper", cp_paper_model="LLaMA2-13B")
     table = cells(app)
     flap = table[(table["retention"] == "40%") & (table["method"] == "FLAP")].iloc[0]
     assert flap["piqa"] == "52.98 ⚠" and flap["accuracy"] == "43.49 ⚠" and flap["boolq"] == "62.08"
     assert "52.98 under max, below the 58.11 under fixed" in words(app).replace("\\", "")
-    app.radio(key="cp_paper_rule").set_value("fixed").run()
+    app.get_by_key("cp_paper_rule_segmented").set_value("fixed").run()
     assert "⚠" not in " ".join(cells(app).to_numpy().ravel())
 
 

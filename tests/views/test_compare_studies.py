@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
-from views.app_driver import charts, on, opened, words
+from views.app_driver import charts, linked, words
 from views.synthetic_run import a_study, write_run
 from views.synthetic_tables import filled, write_tables
 
@@ -24,7 +24,7 @@ from gprune.views.frame.loaders import all_runs
 
 
 def on_studies(table: str, **query: str) -> AppTest:
-    return on(opened(cp_view="Studies", cp_study=table, **query), "comparison")
+    return linked("comparison", cp_view="studies", cp_study=table, **query)
 
 
 def cells(app: AppTest, index: int = 0) -> pd.DataFrame:
@@ -114,7 +114,7 @@ def test_seeds_are_one_row_with_their_spread_or_a_row_each(cache: Path) -> None:
     assert cells(app)["n"].tolist() == [3, 3]
     assert cells(app).iloc[0, 3] == "45.45 ± 0.37 ☆"
     assert cells(app).iloc[1, 3] == "38.38 ± 0.31 (-15.6%) ★"
-    app.toggle(key="cp_study_each").set_value(True).run()
+    app.toggle(key="cp_study_each_toggle").set_value(True).run()
     assert cells(app)["seed"].tolist() == ["0", "1", "2"] * 2 and "n" not in cells(app).columns
 
 
@@ -149,7 +149,7 @@ def test_figures_are_drawn_from_the_same_files(cache: Path, name: str, traces: i
     app = on_studies(name)
     assert [len(chart["data"]) for chart in charts(app)] == [traces] and not app.error
     assert "★" not in " ".join(cells(app).astype(str).to_numpy().ravel())
-    assert "cp_study_deltas" not in [toggle.key for toggle in app.toggle]
+    assert "cp_study_deltas_toggle" not in [toggle.key for toggle in app.toggle]
 
 
 @pytest.mark.parametrize("name", [table for table in tables.TABLES if not table.startswith("figure-1a")])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from views.app_driver import charts, on, opened, words
+from views.app_driver import charts, displayed, numbers, on, opened, words
 from views.synthetic_run import a_study, read, write_run
 
 from gprune.analysis import agreement
@@ -181,27 +181,32 @@ def test_no_winner_is_called_between_different_budgets(cache: Path) -> None:
     second = write_run(cache, study=a_study(retention=0.7))
     app = on(opened(), "comparison")
     assert "GPrune has the lowest perplexity" in words(app)
-    app.multiselect(key="cp_runs").set_value([first, second]).run()
+    app.multiselect(key="cp_runs_multiselect").set_value([first, second]).run()
     assert "No winner is called" in words(app) and "lowest perplexity" not in words(app)
-    assert "★" not in " ".join(str(value) for value in app.dataframe[0].value.to_numpy().ravel())
+    drawn = " ".join(str(value) for value in displayed(app).to_numpy().ravel())
+    assert "★" not in drawn and "≠" in drawn
 
 
 def test_compare_pairs_its_differences_and_marks_the_calibration_texts(cache: Path) -> None:
     texts = EvaluationSettings(texts=("python-reference", "science-docs", "c4"), windows=96)
     write_run(cache, study=a_study(evaluation=texts))
     app = on(opened(), "comparison")
-    titles = list(app.dataframe[0].value.columns)
-    assert titles[3:] == ["python-reference (A) ↓", "science-docs (B) ↓", "c4 (held out) ↓"]
-    cells = app.dataframe[0].value[titles[3]]
-    assert cells[0].count("±") == 1 and all(cell.count("±") == 2 for cell in cells[1:])
-    assert "†" not in " ".join(cells) and "overlapping whiskers decide nothing" in words(app)
+    titles = list(dict.fromkeys(group for group, _ in app.dataframe[0].value.columns if group))
+    assert titles == [
+        "c4 · held out",
+        "python-reference · A (calibrated)",
+        "science-docs · B (calibrated)",
+    ]
+    cells = app.dataframe[0].value[titles[1]]
+    assert np.isnan(cells["± %"][0]) and all(cells["± %"][1:] > 0) and all(cells["PPL ↓"] > 0)
+    assert "no difference to" not in words(app) and "overlapping whiskers decide nothing" in words(app)
 
 
 def test_a_run_without_perplexities_is_named_in_compare(cache: Path) -> None:
     first = write_run(cache)
     second = write_run(cache, study=a_study(name="Unfinished", retention=0.7), stages="drift", seed=1)
     app = on(opened(run=first), "comparison")
-    app.multiselect(key="cp_runs").set_value([first, second]).run()
+    app.multiselect(key="cp_runs_multiselect").set_value([first, second]).run()
     assert f"{plain(second)} has no perplexities yet" in words(app)
 
 
@@ -209,9 +214,9 @@ def test_names_in_compare_hold_only_what_the_runs_differ_in(cache: Path) -> None
     first = write_run(cache)
     second = write_run(cache, study=a_study(retention=0.7))
     app = on(opened(run=first), "comparison")
-    app.multiselect(key="cp_runs").set_value([first, second]).run()
-    names = app.dataframe[0].value["method"].tolist()
-    assert names[0] == "Dense" and names[1] == "GPrune · keep 50%"
+    app.multiselect(key="cp_runs_multiselect").set_value([first, second]).run()
+    names = numbers(app)["method"].tolist()
+    assert names[:3] == ["FLAP · keep 50%", "Dense", "GPrune · keep 50%"]
     assert "GPrune · keep 70%" in names
 
 

@@ -97,6 +97,7 @@ def walked(app: AppTest) -> list[str]:
     return told
 
 
+@pytest.mark.slow
 def test_the_tour_leads_over_six_pages_with_the_findings_of_the_run(cache: Path) -> None:
     write_run(cache)
     run = all_runs(str(cache))[0][0]
@@ -112,6 +113,7 @@ def test_the_tour_leads_over_six_pages_with_the_findings_of_the_run(cache: Path)
     assert "Step 6 of 6" not in words(app) and "tour" not in app.query_params
 
 
+@pytest.mark.slow
 def test_a_step_whose_result_is_missing_says_so_and_the_tour_goes_on(cache: Path) -> None:
     write_run(cache, stages="drift", state="cancelled")
     told = walked(opened(tour="1"))

@@ -9,6 +9,9 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
+from gprune.analysis.comparison import lines as lines_of
+from gprune.analysis.comparison import rows as rows_of
+from gprune.analysis.paired import Measurement
 from gprune.analysis.studies import StudyRow, settings
 from gprune.methods import METHODS
 from gprune.views.comparison import charts as comparison
@@ -139,3 +142,30 @@ def test_drift_curves_are_blue_across_texts_and_grey_within_one() -> None:
     assert [trace.line.color for trace in figure.data] == [style.BLUE] * 2 + [style.GREY] * 2
     assert figure.layout.xaxis.range == (0, pytest.approx(0.3))
     assert len({(trace.line.color, trace.line.dash) for trace in figure.data}) == 4
+
+
+def test_differences_are_drawn_against_zero_and_pale_where_nothing_may_be_called() -> None:
+    random, losses = np.random.default_rng(0), np.full(96, 3.0)
+    items = []
+    for method, level, kept in (
+        ("flap", 0.0, 0.5),
+        ("gprune", -0.2, 0.5),
+        ("fang", 0.001, 0.5),
+        ("wanda_sp", 0.2, 0.6),
+    ):
+        own = losses + level + 0.05 * random.normal(size=96)
+        value = float(np.exp(own.mean()))
+        items.append(Measurement("run", method, "wiki", value, 1.0, 96, 128, kept, 1, "model", "text", own))
+    lines = lines_of(rows_of(items))
+    figure = comparison.changes(lines, lines[0], ["wiki"], {line.name: line.method for line in lines})
+    assert figure is not None
+    assert_drawable(figure)
+    assert [trace.y[0] for trace in figure.data] == ["gprune", "fang", "wanda_sp"]
+    assert [trace.marker.opacity for trace in figure.data] == [1.0, 0.45, 0.45]
+    means = [item.losses.mean() - items[0].losses.mean() for item in items[1:]]
+    np.testing.assert_allclose([trace.x[0] for trace in figure.data], 100 * np.expm1(means))
+    errors = [(item.losses - items[0].losses).std(ddof=1) / 96**0.5 for item in items[1:]]
+    expected = 100 * np.exp(means) * errors
+    np.testing.assert_allclose([trace.error_x.array[0] for trace in figure.data], expected)
+    assert [shape.x0 for shape in figure.layout.shapes] == [0]
+    assert comparison.changes(lines[:1], lines[0], ["wiki"], {lines[0].name: "flap"}) is None

@@ -1,4 +1,4 @@
-"""Figures of the compare page: perplexity of every method on a log axis."""
+"""Figures of the compare page: perplexities, differences to a pinned method, units that two methods keep."""
 
 from __future__ import annotations
 
@@ -7,9 +7,22 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
-from gprune.analysis.comparison import DENSE, Row
-from gprune.views.frame.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, label, style
+from gprune.analysis.comparison import DENSE, Line, change, same_budget
+from gprune.analysis.kept_units import KINDS, Overlap
+from gprune.analysis.paired import Difference
+from gprune.views.frame.chart_style import (
+    GREY,
+    METHOD_COLORS,
+    METHOD_SYMBOLS,
+    PALE,
+    family,
+    label,
+    layer_axis,
+    style,
+)
+from gprune.views.frame.text import in_figure
 
 ROW_PIXELS = 34
 _STEPS: tuple[tuple[float, tuple[float, ...]], ...] = (
@@ -22,48 +35,138 @@ _STEPS: tuple[tuple[float, tuple[float, ...]], ...] = (
 """steps within a tenfold, by the number of tenfolds shown"""
 
 
-def dots(rows: list[Row], text: str, names: list[str]) -> go.Figure:
-    """Perplexity on one text as dots with their own standard error; the dense model is a dotted line.
+def dots(lines: list[Line], text: str, names: dict[tuple[str, str], str]) -> go.Figure:
+    """Perplexity on one text as dots with their own error; the dense model is a dotted line.
 
     The methods read the same windows: whiskers that overlap do not decide whether two of them differ.
 
     Args:
-        rows: rows of the table, top first.
+        lines: lines of the table, top first.
         text: evaluation text.
-        names: what to call each row.
+        names: what to call each line.
     """
     figure = go.Figure()
-    shown = [(row, name) for row, name in zip(rows, names, strict=True) if text in row.cells]
-    for method in dict.fromkeys(row.method for row, _ in shown):
-        chosen = [(row.cells[text], name) for row, name in shown if row.method == method]
-        values = np.array([cell.perplexity for cell, _ in chosen])
+    shown = [line for line in lines if line.by_seed(text)]
+    for line in shown:
         figure.add_scatter(
-            x=values,
-            y=[name for _, name in chosen],
-            name=label(method),
+            x=[line.mean(text)],
+            y=[names[line.name]],
+            name=label(line.method),
             mode="markers",
-            marker={
-                "color": METHOD_COLORS.get(method, GREY),
-                "symbol": METHOD_SYMBOLS.get(method, "circle"),
-                "size": 11,
-            },
-            error_x={
-                "type": "data",
-                "array": [cell.standard_error for cell, _ in chosen],
-                "thickness": 1.5,
-                "width": 5,
-            },
+            marker=_marker(line.method),
+            error_x={"type": "data", "array": [line.error(text)], "thickness": 1.5, "width": 5},
             showlegend=False,
             hovertemplate="%{y}: %{x:.2f} ± %{error_x.array:.2f}<extra></extra>",
         )
-    for value in sorted({row.cells[text].perplexity for row, _ in shown if row.method == DENSE}):
+    for value in sorted({line.mean(text) for line in shown if line.method == DENSE}):
         figure.add_vline(value, line={"color": GREY, "dash": "dot", "width": 1.5})
     style(figure, f"perplexity on {text} (log scale, lower is better)", "", 96 + ROW_PIXELS * len(shown))
-    figure.update_xaxes(**logarithmic([row.cells[text].perplexity for row, _ in shown]))
-    figure.update_yaxes(
-        categoryorder="array", categoryarray=[name for _, name in shown][::-1], automargin=True
-    )
+    figure.update_xaxes(**logarithmic([line.mean(text) for line in shown]))
+    _rows_of(figure, [names[line.name] for line in shown])
     return figure
+
+
+def changes(
+    lines: list[Line], pinned: Line, texts: list[str], names: dict[tuple[str, str], str]
+) -> go.Figure | None:
+    """Difference of every line to the pinned one, a panel a text; None where nothing can be compared.
+
+    Args:
+        lines: lines of the table, top first.
+        pinned: one of them.
+        texts: evaluation texts.
+        names: what to call each line.
+    """
+    others = [line for line in lines if line is not pinned]
+    found = {
+        (line.name, text): one
+        for line in others
+        for text in texts
+        if isinstance(one := change(line, pinned, text), Difference) and np.isfinite(one.change)
+    }
+    if not found:
+        return None
+    titles = [in_figure(text) for text in texts]
+    figure = make_subplots(1, len(texts), shared_yaxes=True, subplot_titles=titles, horizontal_spacing=0.03)
+    for line in others:
+        for column, text in enumerate(texts, start=1):
+            if (line.name, text) in found:
+                pale = found[line.name, text].close or not same_budget(line, pinned)
+                figure.add_trace(_changed(line, found[line.name, text], names[line.name], pale), 1, column)
+    shown = [names[line.name] for line in others if any(name == line.name for name, _ in found)]
+    style(figure, "", "", 130 + ROW_PIXELS * len(shown), margin={"l": 64, "r": 16, "t": 36, "b": 52})
+    figure.add_vline(0, line={"color": GREY, "width": 1.5})
+    figure.update_xaxes(title_text="change of perplexity (%)")
+    _rows_of(figure, shown)
+    return figure
+
+
+def _changed(line: Line, found: Difference, name: str, pale: bool) -> go.Scatter:
+    return go.Scatter(
+        x=[100.0 * found.change],
+        y=[name],
+        name=label(line.method),
+        mode="markers",
+        marker=_marker(line.method) | {"opacity": 0.45 if pale else 1.0},
+        error_x={"type": "data", "array": [100.0 * found.error], "thickness": 1.5, "width": 5},
+        showlegend=False,
+        hovertemplate="%{y}: %{x:+.2f} ± %{error_x.array:.2f} %<extra>" + found.verdict + "</extra>",
+    )
+
+
+def kept(found: Overlap, methods: tuple[str, str], names: tuple[str, str], kind: str) -> go.Figure:
+    """Stacked bars of every layer: kept by the first only, by both, by the second only.
+
+    Args:
+        found: the units of one kind.
+        methods: the two methods, for their colours.
+        names: what to call them.
+        kind: one of gprune.analysis.kept_units.KINDS.
+    """
+    figure, layers = go.Figure(), np.arange(len(found.both))
+    for name, counts, marker in zip(
+        (f"only {names[0]}", "both", f"only {names[1]}"),
+        (found.first, found.both, found.second),
+        _bars(methods),
+        strict=True,
+    ):
+        figure.add_bar(
+            x=layers,
+            y=100.0 * counts / found.units,
+            name=name,
+            marker=marker,
+            customdata=counts,
+            hovertemplate="layer %{x}: %{customdata} (%{y:.1f} %)<extra>" + name + "</extra>",
+        )
+    style(figure, "layer", f"{KINDS[kind]} of the layer (%)", 340, barmode="stack", bargap=0.2)
+    figure.update_layout(legend={"traceorder": "normal"})
+    figure.update_yaxes(range=[0, 100])
+    layer_axis(figure, len(layers))
+    return figure
+
+
+def _bars(methods: tuple[str, str]) -> list[dict[str, Any]]:
+    """The bars of the first, of both and of the second; forms are hatched, and one of two with one hue."""
+    first, second = methods
+    hatched = family(first) != first, family(second) != second or family(first) == family(second)
+    one, other = (
+        {"color": METHOD_COLORS.get(method, GREY), "pattern": {"shape": "/" if form else "", "solidity": 0.4}}
+        for method, form in zip(methods, hatched, strict=True)
+    )
+    return [one, {"color": PALE}, other]
+
+
+def _marker(method: str) -> dict[str, Any]:
+    """The mark of a method; forms and controls are hollow or of another shape in their parent's hue."""
+    return {
+        "color": METHOD_COLORS.get(method, GREY),
+        "symbol": METHOD_SYMBOLS.get(method, "circle"),
+        "size": 11,
+    }
+
+
+def _rows_of(figure: go.Figure, names: list[str]) -> None:
+    figure.update_yaxes(categoryorder="array", categoryarray=names[::-1], automargin=True)
 
 
 def logarithmic(values: Iterable[float]) -> dict[str, Any]:

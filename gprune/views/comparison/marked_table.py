@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from gprune.views.comparison import latex
+from gprune.views.frame import address
 from gprune.views.frame.card import Card
 
-Row = TypeVar("Row")
-_HEAD_PIXELS, _ROW_PIXELS = 38, 35
+_HEAD_PIXELS, ROW_PIXELS = 38, 35
 
 
-def reference(
-    rows: Sequence[Row], keys: tuple[str, str], width: int, name: Callable[[Row], str] = str
-) -> tuple[Row, bool]:
+def reference(rows: Mapping[str, str], keys: tuple[str, str], width: int) -> tuple[str, bool]:
     """Asks for the row that the others are compared with.
 
     Args:
-        rows: those that can be chosen, at least one.
-        keys: keys of the choice and of the switch.
+        rows: what to call those that can be chosen, by name; at least one.
+        keys: keys of the choice and of the switch in the address.
         width: of the choice, in pixels.
-        name: what to call a row.
 
     Returns:
-        The row, and whether the changes against it are shown.
+        The row's name, and whether the changes against it are shown.
     """
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        chosen = st.selectbox("Differences against", rows, format_func=name, key=keys[0], width=width)
-        differences = st.toggle("Show differences", True, key=keys[1])
-    # the rows can be others than when the choice was made
-    return (chosen if chosen in rows else rows[0]), differences
+        chosen = address.selectbox("Pinned baseline", rows, keys[0], next(iter(rows)), width=width)
+        return chosen, address.toggle("Show differences", keys[1], True)
 
 
 def cell(value: str, change: str, mark: str) -> str:
@@ -49,7 +44,7 @@ def columns(numbers: Iterable[str], reason: str) -> dict[str, Any]:
 
 def height(table: pd.DataFrame) -> int:
     """Pixels that show every row without scrolling."""
-    return _HEAD_PIXELS + _ROW_PIXELS * max(len(table), 1)
+    return _HEAD_PIXELS + ROW_PIXELS * max(len(table), 1)
 
 
 def exports(

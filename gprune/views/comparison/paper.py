@@ -12,6 +12,7 @@ from gprune.analysis import published as claims
 from gprune.published import Figure, Inconsistency
 from gprune.reproduction.assembly import cell, heading, number
 from gprune.views.comparison import marked_table
+from gprune.views.frame import address
 from gprune.views.frame.card import card, published_badge
 from gprune.views.frame.text import plain
 
@@ -55,21 +56,16 @@ def show() -> None:
 
 def _choose() -> tuple[str, str, str]:
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        model = st.selectbox("Model", published.MODELS, key="cp_paper_model", bind="query-params", width=200)
-        model = model if model in published.MODELS else published.MODELS[0]
+        models = published.MODELS
+        model = address.selectbox("Model", models, "cp_paper_model", models[0], width=200)
         names = [name for name in published.TABLES if published.table(name, model)] + list(DERIVED)
-        name = st.selectbox("Table", names, key="cp_paper_table", bind="query-params", width=240)
-        name = name if name in names else MAIN
+        name = address.selectbox("Table", names, "cp_paper_table", MAIN, width=240)
         rule = "max"
         if name in (MAIN, GAP, GAIN):
-            rule = st.radio(
-                "Figure that counts",
-                published.RULES,
-                key="cp_paper_rule",
-                horizontal=True,
-                help=_RULE_HELP,
+            rule = address.segmented(
+                "Figure that counts", published.RULES, "cp_paper_rule", rule, help=_RULE_HELP
             )
-    return model, str(name), rule if rule in published.RULES else "max"
+    return model, name, rule
 
 
 def shown(model: str, name: str, rule: str) -> pd.DataFrame:

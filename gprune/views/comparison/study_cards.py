@@ -19,7 +19,7 @@ from gprune.reproduction.assembly import heading
 from gprune.reproduction.tables import TABLES
 from gprune.views.comparison import marked_table, studies, study_figures
 from gprune.views.comparison.studies import StudyTable
-from gprune.views.frame import frame
+from gprune.views.frame import address, frame
 from gprune.views.frame.card import Card, card, published_badge
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain
@@ -57,28 +57,22 @@ def show(run: Run | None) -> None:
 def _choose(run: Run | None) -> _Choice:
     made = studies.found(frame.situation().root)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        name = st.selectbox("Table", list(TABLES), key="cp_study", bind="query-params", width=220)
-        name = name if name in TABLES else "main"
+        name = address.selectbox("Table", list(TABLES), "cp_study", "main", width=220)
         if not made:
             return _Choice(None, name, None)
-        own = next((i for i, item in enumerate(made) if run is not None and item.model == run.study.model), 0)
-        chosen = st.selectbox(
-            "Model and scale",
-            range(len(made)),
-            own,
-            format_func=lambda index: studies.title(made[index]),
-            key="cp_series",
-            width=280,
-        )
-        table = studies.read(frame.situation().root, made[chosen], name, _rule(made[chosen]))
-    return _Choice(made[chosen], name, table)
+        own = next((item for item in made if run is not None and item.model == run.study.model), made[0])
+        titles = {item.name: studies.title(item) for item in made}
+        asked = address.selectbox("Model and scale", titles, "cp_series", own.name, width=280)
+        chosen = next(item for item in made if item.name == asked)
+        table = studies.read(frame.situation().root, chosen, name, _rule(chosen))
+    return _Choice(chosen, name, table)
 
 
 def _rule(made: catalogue.Reproduction) -> str:
     """Which figure of a task counts, where the series has measured any task."""
     if not made.scale.get("tasks"):
         return "max"
-    return st.radio("Figure that counts", RULES, key="cp_study_rule", horizontal=True)
+    return address.segmented("Figure that counts", RULES, "cp_study_rule", "max")
 
 
 def _nothing(choice: _Choice, run: Run | None) -> None:
@@ -126,12 +120,11 @@ def _head(choice: _Choice, table: StudyTable, run: Run | None) -> None:
 
 
 def _measured(drawn: Card, table: StudyTable) -> None:
-    each = any(analysis.SEED in row.labels for row in table.rows) and st.toggle(
-        "One row a seed", key="cp_study_each"
-    )
+    seeded = any(analysis.SEED in row.labels for row in table.rows)
+    each = seeded and address.toggle("One row a seed", "cp_study_each")
     settings = analysis.settings(table.rows, each)
     columns = _columns(settings)
-    index, deltas = _against(table.name, settings, columns, each)
+    index, deltas = _against(settings, columns)
     shown = _table(settings, columns, index if deltas else None)
     key = f"cp_study_rows_{table.name}_{each}"
     st.dataframe(
@@ -155,20 +148,21 @@ def _measured(drawn: Card, table: StudyTable) -> None:
     )
 
 
-def _against(name: str, settings: list[Setting], columns: list[str], each: bool) -> tuple[int, bool]:
+def _against(settings: list[Setting], columns: list[str]) -> tuple[int, bool]:
     """Position of the pinned row, and whether the changes against it are shown."""
     numbers = [index for index, setting in enumerate(settings) if setting.filled]
     if not any(analysis.is_ranked(column) for column in columns):
         return numbers[0], False
-    keys = f"cp_study_pinned_{name}_{each}", "cp_study_deltas"
-    return marked_table.reference(numbers, keys, 340, lambda index: settings[index].name)
+    names = {str(index): settings[index].name for index in numbers}
+    pinned, deltas = marked_table.reference(names, ("cp_study_pinned", "cp_study_deltas"), 340)
+    return int(pinned), deltas
 
 
 def _columns(settings: list[Setting]) -> list[str]:
     """The columns that are shown: all but single tasks, unless they are asked for."""
     measured = analysis.columns(settings)
     tasks = [name for name in measured if name.startswith("accuracy:")]
-    every = bool(tasks) and st.toggle(f"Show all {len(tasks)} tasks", key="cp_study_tasks")
+    every = bool(tasks) and address.toggle(f"Show all {len(tasks)} tasks", "cp_study_tasks")
     return measured if every else [name for name in measured if name not in tasks]
 
 

@@ -13,6 +13,7 @@ from gprune.reproduction.assembly import gaps, heading
 from gprune.views.comparison import studies
 from gprune.views.comparison import study_charts as figures
 from gprune.views.comparison.studies import StudyTable
+from gprune.views.frame import address
 from gprune.views.frame.card import Card, card
 
 MAIN_LIKE = ("main", "metric-gap", "gain-by-retention")
@@ -62,8 +63,8 @@ def show(table: StudyTable, made: catalogue.Reproduction | None) -> None:
 
 def _rows(drawn: Card, settings: list[Setting]) -> None:
     columns = analysis.columns(settings)
-    column = st.selectbox("Measure", columns, format_func=heading, key="cp_study_measure", width=280)
-    column = column if column in columns else columns[0]
+    titles = {column: heading(column) for column in columns}
+    column = address.selectbox("Measure", titles, "cp_study_measure", columns[0], width=280)
     drawn.title(f"{heading(column)} of every row")
     drawn.chart(
         figures.rows(settings, column),
@@ -84,8 +85,8 @@ def _gains(table: StudyTable) -> None:
             sentence = "No retention has both a base metric and GPrune on it yet."
             st.info(sentence, icon=":material/hourglass_empty:")
             return
-        column = st.selectbox("Measure", columns, format_func=heading, key="cp_gain_measure", width=280)
-        column = column if column in columns else columns[0]
+        titles = {column: heading(column) for column in columns}
+        column = address.selectbox("Measure", titles, "cp_gain_measure", columns[0], width=280)
         chosen = gain[gain["metric"] == column]
         _slopes(drawn, chosen, column)
     if chosen is None:

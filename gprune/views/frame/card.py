@@ -25,8 +25,9 @@ MAXIMISED = "card"
 MAXIMISED_HEIGHT = 640
 """pixels of a chart whose card fills the window"""
 _FILLS = (
-    "<style>.st-key-card_{key} {{position: fixed; inset: 3.2rem 0.5rem 0.5rem 0.5rem; z-index: 999990; "
-    "overflow: auto; width: auto; max-width: none; background: var(--st-background-color);}}</style>"
+    "<style>.st-key-card_{key} {{position: fixed; inset: 3.2rem 0.5rem 0.5rem 0.5rem; z-index: 999995; "
+    "overflow: auto; width: auto; max-width: none; height: auto; background: light-dark({light}, {dark});}}"
+    "</style>"
 )
 _UNUSED_TOOLS = ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]
 
@@ -67,7 +68,8 @@ class Card:
             shortcut="Escape" if large else None,
         )
         if large:
-            st.html(_FILLS.format(key=self.key))
+            ground = {name: st.get_option(f"theme.{name}.backgroundColor") for name in ("light", "dark")}
+            st.html(_FILLS.format(key=self.key, **ground))
 
     def chart(
         self,

@@ -12,6 +12,7 @@ import streamlit as st
 
 from gprune import budget, records, reliability, stages
 from gprune.analysis import agreement, comparison, decisions, drift
+from gprune.analysis.paired import Measurement
 from gprune.comparisons import COMPARISONS, SUBSTITUTION
 from gprune.methods import METHODS, compensates
 from gprune.records import Array
@@ -94,7 +95,7 @@ def measured(run: Run) -> list[tuple[str, str]]:
     return [(method, text) for method, text in every if run.has(stages.perplexity, method, text)]
 
 
-def measurements(run: Run) -> list[comparison.Measurement]:
+def measurements(run: Run) -> list[Measurement]:
     """Every perplexity of a run that is there.
 
     Raises:
@@ -109,7 +110,7 @@ def measurements(run: Run) -> list[comparison.Measurement]:
         value = run.load(stages.perplexity, method, text)
         retention, parameters = sizes[method]
         found.append(
-            comparison.Measurement(
+            Measurement(
                 run=run.name,
                 method=method,
                 text=text,

@@ -22,7 +22,7 @@ def identity(layer: int, module: Array | int = NONE, neuron: Array | int = NONE)
     return np.stack([np.atleast_1d(part) for part in parts], axis=1).astype(np.int32)
 
 
-def cells(figure: go.Figure, x: Array, y: Array, layers: Array, hover: list[str]) -> None:
+def cells(figure: go.Figure, x: Array, y: Array, layers: Array, values: Array, hover: str) -> None:
     """Lays unseen marks over a heat map's cells, because a heat map by itself cannot be clicked.
 
     Args:
@@ -30,16 +30,16 @@ def cells(figure: go.Figure, x: Array, y: Array, layers: Array, hover: list[str]
         x: (cells,) position of each cell.
         y: (cells,) position of each cell.
         layers: (cells,) layer that a click on the cell selects.
-        hover: (cells,) what the cell says.
+        values: (cells,) what the cells show; `%{customdata[3]}` of the sentence.
+        hover: what a cell says, as a template of Plotly.
     """
     figure.add_scatter(
         x=x,
         y=y,
         mode="markers",
-        customdata=np.column_stack([layers, np.full((len(layers), 2), NONE)]).astype(np.int32),
-        text=hover,
+        customdata=np.column_stack([layers, np.full((len(layers), 2), NONE), values]).astype(np.float32),
         marker={"symbol": "square", "size": 16, "opacity": 0},
-        hovertemplate="%{text}<extra></extra>",
+        hovertemplate=f"{hover}<extra></extra>",
         showlegend=False,
     )
 

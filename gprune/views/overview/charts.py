@@ -116,6 +116,7 @@ def _shown(found: list[Cost]) -> list[Cost]:
 
 
 def _row(figure: go.Figure, cost: Cost, height: int) -> None:
+    """Name and change of a method, with its mark below them."""
     name, known = label(cost.method), np.isfinite(cost.ratio)
     value = f"{100 * (cost.ratio - 1):+,.0f} %" if known else "not finite"
     figure.add_annotation(
@@ -129,9 +130,13 @@ def _row(figure: go.Figure, cost: Cost, height: int) -> None:
         showarrow=False,
         font={"size": 11},
     )
-    if not known:
-        return
-    color = METHOD_COLORS.get(cost.method, GREY)
+    if known:
+        _mark(figure, cost, height)
+
+
+def _mark(figure: go.Figure, cost: Cost, height: int) -> None:
+    """The mark of a method, with its interval."""
+    name, color = label(cost.method), METHOD_COLORS.get(cost.method, GREY)
     figure.add_scatter(
         x=[cost.ratio],
         y=[height],
@@ -190,5 +195,4 @@ def _cells(figure: go.Figure, names: list[str], values: Array) -> None:
     """Makes the cells answer to a click."""
     layer = np.tile(np.arange(values.shape[1]), len(names))
     row = np.repeat(names, values.shape[1])
-    said = [f"layer {x}, {y}: {z:.3f}" for x, y, z in zip(layer, row, values.ravel(), strict=True)]
-    marks.cells(figure, layer, row, layer, said)
+    marks.cells(figure, layer, row, layer, values.ravel(), "layer %{x}, %{y}: %{customdata[3]:.3f}")

@@ -11,9 +11,10 @@ import streamlit as st
 
 from gprune import stages
 from gprune.analysis import cost
-from gprune.analysis.comparison import DENSE, Measurement, Row, difference, obstacles
+from gprune.analysis.comparison import DENSE, Row, obstacles
 from gprune.analysis.drift import distribution_table
 from gprune.analysis.neurons import Movers
+from gprune.analysis.paired import Measurement, difference
 from gprune.errors import GpruneError
 from gprune.views.frame import selection, slope, story, tour, work
 from gprune.views.frame.card import Card, card

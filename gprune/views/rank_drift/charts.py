@@ -147,11 +147,8 @@ def layers(matrix: Array, chosen: Selection = NOTHING) -> go.Figure:
     )
     middle = ((edges[:-1] + edges[1:]) / 2)[:last]
     row, column = (part.ravel() for part in np.indices((len(matrix), last)))
-    hover = [
-        f"layer {i}, d ≈ {middle[j]:.3f}: {matrix[i, j]:.2f} % of the layer"
-        for i, j in zip(row, column, strict=True)
-    ]
-    marks.cells(figure, middle[column], row, row, hover)
+    hover = "layer %{y}, d ≈ %{x:.3f}: %{customdata[3]:.2f} % of the layer"
+    marks.cells(figure, middle[column].astype(np.float32), row, row, matrix[row, column], hover)
     style(figure, "rank drift d", "layer", LAYERS_HEIGHT)
     layer_axis(figure, len(matrix), "y")
     marks.layer_line(figure, chosen, "y")

@@ -1,0 +1,114 @@
+"""Answers: which units do two methods both keep, which only the one, and is that more than chance?
+
+Units are FFN neurons and key/value groups, counted by layer. A Jaccard index is read against that of
+independent choices: with the sizes that both have in every layer, some units are shared by chance alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gprune.records import Array, PruningMasks
+
+NEURONS, GROUPS = "neurons", "groups"
+KINDS = {NEURONS: "FFN neurons", GROUPS: "key/value groups"}
+"""kinds of units by name, as people call them"""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """The units of one kind that two masks keep."""
+
+    units: int
+    """units of each layer"""
+    first: Array
+    """(layers,) units that only the first keeps"""
+    both: Array
+    """(layers,) units that both keep"""
+    second: Array
+    """(layers,) units that only the second keeps"""
+
+    @property
+    def jaccard(self) -> float:
+        """Units kept by both among those kept by either, over all layers; NaN where neither keeps any."""
+        return _ratio(self.both.sum(), (self.first + self.both + self.second).sum())
+
+    @property
+    def chance(self) -> float:
+        """Jaccard that independent choices of the same sizes in every layer have on average, very nearly."""
+        shared = self._expected.sum()
+        return _ratio(shared, (self.first + self.second + 2 * self.both).sum() - shared)
+
+    @property
+    def layers(self) -> tuple[Array, Array]:
+        """(layers,) Jaccard of every layer, and what chance gives there; NaN where neither keeps any."""
+        either, kept = self.first + self.both + self.second, self.first + self.second + 2 * self.both
+        return _ratios(self.both, either), _ratios(self._expected, kept - self._expected)
+
+    @property
+    def _expected(self) -> Array:
+        """(layers,) units that independent choices share on average."""
+        shared: Array = (self.first + self.both) * (self.second + self.both) / self.units
+        return shared
+
+
+def overlap(first: PruningMasks, second: PruningMasks, kind: str) -> Overlap:
+    """Compares two masks of one model.
+
+    Args:
+        first: masks of the one method.
+        second: masks of the other, of the same shape.
+        kind: one of KINDS.
+    """
+    one, other = (masks.ffn if kind == NEURONS else masks.heads for masks in (first, second))
+    counts = [part.sum(axis=1) for part in (one & ~other, one & other, ~one & other)]
+    return Overlap(one.shape[1], *counts)
+
+
+def total_table(found: dict[str, Overlap], first: str, second: str) -> pd.DataFrame:
+    """One line a kind of unit: what only the one keeps, both, only the other, and Jaccard with its chance.
+
+    Args:
+        found: overlaps by kind.
+        first: what to call the first method.
+        second: what to call the second.
+    """
+    return pd.DataFrame(
+        [
+            {
+                "units": KINDS[kind],
+                f"only {first}": int(one.first.sum()),
+                "both": int(one.both.sum()),
+                f"only {second}": int(one.second.sum()),
+                "Jaccard": one.jaccard,
+                "by chance": one.chance,
+            }
+            for kind, one in found.items()
+        ]
+    )
+
+
+def layer_table(one: Overlap, first: str, second: str) -> pd.DataFrame:
+    """The same of one kind, one line a layer."""
+    jaccard, chance = one.layers
+    return pd.DataFrame(
+        {
+            "layer": np.arange(len(one.both)),
+            f"only {first}": one.first,
+            "both": one.both,
+            f"only {second}": one.second,
+            "Jaccard": jaccard,
+            "by chance": chance,
+        }
+    )
+
+
+def _ratio(above: float, below: float) -> float:
+    return float(above / below) if below else float("nan")
+
+
+def _ratios(above: Array, below: Array) -> Array:
+    return np.array([_ratio(*pair) for pair in zip(above, below, strict=True)])

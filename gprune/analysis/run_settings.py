@@ -1,0 +1,68 @@
+"""Answers: in which settings do several runs differ, and which of them differ in nothing but their seed?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from gprune.study import Study
+from gprune.study_fields import documentation
+
+_NAMES = ("name", "group")
+"""what runs are called changes nothing"""
+_NO_RESULT = (*_NAMES, "device", "methods", "seed")
+"""fields in which the runs of a group may differ: a method's result does not depend on the other methods"""
+
+
+def flattened(study: Study) -> dict[str, str]:
+    """Every setting of a study as text, by dotted name."""
+    found: dict[str, str] = {}
+    for name, value in study.to_dict().items():
+        inner = {f"{name}.{field}": one for field, one in value.items()} if isinstance(value, dict) else {}
+        found |= {key: _words(one) for key, one in (inner or {name: value}).items()}
+    return found
+
+
+def differences(studies: Mapping[str, Study]) -> pd.DataFrame:
+    """The settings in which studies differ, one line each, with what they mean; no line where they agree.
+
+    Args:
+        studies: by what to call them; the names of the columns.
+    """
+    known = {name: flattened(study) for name, study in studies.items()}
+    lines = []
+    fields = [field for field in next(iter(known.values()), {}) if field not in _NAMES]
+    for field in fields:
+        values = {name: settings[field] for name, settings in known.items()}
+        if len(set(values.values())) > 1:
+            lines.append({"setting": field, **values, "meaning": documentation()[field]})
+    return pd.DataFrame(lines)
+
+
+def seed_groups(studies: Mapping[str, Study]) -> dict[str, tuple[str, int]]:
+    """What each study shares with those that differ from it in their seed only, and its seed.
+
+    Args:
+        studies: by run.
+    """
+    found = {}
+    for run, study in studies.items():
+        settings = {name: value for name, value in study.to_dict().items() if name not in _NO_RESULT}
+        found[run] = json.dumps(settings, sort_keys=True), study.seed
+    return found
+
+
+def has_several_seeds(groups: Mapping[str, tuple[str, int]]) -> bool:
+    """Whether any study is there with more than one seed."""
+    return len({group for group, _ in groups.values()}) < len(set(groups.values()))
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value in ("", None) else str(value)

@@ -1,0 +1,152 @@
+"""What the Methods view compares: runs, their methods, and the pinned line; all of it is in the address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from gprune.analysis import comparison as analysis
+from gprune.analysis import run_settings
+from gprune.analysis.comparison import Line, Row
+from gprune.methods import METHODS
+from gprune.study import Study
+from gprune.views.frame import address, derived, frame
+from gprune.views.frame.chart_style import label
+from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.text import plain
+
+RUNS = "cp_runs"
+_LAST = "cp_last_run"
+_BASES = {"twflap": "fang"}
+"""the method that scores by a metric, where it is not called like it"""
+HELD_OUT = "held out"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the cards of the view draw."""
+
+    runs: list[Run]
+    rows: list[Row]
+    """every method of every run"""
+    lines: list[Line]
+    """the rows, those of several seeds together, the pinned one on top"""
+    names: dict[tuple[str, str], str]
+    """what to call a line"""
+    pinned: Line
+    differences: bool
+    """whether the table shows the differences to the pinned line"""
+
+    @property
+    def texts(self) -> list[str]:
+        """The evaluation texts, those on which no method was calibrated first."""
+        return sorted(analysis.texts(self.rows), key=lambda text: self.role(text) != HELD_OUT)
+
+    def role(self, text: str) -> str:
+        """Which calibration text an evaluation text has the name of, in all the runs shown."""
+        roles = [{run.study.auxiliary: "B", run.study.primary: "A"}.get(text, HELD_OUT) for run in self.runs]
+        return " or ".join(dict.fromkeys(roles)) + (", by run" if len(set(roles)) > 1 else "")
+
+
+def runs(run: Run) -> list[Run]:
+    """Asks for the runs; as long as only one is shown, it is that of the frame."""
+    situation = frame.situation()
+    shown = address.several(RUNS, [other.name for other in situation.runs], [run.name])
+    last = st.session_state.get(_LAST, run.name)
+    if last != run.name and shown == [last]:
+        shown = [run.name]
+        address.put(RUNS, shown)
+    st.session_state[_LAST] = run.name
+    names = [other.name for other in frame.listed(situation.runs, (run.name, *shown))]
+    asked = address.multiselect("Runs side by side", names, RUNS, [run.name])
+    found = [other for name in asked if (other := situation.run_named(name)) is not None]
+    for other in found:
+        if not derived.measured(other):
+            st.caption(f"{plain(other.name)} has no perplexities yet.")
+    return found or [run]
+
+
+def shown(chosen: list[Run]) -> Shown:
+    """Asks for methods, the pinned line and how seeds are shown.
+
+    Raises:
+        MissingResultError: none of the runs has a perplexity.
+    """
+    rows = _rows(chosen)
+    groups = run_settings.seed_groups({run.name: run.study for run in chosen})
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        rows = _filtered(rows)
+        several = run_settings.has_several_seeds(groups)
+        together = several and address.toggle("Seeds together", "cp_seeds", True)
+        lines = analysis.lines(rows, groups if together else None)
+        names = _names(lines, chosen)
+        pinned = _pinned(lines, names, chosen[0].study.metric)
+        differences = address.toggle("Show differences", "cp_deltas", True)
+    ordered = [pinned, *(line for line in lines if line is not pinned)]
+    return Shown(chosen, rows, ordered, names, pinned, differences)
+
+
+def _rows(chosen: list[Run]) -> list[Row]:
+    rows = analysis.rows([item for run in chosen for item in derived.measurements(run)])
+    if not rows:
+        raise MissingResultError("the perplexity of any method")
+    return rows + [row for run in chosen for row in analysis.unavailable(run.name, derived.unavailable(run))]
+
+
+def _filtered(rows: list[Row]) -> list[Row]:
+    """The rows of the chosen methods; all where none is chosen."""
+    there = {row.method for row in rows}
+    options = [name for name in METHODS if name in there]
+    picked = address.several("cp_methods", options, ())
+    count = len(picked) or len(options)
+    with st.popover(f"Methods: {count} of {len(options)}", icon=":material/filter_list:", key="cp_filter"):
+        names = {name: label(name) for name in options}
+        picked = address.multiselect("Methods", names, "cp_methods", (), placeholder="all methods")
+    return [row for row in rows if row.method in (picked or options)]
+
+
+def _pinned(lines: list[Line], names: dict[tuple[str, str], str], metric: str) -> Line:
+    """The line that the others are compared with; by default the metric's own method."""
+    measured = {_key(line): line for line in lines if any(row.cells for row in line.rows)} or {
+        _key(line): line for line in lines
+    }
+    own = _BASES.get(metric, metric)
+    default = next((key for key, line in measured.items() if line.method == own), next(iter(measured)))
+    options = {key: names[line.name] for key, line in measured.items()}
+    return measured[address.selectbox("Pinned baseline", options, "cp_pinned", default, width=260)]
+
+
+def _key(line: Line) -> str:
+    """How an address names a line."""
+    run, method = line.name
+    return f"{method}@{run}"
+
+
+def _names(lines: list[Line], chosen: list[Run]) -> dict[tuple[str, str], str]:
+    """What to call each line: the method, with those words of the run in which the pruned lines differ."""
+    studies = {run.name: run.study for run in chosen}
+    words = {line.name: _words(line, studies) for line in lines if line.method != analysis.DENSE}
+    differ = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
+    names = {}
+    for line in lines:
+        own = words.get(line.name, ())
+        tail = ", ".join(word for word, keep in zip(own, differ, strict=False) if keep)
+        names[line.name] = f"{label(line.method)} · {tail}" if tail else label(line.method)
+    return _distinct(names)
+
+
+def _words(line: Line, studies: dict[str, Study]) -> tuple[str, ...]:
+    run = line.rows[0].run
+    study, count = studies[run], len(line.seeds)
+    seeds = f"{count} seeds" if count > 1 else f"seed {study.seed}"
+    return study.name or run, f"keep {study.retention:.0%}", label(study.metric), seeds
+
+
+def _distinct(names: dict[tuple[str, str], str]) -> dict[tuple[str, str], str]:
+    """Adds the run's hash to names that would be equal."""
+    every = list(names.values())
+    return {
+        line: f"{name} ({line[0].rsplit('-', 1)[-1]})" if every.count(name) > 1 else name
+        for line, name in names.items()
+    }
