@@ -23,15 +23,18 @@ from gprune.views.frame.chart_style import GREY, TEXT_A, TEXT_B
 from gprune.views.frame.marks import RING
 
 _HERE = Path(__file__).parent
-_NAME = "threshold_lines"
 
 
-def _source(kind: str) -> str:
-    return (_HERE / f"{_NAME}.{kind}").read_text(encoding="utf-8")
+def _source(*names: str) -> str:
+    return "\n".join((_HERE / name).read_text(encoding="utf-8") for name in names)
 
 
 _COMPONENT = st.components.v2.component(
-    f"gprune_{_NAME}", html=_source("html"), css=_source("css"), js=_source("js")
+    "gprune_threshold_lines",
+    html=_source("threshold_lines.html"),
+    css=_source("threshold_lines.css"),
+    # one module: what each part declares the others use
+    js=_source("counting.js", "drawing.js", "hands.js"),
 )
 COLORS = (GREY, TEXT_A, TEXT_B)
 """of modules that are not adapted, adapted and scored from A, adapted and scored from B"""

@@ -1,0 +1,164 @@
+// The scatter of modules with two draggable lines. While a line moves, everything is counted here, from typed
+// arrays and at most once a frame; Python hears of it when the line is let go, and its numbers are the ones
+// that count. Text from outside goes in by textContent alone.
+
+const STEP = 200 // snaps of a quantile: 1 / 0.005
+const PAGE = 10 // snaps of PageUp and PageDown: 0.05
+const NEAR = 14 // pixels within which a module is pointed at
+const STILL = 4 // pixels that a pointer may move and still click
+const SETTLE = 250 // milliseconds after the last key until Python is told
+const ECHO = 4000 // milliseconds for which an older answer of Python's is not believed
+const MARGIN = { left: 66, right: 14, top: 26, bottom: 44 }
+const BARS = { height: 92, bottom: 30, top: 10 }
+const SMALLEST = 4
+const KEPT = 0
+const FROM_A = 1
+const FROM_B = 2
+
+const instances = new WeakMap()
+
+export default function (component) {
+  const root = component.parentElement.querySelector(".threshold-lines")
+  if (!root) return undefined
+  let self = instances.get(root)
+  if (!self) {
+    self = build(root)
+    instances.set(root, self)
+  }
+  self.component = component
+  accept(self, component.data)
+  return () => {
+    self.watcher.disconnect()
+    cancelAnimationFrame(self.frame)
+    clearTimeout(self.timer)
+    instances.delete(root)
+  }
+}
+
+function build(root) {
+  const one = (name) => root.querySelector(name)
+  const self = {
+    root,
+    plot: one(".plot"),
+    canvas: one(".points"),
+    bars: one(".bars"),
+    tip: one(".tip"),
+    lines: { drift: one(".drift"), score: one(".score") },
+    level: { drift: 0.9, score: 0.9 },
+    counts: null,
+    hovered: -1,
+    dragging: null,
+    pending: null,
+    digest: "",
+    frame: 0,
+    timer: 0,
+    width: 0,
+    height: 0,
+  }
+  for (const name of ["drift", "score"]) handle(self, name)
+  self.plot.onpointermove = (event) => hover(self, event)
+  self.plot.onpointerleave = () => point(self, -1, null)
+  self.canvas.onclick = (event) => choose(self, event)
+  self.watcher = new ResizeObserver(() => schedule(self))
+  self.watcher.observe(root)
+  return self
+}
+
+// ---- what Python sends
+
+function accept(self, data) {
+  if (!data) return
+  if (data.digest !== self.digest) {
+    self.digest = data.digest
+    self.modules = decode(data)
+  }
+  self.data = data
+  const given = { drift: data.drift_quantile, score: data.score_quantile }
+  const waits = self.pending
+  const echoed = waits && waits.drift === given.drift && waits.score === given.score
+  const late = waits && performance.now() - waits.since > ECHO
+  if (echoed || late) self.pending = null
+  if (!self.dragging && !self.pending) self.level = given
+  self.canvas.setAttribute("aria-label", data.alt)
+  schedule(self)
+}
+
+function decode(data) {
+  const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer
+  const drift = new Float64Array(bytes(data.drift))
+  const score = new Float64Array(bytes(data.score))
+  return {
+    drift,
+    score,
+    size: new Int32Array(bytes(data.size)),
+    layer: new Int32Array(bytes(data.layer)),
+    number: new Int32Array(bytes(data.number)),
+    primary: new Float64Array(bytes(data.u_primary)),
+    auxiliary: new Float64Array(bytes(data.u_auxiliary)),
+    fromB: new Uint8Array(bytes(data.from_auxiliary)),
+    order: { drift: Float64Array.from(drift).sort(), score: Float64Array.from(score).sort() },
+    group: new Uint8Array(drift.length),
+    x: new Float32Array(drift.length),
+    y: new Float32Array(drift.length),
+    radius: new Float32Array(drift.length),
+  }
+}
+
+// ---- quantiles, as numpy's linear interpolation has them to the last bit
+
+function quantile(sorted, level) {
+  const place = (sorted.length - 1) * level
+  const before = Math.floor(place)
+  const low = sorted[before]
+  const high = sorted[Math.min(before + 1, sorted.length - 1)]
+  const share = place - before
+  const gap = high - low
+  return share >= 0.5 ? high - gap * (1 - share) : low + gap * share
+}
+
+function levelOf(sorted, value) {
+  const last = sorted.length - 1
+  if (value <= sorted[0]) return 0
+  if (value >= sorted[last]) return 1
+  let low = 0
+  let high = last
+  while (high - low > 1) {
+    const middle = (low + high) >> 1
+    if (sorted[middle] <= value) low = middle
+    else high = middle
+  }
+  const gap = sorted[high] - sorted[low]
+  return (low + (gap > 0 ? (value - sorted[low]) / gap : 0)) / last
+}
+
+const snap = (level) => Math.min(STEP, Math.max(0, Math.round(level * STEP))) / STEP
+
+// ---- the rule
+
+function decide(self) {
+  const { drift, score, size, layer, fromB, group, order } = self.modules
+  const rule = self.data.selection
+  const line = { drift: quantile(order.drift, self.level.drift), score: quantile(order.score, self.level.score) }
+  const layers = [new Int32Array(self.data.layers), new Int32Array(self.data.layers)]
+  let neurons = 0
+  let rescored = 0
+  const found = [0, 0, 0]
+  for (let i = 0; i < drift.length; i += 1) {
+    const sensitive = drift[i] >= line.drift
+    const adapted = rule === "drift" ? sensitive : rule === "drift_and_score" && sensitive && score[i] <= line.score
+    const now = adapted ? (fromB[i] ? FROM_B : FROM_A) : KEPT
+    group[i] = now
+    found[now] += 1
+    if (now === KEPT) continue
+    neurons += size[i]
+    if (now === FROM_B) rescored += size[i]
+    layers[now - 1][layer[i]] += 1
+  }
+  self.line = line
+  self.counts = { adapted: found[FROM_A] + found[FROM_B], kept: found[KEPT], a: found[FROM_A], b: found[FROM_B], neurons, rescored, layers }
+}
+
+function applies(self, name) {
+  const rule = self.data.selection
+  return rule === "drift_and_score" || (rule === "drift" && name === "drift")
+}
