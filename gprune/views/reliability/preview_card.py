@@ -15,7 +15,7 @@ from gprune.methods import METHODS
 from gprune.pipeline import outlook
 from gprune.preview import Answer, Question, Source
 from gprune.study import Study
-from gprune.views.frame import address, work
+from gprune.views.frame import address, story, work
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run
@@ -27,6 +27,8 @@ from gprune.views.reliability.lines_card import changed_study
 
 LIVE, TEXTS, AGAINST, CURVES = "rasa_live", "rasa_heldout", "rasa_against", "rasa_curves"
 RETENTIONS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+VALUE = "preview_value"
+"""key of what holds the first value; whoever waits for one looks there"""
 EVERY = 0.7
 """seconds between two looks while windows are still coming"""
 _AGAINST = {"gprune": "this run's GPrune", "dense": "the dense model"}
@@ -47,8 +49,6 @@ class _Asked:
 
 def wants_to_follow(run: Run) -> bool:
     """Whether the card shows another choice than the lab now has."""
-    if not address.flag(LIVE, False):
-        return False
     return st.session_state.get(_SHOWN) != retention_card.choice(run, controls.settings(run))
 
 
@@ -72,9 +72,10 @@ def show(run: Run) -> None:
 def _questions(run: Run) -> tuple[list[str], list[str]]:
     """The texts and the methods of the curve that a reader wants."""
     known = list(run.study.evaluation.texts)
+    apart = story.held_out(run)
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
-        texts = address.multiselect("Held-out texts", known, TEXTS, known[:2])
+        texts = address.multiselect("Held-out texts", known, TEXTS, apart or known)
     with right:
         chosen = address.multiselect(
             "Curve of perplexity against retention", retention_card.methods(run), CURVES, []
@@ -134,8 +135,8 @@ def _answers(asked: _Asked) -> dict[str, Answer | None]:
 
 def _answered(drawn: Card, run: Run, choice: whatif.LabChoice, asked: _Asked, refining: bool) -> None:
     answers = _answers(asked)
-    for text, identity in asked.texts.items():
-        _of_text(run, text, answers[identity])
+    for place, (text, identity) in enumerate(asked.texts.items()):
+        _of_text(text, answers[identity], None if place else VALUE)
     state = preview.pool().state(Source(run.root, run.graph))
     words = {"loading": "The worker loads the model.", "waiting": "The worker waits for its turn."}
     if refining and (state.reason or state.phase in words):
@@ -151,34 +152,38 @@ def _answered(drawn: Card, run: Run, choice: whatif.LabChoice, asked: _Asked, re
         st.rerun(scope="app")
 
 
-def _of_text(run: Run, text: str, answer: Answer | None) -> None:
-    """The answer for one text."""
-    name = plain(text)
-    if answer is None:
-        st.caption(f"{name}: asked.")
+def _of_text(text: str, answer: Answer | None, slot: str | None) -> None:
+    """The answer for one text; no digit stands in its slot before a value is known."""
+    if answer is not None and answer.problem:
+        st.error(f"{plain(text)}: {plain(answer.problem)}", icon=":material/error:")
         return
-    if answer.problem:
-        st.error(f"{name}: {plain(answer.problem)}", icon=":material/error:")
-        return
-    found = answer.difference
-    against = _AGAINST[address.choice(AGAINST, _AGAINST, "gprune")]
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.metric(
-            f"perplexity on {name}",
-            f"{answer.perplexity:.2f}" if answer.done else "…",
-            answer.verdict,
-            delta_color="off",
-            delta_arrow="off",
-            width=230,
-        )
-        if found is not None:
-            st.caption(
-                f"against {answer.base_perplexity:.2f} of {against}  \n"
-                f"{_signed(found.change)} ± {found.error:.2%} of perplexity, "
-                f"{found.nats:+.4f} ± {found.nats_error:.4f} nats, paired over windows  \n"
-                f"{answer.done} of {answer.windows} windows" + ("" if answer.progress != "open" else " …"),
-                width="stretch",
-            )
+        with st.container(key=slot, width=230):
+            if answer is not None and answer.done:
+                st.metric(
+                    f"perplexity on {plain(text)}",
+                    f"{answer.perplexity:.2f}",
+                    answer.verdict,
+                    delta_color="off",
+                    delta_arrow="off",
+                )
+            else:
+                st.markdown("measuring …")
+        st.caption(_beside(text, answer), width="stretch")
+
+
+def _beside(text: str, answer: Answer | None) -> str:
+    """What a value is held against, and how much of the text is known."""
+    found = answer.difference if answer is not None else None
+    if answer is None or found is None:
+        return f"{plain(text)}: no window is known yet"
+    against = _AGAINST[address.choice(AGAINST, _AGAINST, "gprune")]
+    return (
+        f"against {answer.base_perplexity:.2f} of {against}  \n"
+        f"{_signed(found.change)} ± {found.error:.2%} of perplexity, "
+        f"{found.nats:+.4f} ± {found.nats_error:.4f} nats, paired over windows  \n"
+        f"{answer.done} of {answer.windows} windows" + ("" if answer.progress != "open" else " …")
+    )
 
 
 def _signed(change: float) -> str:
