@@ -20,7 +20,7 @@ from gprune.reliability import adapt
 from gprune.study import EvaluationSettings, ReliabilitySettings, Study
 from gprune.views.frame import derived
 from gprune.views.frame.loaders import Run
-from gprune.views.reliability import lab, preview_card, preview_charts, sets, whatif_charts
+from gprune.views.reliability import lab, preview_card, preview_curve, sets, whatif_charts
 from gprune.views.reliability.sets import ThresholdSet
 
 RULE = ReliabilitySettings(drift_quantile=0.4, score_quantile=0.955, score_scale="standardized")
@@ -180,20 +180,25 @@ def test_a_curve_asks_every_retention_and_refuses_by_name(
     points = [question for question, base in pool.asked if base is None]
     assert [round(question.masks.target, 2) for question in points] == list(preview_card.RETENTIONS)
     assert "Points of Wanda\\-sp are missing" in words(app)
-    figure = charts(app)[-1]
-    assert figure["layout"]["yaxis"]["type"] == "log" and figure["data"][0]["name"] == "GPrune"
+    drawn = json.loads(app.get("bidi_component")[1].proto.json)
+    heights = [np.log(tick["value"]) for tick in drawn["ticks"]]
+    assert len(heights) > 1 and drawn["series"][0]["name"] == "GPrune"
+    assert [point["x"] for point in drawn["series"][0]["points"]] == list(preview_card.RETENTIONS)
 
 
 def test_points_on_different_windows_stand_by_their_ratio_to_the_dense_model() -> None:
     whole, half = FakePool(more=0.2), FakePool(progress="open", more=0.2, done=10)
     points = [("gprune", 0.5, whole.latest("a")), ("gprune", 0.6, half.latest("b"))]
-    line = preview_charts.curve(points, 0.5).data[0]
+    line = preview_curve.series(points)[0].points
     dense = points[0][2].base_perplexity
-    assert line.y == pytest.approx([dense * np.exp(point[2].difference.nats) for point in points])
-    assert list(line.marker.symbol) == ["circle", "circle-open"]
+    assert [point.y for point in line] == pytest.approx(
+        [dense * np.exp(point[2].difference.nats) for point in points]
+    )
+    assert [point.whole for point in line] == [True, False]
+    assert np.log(line[0].high / line[0].y) == pytest.approx(points[0][2].difference.nats_error)
     # the two points' own windows have perplexities that differ by more than the methods do
     assert abs(np.log(points[0][2].perplexity / points[1][2].perplexity)) > 3 * abs(
-        np.log(line.y[0] / line.y[1])
+        np.log(line[0].y / line[1].y)
     )
 
 
