@@ -15,7 +15,7 @@ from typing import Any
 import streamlit as st
 
 from gprune.views.frame import ticks
-from gprune.views.frame.chart_style import GREY, METHOD_COLORS, METHOD_DASHES, label
+from gprune.views.frame.chart_style import GREY, METHOD_COLORS, METHOD_DASHES, family, label
 from gprune.views.reliability import dragging
 
 STEPS = 100
@@ -99,6 +99,7 @@ def _data(
             {
                 "name": label(one.method),
                 "color": METHOD_COLORS[one.method],
+                "form": family(one.method) != one.method,
                 "dash": _DASHES[METHOD_DASHES[one.method]],
                 "points": [asdict(point) for point in one.points],
             }

@@ -134,13 +134,19 @@ function method(self, one) {
     const [top, bottom] = [toY(self, point.high), toY(self, point.low)]
     const bar = `M${x} ${top}V${bottom}M${x - 3} ${top}h6M${x - 3} ${bottom}h6`
     shape(self.curve, "path", { d: bar, stroke: one.color, fill: "none" })
-    const dot = shape(self.curve, "circle", {
-      class: point.whole ? "point" : "point hollow", cx: x, cy: y, r: 5, stroke: one.color, "stroke-width": 2, fill: one.color,
-    })
+    const dot = mark(self.curve, one, x, y, 5)
+    dot.setAttribute("class", point.whole ? "point" : "point hollow")
     dot.onclick = () => take(self, point)
     dot.onpointerenter = () => hint(self, one, point)
     dot.onpointerleave = () => (self.tip.hidden = true)
   }
+}
+
+// a method's own mark is round, and that of a form of it a square in the same hue
+function mark(parent, one, x, y, reach) {
+  const look = { stroke: one.color, "stroke-width": 2, fill: one.color }
+  if (!one.form) return shape(parent, "circle", { cx: x, cy: y, r: reach, ...look })
+  return shape(parent, "rect", { x: x - reach, y: y - reach, width: 2 * reach, height: 2 * reach, ...look })
 }
 
 function take(self, point) {
@@ -166,7 +172,7 @@ function legend(self) {
     const sample = shape(entry, "svg", { viewBox: "0 0 34 12" })
     const line = { x1: 0, x2: 34, y1: 6, y2: 6, stroke: one.color, "stroke-width": 2, "stroke-dasharray": one.dash }
     if (one.points.length > 1) shape(sample, "line", line)
-    shape(sample, "circle", { cx: 17, cy: 6, r: 4, fill: one.color })
+    mark(sample, one, 17, 6, 3)
     entry.append(one.name)
     return entry
   })
