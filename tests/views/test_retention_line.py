@@ -60,7 +60,7 @@ def agrees(page: Any, level: float, cache: Path) -> None:
 
     page.wait_for_url(re.compile(rf"[?&]rasa_keep={level:g}(&|$)"))
     expect(line(page)).to_have_attribute("aria-valuenow", f"{level:g}")
-    slider = page.get_by_role("slider", name="Decoder weights kept", exact=True)
+    slider = page.locator(".st-key-rasa_keep_slider input")
     expect(slider).to_have_value(f"{level:g}")
     run = all_runs(str(cache))[0][0]
     wanted = lab.choice(run, run.study.reliability)
@@ -106,12 +106,16 @@ def test_the_keyboard_moves_the_retention_within_its_ends(page: Any, cache: Path
 
 
 def test_the_line_follows_the_slider_and_points_can_be_clicked(page: Any, cache: Path) -> None:
-    slider = page.get_by_role("slider", name="Decoder weights kept", exact=True)
+    slider = page.locator(".st-key-rasa_keep_slider input")
     slider.focus()
     slider.press("ArrowRight")
     agrees(page, 0.51, cache)
     readings = page.locator(f"{CHART} .readings")
     assert "not measured on both sides" in readings.inner_text()
+    # the line itself lies over points that are this near to it
+    line(page).focus()
+    page.keyboard.press("PageUp")
+    agrees(page, 0.56, cache)
     page.locator(f"{CHART} .point").first.click()
     agrees(page, 0.5, cache)
     assert "(measured)" in readings.inner_text()
