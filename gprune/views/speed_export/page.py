@@ -12,7 +12,7 @@ from gprune import stages
 from gprune.analysis import speed as analysis
 from gprune.methods import METHODS
 from gprune.records import Throughput
-from gprune.views.frame import frame, work
+from gprune.views.frame import frame, run_choice, work
 from gprune.views.frame.card import Card, card, published_badge
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
@@ -196,7 +196,7 @@ def _others(run: Run) -> None:
             f"Show {known[other.name]}",
             key=f"sx_show_{other.name}",
             icon=":material/visibility:",
-            on_click=frame.choose_run,
+            on_click=run_choice.choose_run,
             args=(other.name,),
         )
 
