@@ -25,9 +25,10 @@ def show() -> None:
     if run is None:
         return
     base, bins = _controls(run)
-    with card("pd_budget", "Retention by drift of the modules", run) as drawn:
+    left, right = st.columns(2)
+    with left, card("pd_budget", "Retention by drift of the modules", run) as drawn:
         _retention(run, drawn, base, bins)
-    with card("pd_jaccard", "Which neurons are chosen differently?", run) as drawn:
+    with right, card("pd_jaccard", "Which neurons are chosen differently?", run) as drawn:
         _jaccard(run, drawn, base, bins)
     with card("pd_shares", "Who keeps the neurons?", run) as drawn:
         _shares(run, drawn, base, bins)
