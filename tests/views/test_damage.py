@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 SHOWN = {
     # a selection is held against the sizes of the model, on every page that marks one
     "shape": (
+        "reliability",
         "overview",
         "rank_drift",
         "module_agreement",
@@ -28,10 +29,10 @@ SHOWN = {
     "statistics": ("calibration_data",),
     "groups": ("module_agreement",),
     "scores": ("overview", "rank_drift", "reliability", "guide"),
-    "drift": ("overview", "rank_drift", "pruning_decisions", "calibration_data", "guide"),
+    "drift": ("overview", "rank_drift", "reliability", "pruning_decisions", "calibration_data", "guide"),
     "partition": ("rank_drift", "module_agreement", "reliability", "pruning_decisions", "guide"),
     "modules": ("overview", "reliability", "guide"),
-    "masks": ("overview", "pruning_decisions", "comparison", "speed_export", "guide"),
+    "masks": ("overview", "reliability", "pruning_decisions", "comparison", "speed_export", "guide"),
     "perplexity": ("overview", "comparison", "guide"),
     "accuracy": ("speed_export",),
     "speed": ("speed_export",),
