@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import streamlit as st
 
-from gprune.views.frame.text import plain
+from gprune.views.frame import address_sentences as sentences
 
 T = TypeVar("T")
 Options = Mapping[str, str] | Sequence[str]
@@ -35,6 +35,8 @@ class _State:
     """why what the address brought was not used, by key"""
     read: dict[str, list[str]] = field(default_factory=dict)
     """what the page under way has read, as the address writes it"""
+    unclaimed: dict[str, str] = field(default_factory=dict)
+    """what the address brought for `names` and nothing on the page is called, by key"""
     collecting: bool = False
     """whether a page is under way, whose values are written at its end, all at once"""
     page: str = ""
@@ -70,6 +72,12 @@ def finish(slot: Any) -> None:
     """
     state = _state()
     state.collecting = False
+    for key, found in state.unclaimed.items():
+        state.values.pop(key, None)
+        state.read.pop(key, None)
+        if found:
+            state.faults[key] = sentences.stranger(key, found)
+    state.unclaimed = {}
     _write(state, state.read, others=False)
     for sentence in state.faults.values():
         slot.warning(sentence, icon=":material/link_off:")
@@ -87,7 +95,7 @@ def put_all(values: Mapping[str, Any]) -> None:
         state.values[key] = value
         state.faults.pop(key, None)
         state.arrived.pop(key, None)
-    as_written = {key: _written(value) for key, value in values.items()}
+    as_written = {key: sentences.written(value) for key, value in values.items()}
     if state.collecting:
         state.read |= as_written
     else:
@@ -106,7 +114,7 @@ def whole(key: str, default: int, low: int, high: int) -> int:
 
 def choice(key: str, options: Options, default: str) -> str:
     """One of the names of `options`."""
-    return _read(key, default, lambda found: _member(str(found), options), _listed(options))
+    return _read(key, default, lambda found: _member(str(found), options), sentences.listed(options))
 
 
 def flag(key: str, default: bool = False) -> bool:
@@ -118,14 +126,17 @@ def several(key: str, options: Options, default: Iterable[str]) -> list[str]:
     """Some of the names of `options`, in the order in which they were chosen; unknown ones are left out."""
     state = _state()
     arrived = state.arrived.pop(key, None)
+    default = list(default)
     found = [name for name in (arrived or state.values.get(key, default)) if name]
     unknown = [name for name in found if name not in options]
     if arrived is not None and unknown:
-        state.faults[key] = _complaint(key, ", ".join(unknown), _listed(options))
+        state.faults[key] = sentences.complaint(key, ", ".join(unknown), sentences.listed(options))
     chosen = [name for name in dict.fromkeys(found) if name in options]
     if arrived is not None:
         state.values[key] = chosen
-    return _noted(state, key, chosen)
+    # nothing chosen is a choice where something else is the default: it leaves an empty value
+    _note(state, key, chosen or ([""] if default else []))
+    return chosen
 
 
 def index(key: str) -> int | None:
@@ -136,6 +147,18 @@ def index(key: str) -> int | None:
 def text(key: str, default: str = "") -> str:
     """Any text; its reader checks it."""
     return _read(key, default, str, "text")
+
+
+def names(key: str, value: str) -> bool:
+    """Whether a text is just this value; one of an address that is no value asked for is told at the end."""
+    state = _state()
+    if key in state.arrived:
+        state.unclaimed[key] = state.arrived[key][-1]
+    found = text(key) == value
+    if found:
+        state.unclaimed.pop(key, None)
+        state.faults.pop(key, None)
+    return found
 
 
 def slider(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
@@ -194,8 +217,10 @@ def _read(key: str, default: T, parse: Callable[[Any], T], wanted: str) -> T:
         try:
             state.values[key] = parse(arrived[-1])
             state.faults.pop(key, None)
+            if len(set(arrived)) > 1:
+                state.faults[key] = sentences.ambiguous(key, arrived)
         except (ValueError, OverflowError):
-            state.faults[key] = _complaint(key, arrived[-1], wanted)
+            state.faults[key] = sentences.complaint(key, arrived[-1], wanted)
     try:
         # another run can have fewer layers or methods: its own default serves then, and the value is kept
         value = parse(state.values[key]) if state.values.get(key) is not None else default
@@ -205,11 +230,15 @@ def _read(key: str, default: T, parse: Callable[[Any], T], wanted: str) -> T:
 
 
 def _noted(state: _State, key: str, value: T) -> T:
-    """Remembers what a page has read; inside a fragment, which no page ends, it is written at once."""
-    state.read[key] = _written(value)
-    if not state.collecting:
-        _write(state, {key: state.read[key]}, others=True)
+    _note(state, key, sentences.written(value))
     return value
+
+
+def _note(state: _State, key: str, written: list[str]) -> None:
+    """Remembers what a page has read; inside a fragment, which no page ends, it is written at once."""
+    state.read[key] = written
+    if not state.collecting:
+        _write(state, {key: written}, others=True)
 
 
 def _write(state: _State, values: Mapping[str, list[str]], *, others: bool) -> None:
@@ -226,26 +255,6 @@ def _write(state: _State, values: Mapping[str, list[str]], *, others: bool) -> N
     state.written = wanted
     if wanted != now:
         st.query_params.from_dict(wanted)
-
-
-def _written(value: Any) -> list[str]:
-    """A value as the address writes it; nothing for an empty one."""
-    if isinstance(value, bool):
-        return [str(int(value))]
-    if isinstance(value, float):
-        return [f"{value:.6g}"]
-    if isinstance(value, (list, tuple)):
-        return [str(item) for item in value]
-    return [str(value)] if value not in ("", None) else []
-
-
-def _complaint(key: str, found: str, wanted: str) -> str:
-    return plain(f"The address has {key} = {found[:80]}, which is not used here: {wanted} is meant.")
-
-
-def _listed(options: Options) -> str:
-    names = [name for name in options if name]
-    return " or ".join(names[:8]) + (" …" if len(names) > 8 else "")
 
 
 def _within(value: T, low: Any, high: Any) -> T:

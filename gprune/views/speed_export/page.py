@@ -12,7 +12,7 @@ from gprune import stages
 from gprune.analysis import speed as analysis
 from gprune.methods import METHODS
 from gprune.records import Throughput
-from gprune.views.frame import frame, work
+from gprune.views.frame import address, frame, work
 from gprune.views.frame.card import Card, card, published_badge
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
@@ -62,12 +62,8 @@ def _speed(drawn: Card, run: Run) -> None:
         return
     rows: list[Mapping[str, Any]] = list(found.rows)
     drawn.title(headline(rows))
-    phase = st.selectbox(
-        "What is timed",
-        list(analysis.PHASES),
-        key="sx_phase",
-        format_func=lambda name: analysis.PHASES[name],
-        width=420,
+    phase = address.selectbox(
+        "What is timed", analysis.PHASES, "sx_phase", next(iter(analysis.PHASES)), width=420
     )
     table = analysis.speed_table(rows, phase)
     left, right = st.columns([3, 2])
@@ -163,15 +159,8 @@ def _not_measured(run: Run) -> None:
         return
     st.info("The speed of this run has not been measured.", icon=":material/speed:")
     _others(run)
-    presets = [name for name in SPEEDS if name != "none"]
-    preset = st.selectbox(
-        "Setting",
-        presets,
-        presets.index("cpu"),
-        key="sx_preset",
-        format_func=lambda name: SPEEDS[name],
-        width=480,
-    )
+    presets = {name: words for name, words in SPEEDS.items() if name != "none"}
+    preset = address.selectbox("Setting", presets, "sx_preset", "cpu", width=480)
     study = run.study.with_settings({"evaluation.speed": preset})
     st.caption(
         "A run of its own with the same settings and this one more: finished stages are taken from the "
