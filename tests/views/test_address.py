@@ -40,11 +40,18 @@ def held(app: AppTest, key: str) -> list[str]:
     return [found] if isinstance(found, str) else list(found)
 
 
-def test_what_a_page_reads_is_in_its_address_under_stable_names(small: AppTest) -> None:
+def test_what_is_not_a_default_is_in_the_address_under_stable_names(small: AppTest) -> None:
     app = small.run()
     assert app.text[0].value == repr((0.9, 5, "one", ["a"], False))
-    expected = {"level": ["0.9"], "count": ["5"], "view": ["one"], "marks": ["a"], "log": ["0"]}
-    assert {key: held(app, key) for key in app.query_params} == expected
+    assert not list(app.query_params), "defaults leave no trace"
+    app.toggle(key="log_toggle").set_value(True).run()
+    app.slider(key="count_slider").set_value(7).run()
+    app.multiselect(key="marks_multiselect").set_value(["c", "a"]).run()
+    assert {key: held(app, key) for key in app.query_params} == {
+        "log": ["1"], "count": ["7"], "marks": ["c", "a"],
+    }  # fmt: skip
+    app.toggle(key="log_toggle").set_value(False).run()
+    assert "log" not in app.query_params
 
 
 def test_every_view_of_a_value_follows_the_one_that_was_moved(small: AppTest) -> None:

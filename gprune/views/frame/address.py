@@ -1,8 +1,9 @@
 """Where the state of the pages lives: values outside all widgets, mirrored into the address.
 
 Widgets, lines and presets are views of these values. A value changes when a person changes a view of it, or
-when the address changes by itself (a link that was opened, the browser's Back). What a page has read is in
-its address afterwards, under stable names, so that a copied address shows the same view.
+when the address changes by itself (a link that was opened, the browser's Back). What a page has read and is
+not its default is in its address afterwards, under stable names, so that a copied address shows the same
+view.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from gprune.views.frame import address_sentences as sentences
 T = TypeVar("T")
 Options = Mapping[str, str] | Sequence[str]
 _STATE = "address_state"
+ALWAYS = ("run",)
+"""in every address: another person's newest run is another one"""
 
 
 @dataclass(slots=True)
@@ -33,8 +36,8 @@ class _State:
     """what the address brought and nobody has read yet"""
     faults: dict[str, str] = field(default_factory=dict)
     """why what the address brought was not used, by key"""
-    read: dict[str, list[str]] = field(default_factory=dict)
-    """what the page under way has read, as the address writes it"""
+    defaults: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """what each page has read when it was last drawn, by page and key: the default of each value"""
     unclaimed: dict[str, str] = field(default_factory=dict)
     """what the address brought for `names` and nothing on the page is called, by key"""
     collecting: bool = False
@@ -61,7 +64,7 @@ def begin(page: str) -> None:
         if brought != state.written.get(key):
             state.written[key] = state.arrived[key] = brought
             state.values.pop(key, None)
-    state.read, state.collecting = {}, True
+    state.defaults[page], state.collecting = {}, True
 
 
 def finish(slot: Any) -> None:
@@ -74,11 +77,10 @@ def finish(slot: Any) -> None:
     state.collecting = False
     for key, found in state.unclaimed.items():
         state.values.pop(key, None)
-        state.read.pop(key, None)
         if found:
             state.faults[key] = sentences.stranger(key, found)
     state.unclaimed = {}
-    _write(state, state.read, others=False)
+    _write(state)
     for sentence in state.faults.values():
         slot.warning(sentence, icon=":material/link_off:")
 
@@ -95,11 +97,22 @@ def put_all(values: Mapping[str, Any]) -> None:
         state.values[key] = value
         state.faults.pop(key, None)
         state.arrived.pop(key, None)
-    as_written = {key: sentences.written(value) for key, value in values.items()}
-    if state.collecting:
-        state.read |= as_written
-    else:
-        _write(state, as_written, others=True)
+    if not state.collecting:
+        _write(state)
+
+
+def link(page: str, shared: Iterable[str]) -> dict[str, list[str]]:
+    """What the address of another page holds, as it was left: for links that lead there.
+
+    Args:
+        page: which page.
+        shared: keys that go with the reader from page to page.
+    """
+    state = _state()
+    known = {
+        key: default for key, default in state.defaults.get(state.page, {}).items() if key in set(shared)
+    }
+    return _wanted(state, state.defaults.get(page, {}) | known)
 
 
 def number(key: str, default: float, low: float, high: float) -> float:
@@ -126,7 +139,6 @@ def several(key: str, options: Options, default: Iterable[str]) -> list[str]:
     """Some of the names of `options`, in the order in which they were chosen; unknown ones are left out."""
     state = _state()
     arrived = state.arrived.pop(key, None)
-    default = list(default)
     found = [name for name in (arrived or state.values.get(key, default)) if name]
     unknown = [name for name in found if name not in options]
     if arrived is not None and unknown:
@@ -134,9 +146,7 @@ def several(key: str, options: Options, default: Iterable[str]) -> list[str]:
     chosen = [name for name in dict.fromkeys(found) if name in options]
     if arrived is not None:
         state.values[key] = chosen
-    # nothing chosen is a choice where something else is the default: it leaves an empty value
-    _note(state, key, chosen or ([""] if default else []))
-    return chosen
+    return _noted(state, key, chosen, list(default))
 
 
 def index(key: str) -> int | None:
@@ -157,7 +167,6 @@ def names(key: str, value: str) -> bool:
     found = text(key) == value
     if found:
         state.unclaimed.pop(key, None)
-        state.faults.pop(key, None)
     return found
 
 
@@ -226,34 +235,32 @@ def _read(key: str, default: T, parse: Callable[[Any], T], wanted: str) -> T:
         value = parse(state.values[key]) if state.values.get(key) is not None else default
     except (ValueError, OverflowError):
         value = default
-    return _noted(state, key, value)
+    return _noted(state, key, value, default)
 
 
-def _noted(state: _State, key: str, value: T) -> T:
-    _note(state, key, sentences.written(value))
+def _noted(state: _State, key: str, value: T, default: Any) -> T:
+    """Remembers what a page has read; inside a fragment, which no page ends, it is written at once."""
+    state.defaults.setdefault(state.page, {})[key] = default
+    if not state.collecting:
+        _write(state)
     return value
 
 
-def _note(state: _State, key: str, written: list[str]) -> None:
-    """Remembers what a page has read; inside a fragment, which no page ends, it is written at once."""
-    state.read[key] = written
-    if not state.collecting:
-        _write(state, {key: written}, others=True)
+def _wanted(state: _State, defaults: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What an address is to hold of some values: those that are known and not their defaults."""
+    found = {
+        key: sentences.written(state.values[key])
+        for key, default in defaults.items()
+        if key in state.values and (key in ALWAYS or state.values[key] != default)
+    }
+    return {key: value for key, value in found.items() if value}
 
 
-def _write(state: _State, values: Mapping[str, list[str]], *, others: bool) -> None:
-    """Brings the address in line, if it is not.
-
-    Args:
-        state: of this session.
-        values: what it is to hold.
-        others: whether what else it holds stays.
-    """
-    now = {key: st.query_params.get_all(key) for key in st.query_params}
-    # an empty value leaves no trace
-    wanted = {key: value for key, value in ((now if others else {}) | dict(values)).items() if value}
+def _write(state: _State) -> None:
+    """Brings the address in line with what the page has read, if it is not."""
+    wanted = _wanted(state, state.defaults.get(state.page, {}))
     state.written = wanted
-    if wanted != now:
+    if wanted != {key: st.query_params.get_all(key) for key in st.query_params}:
         st.query_params.from_dict(wanted)
 
 

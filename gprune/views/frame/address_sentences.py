@@ -12,13 +12,13 @@ _LONGEST = 80
 
 
 def written(value: Any) -> list[str]:
-    """A value as the address writes it; nothing for an empty one."""
+    """A value as the address writes it; nothing for an empty one, an empty entry for an empty list."""
     if isinstance(value, bool):
         return [str(int(value))]
     if isinstance(value, float):
         return [f"{value:.6g}"]
     if isinstance(value, (list, tuple)):
-        return [str(item) for item in value]
+        return [str(item) for item in value] or [""]
     return [str(value)] if value not in ("", None) else []
 
 

@@ -215,6 +215,7 @@ def _counts(run: Run, drawn: Card) -> None:
         f"Grey: chosen by the silhouette; blue: after the split and the refinement (profile: "
         f"{plain(partition.profile)}).",
         table=lambda: figures.count_table(partition),
+        by_layer=True,
     )
 
 

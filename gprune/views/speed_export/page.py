@@ -12,7 +12,7 @@ from gprune import stages
 from gprune.analysis import speed as analysis
 from gprune.methods import METHODS
 from gprune.records import Throughput
-from gprune.views.frame import address, frame, work
+from gprune.views.frame import address, frame, run_choice, work
 from gprune.views.frame.card import Card, card, published_badge
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
@@ -68,7 +68,13 @@ def _speed(drawn: Card, run: Run) -> None:
     table = analysis.speed_table(rows, phase)
     left, right = st.columns([3, 2])
     with left:
-        drawn.chart(figures.dots(table, phase), _reading(rows), headline(rows, phase), table=lambda: table)
+        drawn.chart(
+            figures.dots(table, phase),
+            f"Medians over the repetitions, whiskers their quartiles; ratios are to {_reference(rows)}.",
+            headline(rows, phase),
+            table=lambda: table,
+            how=_reading(rows),
+        )
         st.dataframe(_shown(table), hide_index=True, alt="tokens a second, ratio and memory of every model")
         st.caption(f"{plain(found.setting)}. {plain(found.machine)}. Memory: {plain(_memory(table))}.")
         if max(table["parameters"]) < SMALL:
@@ -143,12 +149,13 @@ def _published() -> None:
     sizes = {"method": 128, "params": 64, "tokens/s": 68, "ratio": 52}
     narrow = {name: st.column_config.Column(width=width) for name, width in sizes.items()}
     st.dataframe(shown, hide_index=True, column_config=narrow, alt="published throughput of the paper")
-    st.caption(
-        "Appendix, practical inference speedup: FP16, greedy decoding with a key/value cache, batch 8, "
-        "prompt 2048, 512 new tokens, 10 repetitions after one warm-up, on one device that the paper does "
-        "not name there. Another model on other hardware: read it beside the measured ratios, not among "
-        "them. The ratios follow from the published tokens a second."
-    )
+    st.caption("Another model on other hardware: read it beside the measured ratios, not among them.")
+    with st.popover("How to read", type="tertiary", icon=":material/help:", key="sx_published_how"):
+        st.markdown(
+            "Appendix, practical inference speedup: FP16, greedy decoding with a key/value cache, batch 8, "
+            "prompt 2048, 512 new tokens, 10 repetitions after one warm-up, on a device that the paper does "
+            "not name there. The ratios follow from the published tokens a second."
+        )
 
 
 def _not_measured(run: Run) -> None:
@@ -185,7 +192,7 @@ def _others(run: Run) -> None:
             f"Show {known[other.name]}",
             key=f"sx_show_{other.name}",
             icon=":material/visibility:",
-            on_click=frame.choose_run,
+            on_click=run_choice.choose_run,
             args=(other.name,),
         )
 

@@ -51,6 +51,7 @@ def draw(drawn: Card, run: Run) -> None:
             f"FFN neurons that each layer keeps; grey is the dense width of {shape.neurons:,}. The largest "
             f"common divisor of the pruned widths is {analysis.pruned_multiple(kept, shape):,}.",
             table=lambda: _by_layer(kept),
+            by_layer=True,
         )
     with right:
         st.plotly_chart(
