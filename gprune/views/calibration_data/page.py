@@ -70,7 +70,7 @@ def show() -> None:
         _pairs(run, drawn)
     with right:
         # takes seconds at the size of a real model the first time: the rest of the page does not wait for it
-        curves = st.container()
+        curves = st.container(height="stretch")
     with card("cd_own", "Bring your own text", run):
         own_text.draw(run, _tokens(run))
     with curves, card("cd_size", "How many sequences are enough?", run) as drawn:
