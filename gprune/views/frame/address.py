@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 import streamlit as st
 
-from gprune.views.frame.text import plain
+from gprune.views.frame import address_sentences as sentences
 
 T = TypeVar("T")
 Options = Mapping[str, str] | Sequence[str]
@@ -38,6 +38,8 @@ class _State:
     """why what the address brought was not used, by key"""
     defaults: dict[str, dict[str, Any]] = field(default_factory=dict)
     """what each page has read when it was last drawn, by page and key: the default of each value"""
+    unclaimed: dict[str, str] = field(default_factory=dict)
+    """what the address brought for `names` and nothing on the page is called, by key"""
     collecting: bool = False
     """whether a page is under way, whose values are written at its end, all at once"""
     page: str = ""
@@ -73,6 +75,11 @@ def finish(slot: Any) -> None:
     """
     state = _state()
     state.collecting = False
+    for key, found in state.unclaimed.items():
+        state.values.pop(key, None)
+        if found:
+            state.faults[key] = sentences.stranger(key, found)
+    state.unclaimed = {}
     _write(state)
     for sentence in state.faults.values():
         slot.warning(sentence, icon=":material/link_off:")
@@ -120,7 +127,7 @@ def whole(key: str, default: int, low: int, high: int) -> int:
 
 def choice(key: str, options: Options, default: str) -> str:
     """One of the names of `options`."""
-    return _read(key, default, lambda found: _member(str(found), options), _listed(options))
+    return _read(key, default, lambda found: _member(str(found), options), sentences.listed(options))
 
 
 def flag(key: str, default: bool = False) -> bool:
@@ -135,7 +142,7 @@ def several(key: str, options: Options, default: Iterable[str]) -> list[str]:
     found = [name for name in (arrived or state.values.get(key, default)) if name]
     unknown = [name for name in found if name not in options]
     if arrived is not None and unknown:
-        state.faults[key] = _complaint(key, ", ".join(unknown), _listed(options))
+        state.faults[key] = sentences.complaint(key, ", ".join(unknown), sentences.listed(options))
     chosen = [name for name in dict.fromkeys(found) if name in options]
     if arrived is not None:
         state.values[key] = chosen
@@ -150,6 +157,17 @@ def index(key: str) -> int | None:
 def text(key: str, default: str = "") -> str:
     """Any text; its reader checks it."""
     return _read(key, default, str, "text")
+
+
+def names(key: str, value: str) -> bool:
+    """Whether a text is just this value; one of an address that is no value asked for is told at the end."""
+    state = _state()
+    if key in state.arrived:
+        state.unclaimed[key] = state.arrived[key][-1]
+    found = text(key) == value
+    if found:
+        state.unclaimed.pop(key, None)
+    return found
 
 
 def slider(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
@@ -208,8 +226,10 @@ def _read(key: str, default: T, parse: Callable[[Any], T], wanted: str) -> T:
         try:
             state.values[key] = parse(arrived[-1])
             state.faults.pop(key, None)
+            if len(set(arrived)) > 1:
+                state.faults[key] = sentences.ambiguous(key, arrived)
         except (ValueError, OverflowError):
-            state.faults[key] = _complaint(key, arrived[-1], wanted)
+            state.faults[key] = sentences.complaint(key, arrived[-1], wanted)
     try:
         # another run can have fewer layers or methods: its own default serves then, and the value is kept
         value = parse(state.values[key]) if state.values.get(key) is not None else default
@@ -229,7 +249,7 @@ def _noted(state: _State, key: str, value: T, default: Any) -> T:
 def _wanted(state: _State, defaults: Mapping[str, Any]) -> dict[str, list[str]]:
     """What an address is to hold of some values: those that are known and not their defaults."""
     found = {
-        key: _written(state.values[key])
+        key: sentences.written(state.values[key])
         for key, default in defaults.items()
         if key in state.values and (key in ALWAYS or state.values[key] != default)
     }
@@ -242,26 +262,6 @@ def _write(state: _State) -> None:
     state.written = wanted
     if wanted != {key: st.query_params.get_all(key) for key in st.query_params}:
         st.query_params.from_dict(wanted)
-
-
-def _written(value: Any) -> list[str]:
-    """A value as the address writes it; nothing for an empty one."""
-    if isinstance(value, bool):
-        return [str(int(value))]
-    if isinstance(value, float):
-        return [f"{value:.6g}"]
-    if isinstance(value, (list, tuple)):
-        return [str(item) for item in value]
-    return [str(value)] if value not in ("", None) else []
-
-
-def _complaint(key: str, found: str, wanted: str) -> str:
-    return plain(f"The address has {key} = {found[:80]}, which is not used here: {wanted} is meant.")
-
-
-def _listed(options: Options) -> str:
-    names = [name for name in options if name]
-    return " or ".join(names[:8]) + (" …" if len(names) > 8 else "")
 
 
 def _within(value: T, low: Any, high: Any) -> T:

@@ -44,7 +44,7 @@ class Card:
             run: the run whose name goes into file names.
         """
         self.key, self.run = key, run
-        self.maximised = address.text(MAXIMISED) == key
+        self.maximised = address.names(MAXIMISED, key)
         with st.container(horizontal=True, vertical_alignment="top", gap="small"):
             self._heading = st.container(width="stretch").empty()
             self._sizing()

@@ -76,14 +76,15 @@ def _retention(run: Run, drawn: Card, base: str, bins: int) -> None:
         )
     drawn.title(analysis.headline(result, label(base)))
     _fewer_bins(result, bins)
-    words = f"{analysis.total_sentence(result, label(base))} {analysis.direction_sentence(result)}".strip()
     drawn.chart(
         figures.retention(result, base),
-        words,
+        analysis.total_sentence(result, label(base)),
         table=lambda: analysis.bin_table(result, label(base)),
         how=f"Modules are sorted by the mean rank drift of their neurons and cut into {len(result.names)} "
         "bins of equally many modules; retention is pooled over a bin's neurons.",
     )
+    if direction := analysis.direction_sentence(result):
+        st.caption(direction)
     drawn.published(published.RETENTION, run.study)
 
 
