@@ -30,7 +30,7 @@ CHARTS = {
     "overview": 4,
     "rank_drift": 4,
     "module_agreement": 3,
-    "reliability": 5,
+    "reliability": 3,
     "pruning_decisions": 5,
     "calibration_data": 2,
     "jobs": 0,

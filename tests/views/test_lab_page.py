@@ -17,10 +17,10 @@ from gprune.analysis import flips, thresholds
 from gprune.errors import SettingsError
 from gprune.preview import Answer, State
 from gprune.reliability import adapt
-from gprune.study import ReliabilitySettings, Study
+from gprune.study import EvaluationSettings, ReliabilitySettings, Study
 from gprune.views.frame import derived
 from gprune.views.frame.loaders import Run
-from gprune.views.reliability import lab, preview_card, preview_charts, sets, whatif_charts
+from gprune.views.reliability import lab, preview_card, preview_curve, sets, whatif_charts
 from gprune.views.reliability.sets import ThresholdSet
 
 RULE = ReliabilitySettings(drift_quantile=0.4, score_quantile=0.955, score_scale="standardized")
@@ -33,6 +33,29 @@ def test_the_runs_own_lines_change_nothing_and_others_say_how_much(cache: Path) 
     app.slider(key="rasa_qd_slider").set_value(0.2).run()
     assert "change sides (" in words(app) and "not learned anew" in words(app)
     assert charts(app)[0]["layout"]["yaxis"]["title"]["text"] == "neurons that change sides"
+
+
+@pytest.mark.parametrize(("view", "drawn"), [("changes", 3), ("cost", 1), ("sets", 1)])
+def test_the_lines_stay_above_every_view_and_each_view_draws_its_own(
+    cache: Path, view: str, drawn: int
+) -> None:
+    write_run(cache)
+    app = on(opened(), "reliability")
+    app.segmented_control(key="rasa_view_segmented").set_value(view).run()
+    assert app.get("bidi_component") and app.slider(key="rasa_qd_slider").value == 0.9
+    assert len(charts(app)) == drawn and "".join(app.query_params["rasa_view"]) == view
+    assert any(toggle.key == "rasa_live_toggle" for toggle in app.toggle) == (view == "cost")
+    tables = [toggle.key for toggle in app.toggle if toggle.label == "Table"]
+    for key in tables:
+        app.toggle(key=key).set_value(True)
+    assert not app.run().exception and not app.error and len(app.dataframe) >= len(tables)
+
+
+def test_the_preview_takes_the_texts_that_no_method_has_read(cache: Path) -> None:
+    texts = ("python-reference", "c4", "ptb")
+    write_run(cache, study=a_study(evaluation=EvaluationSettings(texts=texts, windows=96)))
+    app = on(opened(rasa_view="cost"), "reliability")
+    assert app.multiselect(key="rasa_heldout_multiselect").value == ["c4", "ptb"]
 
 
 def test_masks_of_a_choice_are_those_of_the_run_at_its_own_setting(small_run: Run) -> None:
@@ -63,7 +86,7 @@ def test_every_cell_of_the_plane_counts_what_its_lines_adapt(small_run: Run) -> 
 
 def test_a_method_that_cannot_be_decided_here_says_why_and_the_rest_stays(cache: Path) -> None:
     write_run(cache)
-    app = on(opened(), "reliability")
+    app = on(opened(rasa_view="cost"), "reliability")
     app.selectbox(key="rasa_method_selectbox").set_value("wanda_sp").run()
     told = " ".join(error.value for error in app.error)
     assert "other masks need a pass of the model" in told and not app.exception
@@ -120,7 +143,7 @@ def test_the_preview_asks_nothing_before_it_is_switched_on(
     pool = FakePool()
     monkeypatch.setattr(preview, "pool", lambda: pool)
     write_run(cache)
-    app = on(opened(), "reliability")
+    app = on(opened(rasa_view="cost"), "reliability")
     assert pool.asked == [] and "The choice is what this run has learned" in words(app)
     app.toggle(key="rasa_live_toggle").set_value(True).run()
     assert [question.text for question, _ in pool.asked][:2] == ["python-reference", "science-docs"]
@@ -133,7 +156,7 @@ def test_the_preview_shows_paired_differences_with_their_error(
     pool = FakePool(more=0.05)
     monkeypatch.setattr(preview, "pool", lambda: pool)
     write_run(cache)
-    app = on(opened(rasa_live="1", rasa_keep="0.4"), "reliability")
+    app = on(opened(rasa_view="cost", rasa_live="1", rasa_keep="0.4"), "reliability")
     found = pool.latest("python-reference 1").difference
     assert found is not None
     assert f"{found.nats:+.4f} ± {found.nats_error:.4f} nats, paired over windows" in words(app)
@@ -152,25 +175,30 @@ def test_a_curve_asks_every_retention_and_refuses_by_name(
     pool = FakePool(more=0.1)
     monkeypatch.setattr(preview, "pool", lambda: pool)
     write_run(cache)
-    app = on(opened(rasa_live="1"), "reliability")
+    app = on(opened(rasa_view="cost", rasa_live="1"), "reliability")
     app.multiselect(key="rasa_curves_multiselect").set_value(["gprune", "wanda_sp"]).run()
     points = [question for question, base in pool.asked if base is None]
     assert [round(question.masks.target, 2) for question in points] == list(preview_card.RETENTIONS)
     assert "Points of Wanda\\-sp are missing" in words(app)
-    figure = charts(app)[-1]
-    assert figure["layout"]["yaxis"]["type"] == "log" and figure["data"][0]["name"] == "GPrune"
+    drawn = json.loads(app.get("bidi_component")[1].proto.json)
+    heights = [np.log(tick["value"]) for tick in drawn["ticks"]]
+    assert len(heights) > 1 and drawn["series"][0]["name"] == "GPrune"
+    assert [point["x"] for point in drawn["series"][0]["points"]] == list(preview_card.RETENTIONS)
 
 
 def test_points_on_different_windows_stand_by_their_ratio_to_the_dense_model() -> None:
     whole, half = FakePool(more=0.2), FakePool(progress="open", more=0.2, done=10)
     points = [("gprune", 0.5, whole.latest("a")), ("gprune", 0.6, half.latest("b"))]
-    line = preview_charts.curve(points, 0.5).data[0]
+    line = preview_curve.series(points)[0].points
     dense = points[0][2].base_perplexity
-    assert line.y == pytest.approx([dense * np.exp(point[2].difference.nats) for point in points])
-    assert list(line.marker.symbol) == ["circle", "circle-open"]
+    assert [point.y for point in line] == pytest.approx(
+        [dense * np.exp(point[2].difference.nats) for point in points]
+    )
+    assert [point.whole for point in line] == [True, False]
+    assert np.log(line[0].high / line[0].y) == pytest.approx(points[0][2].difference.nats_error)
     # the two points' own windows have perplexities that differ by more than the methods do
     assert abs(np.log(points[0][2].perplexity / points[1][2].perplexity)) > 3 * abs(
-        np.log(line.y[0] / line.y[1])
+        np.log(line[0].y / line[1].y)
     )
 
 
@@ -188,7 +216,7 @@ def test_the_study_of_a_choice_has_its_rule_and_its_retention(small_run: Run) ->
 
 def test_sets_are_kept_compared_used_and_sent_to_launch(cache: Path) -> None:
     write_run(cache)
-    app = on(opened(), "reliability")
+    app = on(opened(rasa_view="sets"), "reliability")
     app.button(key="rasa_preset_Paper, Vicuna: 0.90 / 0.85").click().run()
     app.text_input(key="rasa_sets_name").set_value("../../evil").run()
     app.button(key="rasa_sets_keep").click().run()

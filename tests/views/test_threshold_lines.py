@@ -41,7 +41,7 @@ def page(chromium: Any, tmp_path: Path) -> Iterator[Any]:
 
 def ready(page: Any) -> None:
     page.locator(f"{LINES}[data-adapted]").wait_for()
-    page.get_by_text("Every module").first.wait_for()
+    page.get_by_text("Which layers are adapted?").first.wait_for()
     page.wait_for_timeout(500)
 
 

@@ -6,7 +6,7 @@ import streamlit as st
 
 from gprune.analysis import thresholds
 from gprune.study import ReliabilitySettings
-from gprune.views.frame import derived, frame, selection
+from gprune.views.frame import address, derived, frame, selection
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain
@@ -21,8 +21,10 @@ from gprune.views.reliability import (
 )
 from gprune.views.reliability import charts as figures
 
-_WHOLE, _FULL = "rasa_whole", "rasa_full_drawing"
-"""set where the frame around the page has to follow, and while the whole page is drawn"""
+VIEW = "rasa_view"
+VIEWS = {"changes": "What changes", "cost": "What it costs", "sets": "Sets and modules"}
+_WHOLE, _FULL, _DRAWN = "rasa_whole", "rasa_full_drawing", "rasa_view_drawn"
+"""set where the frame around the page has to follow, while the whole page is drawn, and to the view drawn"""
 
 
 def show() -> None:
@@ -35,26 +37,39 @@ def show() -> None:
     run = frame.require_run()
     if run is not None:
         st.session_state[_FULL] = True
+        st.session_state[_DRAWN] = address.choice(VIEW, VIEWS, "changes")
         _laboratory(run)
-        preview_card.show(run)
+        if st.session_state[_DRAWN] == "cost":
+            preview_card.show(run)
 
 
 @st.fragment
 def _laboratory(run: Run) -> None:
     """Everything that follows the lines; a fragment, so that only this part is drawn anew."""
-    if st.session_state.pop(_WHOLE, False):
+    whole, view = st.session_state.pop(_FULL, False), address.choice(VIEW, VIEWS, "changes")
+    # the preview is no part of the fragment: with its view it comes and goes
+    if st.session_state.pop(_WHOLE, False) or (not whole and view != st.session_state.get(_DRAWN)):
         st.rerun(scope="app")
     settings = controls.settings(run)
     lines_card.show(run, settings, _select)
-    changes_card.show(run, settings)
-    _layers(run, settings)
+    address.segmented("Show", VIEWS, VIEW, "changes", label_visibility="collapsed")
+    if view == "cost":
+        retention_card.show(run, settings)
+        if not whole and preview_card.wants_to_follow(run):
+            st.rerun(scope="app")
+    elif view == "sets":
+        _sets(run, settings)
+    else:
+        changes_card.show(run, settings)
+        _layers(run, settings)
+
+
+def _sets(run: Run, settings: ReliabilitySettings) -> None:
+    """Rules beside each other, and what this one decides of every module."""
+    sets_card.show(run, settings)
     grid_card.show(run, settings)
     with card("rasa_table", "Every module", run) as drawn:
         _table(run, drawn, settings)
-    sets_card.show(run, settings)
-    retention_card.show(run, settings)
-    if not st.session_state.pop(_FULL, False) and preview_card.wants_to_follow(run):
-        st.rerun(scope="app")
 
 
 def _select() -> None:

@@ -11,26 +11,40 @@ import streamlit as st
 
 from gprune import preview, stages, whatif
 from gprune.errors import GpruneError
-from gprune.methods import METHODS
 from gprune.pipeline import outlook
 from gprune.preview import Answer, Question, Source
 from gprune.study import Study
-from gprune.views.frame import address, work
+from gprune.views.frame import address, derived, story, work
 from gprune.views.frame.card import Card, card
-from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import duration, plain
-from gprune.views.reliability import controls, lab, retention_card
-from gprune.views.reliability import preview_charts as figures
+from gprune.views.reliability import controls, curve_card, lab, preview_curve, retention_card
 from gprune.views.reliability.changes_card import NOT_LEARNED
 from gprune.views.reliability.lines_card import changed_study
+from gprune.views.reliability.preview_curve import Known
+from gprune.views.reliability.retention_card import DECIDED
 
 LIVE, TEXTS, AGAINST, CURVES = "rasa_live", "rasa_heldout", "rasa_against", "rasa_curves"
 RETENTIONS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+VALUE = "preview_value"
+"""key of what holds the first value; whoever waits for one looks there"""
 EVERY = 0.7
 """seconds between two looks while windows are still coming"""
 _AGAINST = {"gprune": "this run's GPrune", "dense": "the dense model"}
 _ME, _SHOWN = "rasa_preview_owner", "rasa_preview_shown"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wanted:
+    """What a reader wants to see."""
+
+    choice: whatif.LabChoice
+    texts: list[str]
+    """held-out texts; the curve is of the first"""
+    methods: list[str]
+    """methods of the curve"""
+    known: list[Known]
+    """what the run itself has measured on the first text"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +56,11 @@ class _Asked:
     curve: dict[tuple[str, float], str]
     """of the curve's points, by method and retention, on the first text"""
     refused: dict[str, str]
-    """why a method has no points, by method"""
+    """why a method has not all points, by method"""
 
 
 def wants_to_follow(run: Run) -> bool:
     """Whether the card shows another choice than the lab now has."""
-    if not address.flag(LIVE, False):
-        return False
     return st.session_state.get(_SHOWN) != retention_card.choice(run, controls.settings(run))
 
 
@@ -60,21 +72,29 @@ def show(run: Run) -> None:
         st.caption(f"Measured: {plain(retention_card.described(run, choice))}.")
         texts, methods = _questions(run)
         _full_run(run, choice)
-        if not address.toggle("Measure while I look", LIVE, False):
+        live = address.toggle("Measure while I look", LIVE, False)
+        if not live:
             st.caption(
                 "A worker then loads the model and measures the windows; the answer is refined slowly."
             )
+        if not texts:
             return
-        asked = _ask(run, choice, texts, methods)
-        _look(drawn, run, choice, asked)
+        # here, because an error inside a fragment does not reach the card
+        known = preview_curve.measured(derived.measurements(run), texts[0])
+        wanted = _Wanted(choice, texts, methods, known)
+        if live:
+            _look(drawn, run, wanted, _ask(run, wanted))
+        else:
+            curve_card.show(run, drawn, choice, methods, texts[0], known, {})
 
 
 def _questions(run: Run) -> tuple[list[str], list[str]]:
     """The texts and the methods of the curve that a reader wants."""
     known = list(run.study.evaluation.texts)
+    apart = story.held_out(run)
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
-        texts = address.multiselect("Held-out texts", known, TEXTS, known[:2])
+        texts = address.multiselect("Held-out texts", known, TEXTS, apart or known)
     with right:
         chosen = address.multiselect(
             "Curve of perplexity against retention", retention_card.methods(run), CURVES, []
@@ -83,39 +103,39 @@ def _questions(run: Run) -> tuple[list[str], list[str]]:
     return texts, chosen
 
 
-def _ask(run: Run, choice: whatif.LabChoice, texts: list[str], methods: list[str]) -> _Asked:
+def _ask(run: Run, wanted: _Wanted) -> _Asked:
     """Puts the questions; asking the same again costs nothing."""
-    source, masks = Source(run.root, run.graph), lab.lab_masks(run, choice)
+    choice, source, masks = wanted.choice, Source(run.root, run.graph), lab.lab_masks(run, wanted.choice)
     me, base = st.session_state.setdefault(_ME, uuid.uuid4().hex), address.choice(AGAINST, _AGAINST, "gprune")
     found = {
         text: preview.pool().ask(
             source, Question(text, choice.method, masks), f"{me}:{text}", Question(text, base)
         )
-        for text in texts
+        for text in wanted.texts
     }
     points, questions, refused = list[tuple[str, float]](), list[Question](), dict[str, str]()
-    for method in methods if texts else []:
-        try:
-            for level in RETENTIONS:
-                wanted = replace(choice, method=method, retention=level, scoring=_scoring(method, choice))
-                questions.append(Question(texts[0], method, lab.lab_masks(run, wanted)))
+    for method in wanted.methods:
+        for level in sorted({choice.retention, *RETENTIONS}):
+            there = replace(curve_card.at_the_line(choice, method), retention=level)
+            try:
+                questions.append(Question(wanted.texts[0], method, lab.lab_masks(run, there)))
                 points.append((method, level))
-        except GpruneError as error:
-            refused[method] = str(error)
+            except GpruneError as error:
+                refused[method] = str(error)
     asked = preview.pool().ask_many(source, questions, f"{me}:curve") if questions else []
     return _Asked(found, dict(zip(points, asked, strict=True)), refused)
 
 
-def _scoring(method: str, choice: whatif.LabChoice) -> str:
-    """The text that decides on a curve: the choice's where the method can, else A."""
-    return choice.scoring if METHODS[method].decision == "learned" else whatif.PRIMARY
-
-
-def _look(drawn: Card, run: Run, choice: whatif.LabChoice, asked: _Asked) -> None:
+def _look(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked) -> None:
     """Shows the answers, and looks again as long as more will come."""
-    refining = any(one is None or one.progress == "open" for one in _answers(asked).values())
-    body = functools.partial(_answered, drawn, run, choice, asked, refining)
+    refining = _more(_answers(asked))
+    body = functools.partial(_answered, drawn, run, wanted, asked, refining)
     st.fragment(run_every=EVERY if refining else None)(_named(body))()
+
+
+def _more(answers: dict[str, Answer | None]) -> bool:
+    """Whether windows are still coming."""
+    return any(one is None or one.progress == "open" for one in answers.values())
 
 
 def _named(body: functools.partial[None]) -> Any:
@@ -132,91 +152,67 @@ def _answers(asked: _Asked) -> dict[str, Answer | None]:
     return {identity: preview.pool().latest(identity) for identity in identities}
 
 
-def _answered(drawn: Card, run: Run, choice: whatif.LabChoice, asked: _Asked, refining: bool) -> None:
+def _answered(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked, refining: bool) -> None:
+    if wants_to_follow(run):
+        # the line of this chart was let go: slider and questions are outside
+        st.rerun(scope="app")
     answers = _answers(asked)
-    for text, identity in asked.texts.items():
-        _of_text(run, text, answers[identity])
+    for place, (text, identity) in enumerate(asked.texts.items()):
+        _of_text(text, answers[identity], None if place else VALUE)
     state = preview.pool().state(Source(run.root, run.graph))
     words = {"loading": "The worker loads the model.", "waiting": "The worker waits for its turn."}
-    if refining and (state.reason or state.phase in words):
-        st.caption(plain(state.reason or words[state.phase]))
-    if choice.method == "gprune" and asked.texts:
-        st.caption(NOT_LEARNED)
-    if asked.curve:
-        _curve(drawn, run, choice, asked, answers)
-    for method, reason in asked.refused.items():
-        st.caption(f"Points of {plain(label(method))} are missing: {plain(reason)}.")
-    if refining and not any(one is None or one.progress == "open" for one in answers.values()):
-        # all is there: the timer goes with the next drawing
-        st.rerun(scope="app")
-
-
-def _of_text(run: Run, text: str, answer: Answer | None) -> None:
-    """The answer for one text."""
-    name = plain(text)
-    if answer is None:
-        st.caption(f"{name}: asked.")
-        return
-    if answer.problem:
-        st.error(f"{name}: {plain(answer.problem)}", icon=":material/error:")
-        return
-    found = answer.difference
-    against = _AGAINST[address.choice(AGAINST, _AGAINST, "gprune")]
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.metric(
-            f"perplexity on {name}",
-            f"{answer.perplexity:.2f}" if answer.done else "…",
-            answer.verdict,
-            delta_color="off",
-            delta_arrow="off",
-            width=230,
-        )
-        if found is not None:
-            st.caption(
-                f"against {answer.base_perplexity:.2f} of {against}  \n"
-                f"{_signed(found.change)} ± {found.error:.2%} of perplexity, "
-                f"{found.nats:+.4f} ± {found.nats_error:.4f} nats, paired over windows  \n"
-                f"{answer.done} of {answer.windows} windows" + ("" if answer.progress != "open" else " …"),
-                width="stretch",
-            )
-
-
-def _signed(change: float) -> str:
-    return f"{change:+.2%}"
-
-
-def _curve(
-    drawn: Card,
-    run: Run,
-    choice: whatif.LabChoice,
-    asked: _Asked,
-    answers: dict[str, Answer | None],
-) -> None:
-    """Held-out perplexity against retention, as far as it is known."""
-    text = next(iter(asked.texts))
+    told = plain(state.reason or words.get(state.phase, "")) if refining else ""
+    # always there, so that the chart below stays where it is
+    st.caption(told or (NOT_LEARNED if wanted.choice.method == "gprune" else DECIDED))
     points = [
         (method, level, answer)
         for (method, level), identity in asked.curve.items()
         if (answer := answers[identity]) is not None and answer.done
     ]
-    whole = sum(answer.progress == "complete" for _, _, answer in points)
-    st.markdown(f"**Perplexity on {plain(text)} against retention**")
-    if points:
-        figure = figures.curve(points, choice.retention)
-        st.plotly_chart(figure, key="rasa_curve", on_select=_chosen, selection_mode="points")
-    st.caption(
-        f"{whole} of {len(asked.curve)} points are whole; hollow ones still lack windows. Bars: one standard "
-        "error of the paired ratio to the dense model. A click on a point takes its retention."
+    # a method has the curve that was asked for, or the one point of the run
+    points += [one for one in wanted.known if one[0] not in {method for method, _, _ in points}]
+    curve_card.show(run, drawn, wanted.choice, wanted.methods, wanted.texts[0], points, asked.refused)
+    if refining and not _more(answers):
+        # all is there: the timer goes with the next drawing
+        st.rerun(scope="app")
+
+
+def _of_text(text: str, answer: Answer | None, slot: str | None) -> None:
+    """The answer for one text; no digit stands in its slot before a value is known."""
+    if answer is not None and answer.problem:
+        st.error(f"{plain(text)}: {plain(answer.problem)}", icon=":material/error:")
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        with st.container(key=slot, width=230):
+            if answer is not None and answer.done:
+                st.metric(
+                    f"perplexity on {plain(text)}",
+                    f"{answer.perplexity:.2f}",
+                    answer.verdict,
+                    delta_color="off",
+                    delta_arrow="off",
+                )
+            else:
+                st.markdown("measuring …")
+        st.caption(_beside(text, answer), width="stretch")
+
+
+def _beside(text: str, answer: Answer | None) -> str:
+    """What a value is held against, and how much of the text is known."""
+    found = answer.difference if answer is not None else None
+    if answer is None or found is None:
+        return f"{plain(text)}: no window is known yet"
+    against = _AGAINST[address.choice(AGAINST, _AGAINST, "gprune")]
+    return (
+        f"against {answer.base_perplexity:.2f} of {against}  \n"
+        f"{_signed(found.change)} ± {found.error:.2%} of perplexity, "
+        f"{found.nats:+.4f} ± {found.nats_error:.4f} nats, paired over windows  \n"
+        f"{answer.done} of {answer.windows} windows" + ("" if answer.progress != "open" else " …")
     )
-    drawn.tools(lambda: figures.table(points))
 
 
-def _chosen() -> None:
-    """Takes the retention of a clicked point."""
-    event = st.session_state.get("rasa_curve") or {}
-    found = (event.get("selection") or {}).get("points") or []
-    if found:
-        address.put(retention_card.KEEP, round(float(found[0]["x"]), 4))
+def _signed(change: float) -> str:
+    return f"{change:+.2%}"
 
 
 def _full_run(run: Run, choice: whatif.LabChoice) -> None:

@@ -23,6 +23,7 @@ from gprune.views.reliability.changes_card import NOT_LEARNED
 
 KEEP, TEXT, METHOD = "rasa_keep", "rasa_text", "rasa_method"
 LEAST, MOST = 0.05, 0.98
+DECIDED = "Decided from scores that are there."
 
 
 def choice(run: Run, settings: ReliabilitySettings) -> whatif.LabChoice:
@@ -84,7 +85,7 @@ def _kept(run: Run, drawn: Card, wanted: whatif.LabChoice, masks: PruningMasks) 
         f"{masks.heads.mean():.1%} of the key/value groups at {masks.retention:.2%} of the weights"
     )
     kept = decisions.layer_retention(own)[0], decisions.layer_retention(masks)[0]
-    unlearned = NOT_LEARNED if wanted.method == "gprune" else "Decided from scores that are there."
+    unlearned = NOT_LEARNED if wanted.method == "gprune" else DECIDED
     drawn.chart(
         figures.kept_by_layer(*kept, described(run, wanted)),
         f"{changed.total:,} neurons ({changed.total / changed.neurons:.1%}) and {changed.heads:,} key/value "

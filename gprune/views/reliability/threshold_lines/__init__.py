@@ -1,8 +1,7 @@
 """The scatter of modules with two lines that can be dragged: counts follow in the browser.
 
-Plain JavaScript beside this file, sent along by Streamlit; nothing is built and nothing is fetched. The lines
-are views of the canonical pair of quantiles like the sliders are: where they are let go comes back through a
-callback, and where they stand is said to them with the data.
+The lines are views of the canonical pair of quantiles like the sliders are: where they are let go comes back
+through a callback, and where they stand is said to them with the data.
 """
 
 from __future__ import annotations
@@ -21,21 +20,13 @@ from gprune.analysis import thresholds
 from gprune.records import Array, ModuleStatistics
 from gprune.views.frame.chart_style import GREY, TEXT_A, TEXT_B
 from gprune.views.frame.marks import RING
+from gprune.views.reliability import dragging
 
-_HERE = Path(__file__).parent
-
-
-def _source(*names: str) -> str:
-    return "\n".join((_HERE / name).read_text(encoding="utf-8") for name in names)
-
-
-_COMPONENT = st.components.v2.component(
-    "gprune_threshold_lines",
-    html=_source("threshold_lines.html"),
-    css=_source("threshold_lines.css"),
-    # one module: what each part declares the others use
-    js=_source("counting.js", "drawing.js", "hands.js"),
+_COMPONENT = dragging.component(
+    "gprune_threshold_lines", Path(__file__).parent, "counting.js", "drawing.js", "hands.js"
 )
+STEPS = 200
+"""snaps of a quantile"""
 COLORS = (GREY, TEXT_A, TEXT_B)
 """of modules that are not adapted, adapted and scored from A, adapted and scored from B"""
 
@@ -80,7 +71,8 @@ def draw(
 
     def released() -> None:
         told = st.session_state[key].get("lines")
-        levels = [_level(told, name) for name in ("drift", "score")]
+        told = told if isinstance(told, dict) else {}
+        levels = [dragging.snapped(told.get(name), 0.0, 1.0, STEPS) for name in ("drift", "score")]
         if None not in levels:
             on_lines(*levels)  # type: ignore[arg-type]
 
@@ -96,14 +88,6 @@ def draw(
         on_lines_change=released,
         on_module_change=clicked,
     )
-
-
-def _level(told: Any, name: str) -> float | None:
-    """A quantile that the browser sent, as a multiple of 0.005; None for anything else."""
-    value = told.get(name) if isinstance(told, dict) else None
-    if not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        return None
-    return round(value * 200) / 200
 
 
 def _data(

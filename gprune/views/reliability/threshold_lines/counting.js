@@ -2,12 +2,7 @@
 // arrays and at most once a frame; Python hears of it when the line is let go, and its numbers are the ones
 // that count. Text from outside goes in by textContent alone.
 
-const STEP = 200 // snaps of a quantile: 1 / 0.005
-const PAGE = 10 // snaps of PageUp and PageDown: 0.05
 const NEAR = 14 // pixels within which a module is pointed at
-const STILL = 4 // pixels that a pointer may move and still click
-const SETTLE = 250 // milliseconds after the last key until Python is told
-const ECHO = 4000 // milliseconds for which an older answer of Python's is not believed
 const MARGIN = { left: 66, right: 14, top: 26, bottom: 44 }
 const BARS = { height: 92, bottom: 30, top: 10 }
 const SMALLEST = 4
@@ -15,52 +10,37 @@ const KEPT = 0
 const FROM_A = 1
 const FROM_B = 2
 
-const instances = new WeakMap()
+// snaps of 0.005, pages of 0.05, from 0 to 1
+const GRID = { steps: 200, page: 10, low: 0, high: 200 }
 
 export default function (component) {
-  const root = component.parentElement.querySelector(".threshold-lines")
-  if (!root) return undefined
-  let self = instances.get(root)
-  if (!self) {
-    self = build(root)
-    instances.set(root, self)
-  }
-  self.component = component
+  const self = mounted(component, ".threshold-lines", build)
+  if (!self) return undefined
   accept(self, component.data)
-  return () => {
-    self.watcher.disconnect()
-    cancelAnimationFrame(self.frame)
-    clearTimeout(self.timer)
-    instances.delete(root)
-  }
+  return () => unmount(self)
 }
 
 function build(root) {
   const one = (name) => root.querySelector(name)
   const self = {
-    root,
     plot: one(".plot"),
     canvas: one(".points"),
     bars: one(".bars"),
     tip: one(".tip"),
     lines: { drift: one(".drift"), score: one(".score") },
     level: { drift: 0.9, score: 0.9 },
+    grid: GRID,
     counts: null,
     hovered: -1,
-    dragging: null,
-    pending: null,
     digest: "",
-    frame: 0,
-    timer: 0,
-    width: 0,
-    height: 0,
+    draw,
+    valueAt,
+    still: choose,
+    moving: (self) => point(self, -1, null),
   }
-  for (const name of ["drift", "score"]) handle(self, name)
   self.plot.onpointermove = (event) => hover(self, event)
   self.plot.onpointerleave = () => point(self, -1, null)
   self.canvas.onclick = (event) => choose(self, event)
-  self.watcher = new ResizeObserver(() => schedule(self))
-  self.watcher.observe(root)
   return self
 }
 
@@ -73,12 +53,7 @@ function accept(self, data) {
     self.modules = decode(data)
   }
   self.data = data
-  const given = { drift: data.drift_quantile, score: data.score_quantile }
-  const waits = self.pending
-  const echoed = waits && waits.drift === given.drift && waits.score === given.score
-  const late = waits && performance.now() - waits.since > ECHO
-  if (echoed || late) self.pending = null
-  if (!self.dragging && !self.pending) self.level = given
+  follow(self, { drift: data.drift_quantile, score: data.score_quantile })
   self.canvas.setAttribute("aria-label", data.alt)
   schedule(self)
 }
@@ -130,8 +105,6 @@ function levelOf(sorted, value) {
   const gap = sorted[high] - sorted[low]
   return (low + (gap > 0 ? (value - sorted[low]) / gap : 0)) / last
 }
-
-const snap = (level) => Math.min(STEP, Math.max(0, Math.round(level * STEP))) / STEP
 
 // ---- the rule
 

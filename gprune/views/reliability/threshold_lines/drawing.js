@@ -51,15 +51,8 @@ function place(self) {
 
 // ---- drawing
 
-function schedule(self) {
-  if (self.frame) return
-  self.frame = requestAnimationFrame(() => {
-    self.frame = 0
-    if (self.modules && self.plot.clientWidth) draw(self)
-  })
-}
-
 function draw(self) {
+  if (!self.modules) return
   const start = performance.now()
   const look = getComputedStyle(self.root)
   const ink = (name, fallback) => look.getPropertyValue(name).trim() || fallback
@@ -179,15 +172,6 @@ function rule(pen, x0, y0, x1, y1) {
   pen.stroke()
 }
 
-function ticks(low, high, wanted) {
-  const rough = (high - low) / wanted
-  const power = 10 ** Math.floor(Math.log10(rough))
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough)
-  const found = []
-  for (let k = Math.ceil(low / step); k * step <= high; k += 1) found.push(k * step)
-  return found
-}
-
 function decades(low, high) {
   const found = []
   for (let power = Math.ceil(low); power <= high; power += 1) found.push(10 ** power)
@@ -248,10 +232,7 @@ function moveLines(self) {
     const words = `${name === "drift" ? "drift ≥" : "score ≤"} ${short3(value)}`
     const level = self.level[name]
     if (name === "drift") {
-      element.style.left = `${self.toX(value)}px`
-      element.style.top = `${MARGIN.top}px`
-      element.style.height = `${foot - MARGIN.top}px`
-      element.classList.toggle("flipped", self.toX(value) > self.width - 190)
+      stand(self, element, self.toX(value), MARGIN, 190)
     } else {
       const height = Math.min(Math.max(self.toY(value), MARGIN.top), foot)
       element.style.top = `${height}px`
@@ -259,9 +240,7 @@ function moveLines(self) {
       element.style.width = `${self.width - MARGIN.left - MARGIN.right}px`
       element.classList.toggle("flipped", height > foot - 30)
     }
-    element.querySelector(".name").textContent = `γ ${level.toFixed(3)}: ${words}`
-    element.setAttribute("aria-valuenow", String(level))
-    element.setAttribute("aria-valuetext", `quantile ${level.toFixed(3)}, ${words}`)
+    announce(element, level, `γ ${level.toFixed(3)}: ${words}`, `quantile ${level.toFixed(3)}, ${words}`)
   }
 }
 

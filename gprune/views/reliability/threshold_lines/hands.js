@@ -1,79 +1,11 @@
-// What pointer and keyboard do to lines and modules; one module with counting.js.
+// What the pointer does to modules, and where it puts lines; one module with counting.js.
 
-// ---- hands
+// ---- where a line is put
 
-function handle(self, name) {
-  const element = self.lines[name]
-  element.onpointerdown = (event) => {
-    if (event.button !== 0) return
-    event.preventDefault()
-    element.focus()
-    element.setPointerCapture(event.pointerId)
-    self.dragging = { name, x: event.clientX, y: event.clientY, far: false, before: { ...self.level } }
-    element.classList.add("held")
-  }
-  element.onpointermove = (event) => {
-    const held = self.dragging
-    if (!held || held.name !== name) return
-    held.far = held.far || Math.hypot(event.clientX - held.x, event.clientY - held.y) > STILL
-    if (!held.far) return
-    const box = self.plot.getBoundingClientRect()
-    const value = name === "drift" ? self.fromX(event.clientX - box.left) : self.fromY(event.clientY - box.top)
-    self.level = { ...self.level, [name]: snap(levelOf(self.modules.order[name], value)) }
-    point(self, -1, null)
-    schedule(self)
-  }
-  element.onpointerup = (event) => {
-    const held = self.dragging
-    if (!held) return
-    release(self, element)
-    if (held.far) tell(self)
-    else choose(self, event)
-  }
-  element.onpointercancel = () => {
-    if (self.dragging) self.level = self.dragging.before
-    release(self, element)
-    schedule(self)
-  }
-  element.onkeydown = (event) => key(self, name, event)
-  element.onblur = () => {
-    if (self.timer) tell(self)
-  }
-}
-
-function release(self, element) {
-  self.dragging = null
-  element.classList.remove("held")
-}
-
-function key(self, name, event) {
-  const now = Math.round(self.level[name] * STEP)
-  const wanted = {
-    ArrowLeft: now - 1,
-    ArrowDown: now - 1,
-    ArrowRight: now + 1,
-    ArrowUp: now + 1,
-    PageDown: now - PAGE,
-    PageUp: now + PAGE,
-    Home: 0,
-    End: STEP,
-  }[event.key]
-  if (wanted === undefined || event.ctrlKey || event.metaKey || event.altKey) return
-  event.preventDefault()
-  event.stopPropagation()
-  self.level = { ...self.level, [name]: snap(wanted / STEP) }
-  self.pending = { ...self.level, since: performance.now() }
-  schedule(self)
-  clearTimeout(self.timer)
-  self.timer = setTimeout(() => tell(self), SETTLE)
-}
-
-function tell(self) {
-  clearTimeout(self.timer)
-  self.timer = 0
-  self.pending = { ...self.level, since: performance.now() }
-  // the moment makes every release a change, also one to where the line has been before
-  self.component.setStateValue("lines", { ...self.level, released: Date.now() })
+function valueAt(self, name, event) {
+  const box = self.plot.getBoundingClientRect()
+  const value = name === "drift" ? self.fromX(event.clientX - box.left) : self.fromY(event.clientY - box.top)
+  return levelOf(self.modules.order[name], value)
 }
 
 // ---- modules under the pointer

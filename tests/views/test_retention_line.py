@@ -1,0 +1,117 @@
+"""The retention line in a browser: one view of what is kept, like the slider and the address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from views.browser import visiting
+from views.synthetic_run import write_run
+
+from gprune.views.frame.loaders import all_runs
+from gprune.views.reliability import lab
+
+pytestmark = pytest.mark.browser
+CHART = ".retention-line"
+
+
+@pytest.fixture
+def page(chromium: Any, cache: Path) -> Iterator[Any]:
+    """The view of the costs, with a curve to choose; no worker is asked."""
+    write_run(cache)
+    with visiting(chromium, cache) as visit:
+        found = visit.page("rasa?rasa_view=cost&rasa_curves=gprune&rasa_curves=flap")
+        ready(found)
+        yield found
+        found.context.close()
+
+
+def ready(page: Any) -> None:
+    page.locator(f"{CHART}[data-retention]").wait_for()
+    page.wait_for_timeout(500)
+
+
+def line(page: Any) -> Any:
+    return page.get_by_role("slider", name="retention line, decoder weights kept")
+
+
+def held(page: Any) -> float:
+    return float(page.locator(CHART).get_attribute("data-retention"))
+
+
+def drag(page: Any, across: int) -> None:
+    """Takes the line by its end and moves it in small steps, without letting it go."""
+    line(page).scroll_into_view_if_needed()
+    box = line(page).bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + 8
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for step in range(1, 21):
+        page.mouse.move(x + across * step / 20, y)
+    page.wait_for_timeout(100)
+
+
+def agrees(page: Any, level: float, cache: Path) -> None:
+    """Line, slider, address and what the masks keep are of one retention."""
+    from playwright.sync_api import expect
+
+    page.wait_for_url(re.compile(rf"[?&]rasa_keep={level:g}(&|$)"))
+    expect(line(page)).to_have_attribute("aria-valuenow", f"{level:g}")
+    slider = page.get_by_role("slider", name="Decoder weights kept", exact=True)
+    expect(slider).to_have_value(f"{level:g}")
+    run = all_runs(str(cache))[0][0]
+    wanted = lab.choice(run, run.study.reliability)
+    masks = lab.lab_masks(run, type(wanted)(wanted.method, level, wanted.scoring, wanted.settings))
+    assert masks.retention == pytest.approx(level, abs=0.02)
+    sentence = f"GPrune keeps {masks.ffn.mean():.1%} of the neurons and {masks.heads.mean():.1%}"
+    expect(page.locator(".st-key-card_rasa_keep")).to_contain_text(sentence)
+    expect(page.locator(".st-key-card_rasa_preview")).to_contain_text(f"Measured: GPrune, {level:.0%} kept")
+
+
+def test_a_dragged_retention_moves_slider_address_and_masks_and_a_reload_keeps_it(
+    page: Any, cache: Path
+) -> None:
+    before = page.locator(".st-key-card_rasa_keep h4").inner_text()
+    drag(page, -150)
+    level = held(page)
+    # while the line is held, only the browser has moved
+    assert 0.05 < level < 0.45 and round(100 * level) == pytest.approx(100 * level)
+    assert page.locator(".st-key-card_rasa_keep h4").inner_text() == before and "rasa_keep=0.5" in page.url
+    page.mouse.up()
+    agrees(page, level, cache)
+    assert "shifted together" in page.locator(".st-key-card_rasa_preview").inner_text()
+    page.reload()
+    ready(page)
+    agrees(page, level, cache)
+
+
+def test_the_keyboard_moves_the_retention_within_its_ends(page: Any, cache: Path) -> None:
+    from playwright.sync_api import expect
+
+    element = line(page)
+    element.focus()
+    assert element.evaluate("line => line.matches(':focus-visible')")
+    assert element.bounding_box()["width"] >= 24
+    steps = {"ArrowLeft": 0.49, "ArrowUp": 0.5, "PageUp": 0.55, "End": 0.98, "Home": 0.05}
+    for key, level in steps.items():
+        page.keyboard.press(key)
+        expect(element).to_have_attribute("aria-valuenow", f"{level:g}")
+    assert element.get_attribute("aria-valuetext") == "5% kept"
+    for key in ["PageUp"] * 8 + ["ArrowRight"]:
+        page.keyboard.press(key)
+    agrees(page, 0.46, cache)
+
+
+def test_the_line_follows_the_slider_and_points_can_be_clicked(page: Any, cache: Path) -> None:
+    slider = page.get_by_role("slider", name="Decoder weights kept", exact=True)
+    slider.focus()
+    slider.press("ArrowRight")
+    agrees(page, 0.51, cache)
+    readings = page.locator(f"{CHART} .readings")
+    assert "not measured on both sides" in readings.inner_text()
+    page.locator(f"{CHART} .point").first.click()
+    agrees(page, 0.5, cache)
+    assert "(measured)" in readings.inner_text()
