@@ -11,30 +11,22 @@ def _page(stem: str, title: str, icon: str, url: str, question: str, *, default:
     return st.Page(f"pages/{stem}.py", title=title, icon=icon, url_path=url, help=question, default=default)
 
 
-page = st.navigation(
-    {
-        "Explore": [
-            _page(
-                "overview", "Overview", ":material/dashboard:", "home", "A run in half a minute", default=True
-            ),
-            _page("rank_drift", "Rank drift", ":material/swap_vert:", "drift", "Which neurons move?"),
-            _page(
-                "module_agreement", "Module agreement", ":material/hub:", "agreement", "Do modules survive?"
-            ),
-            _page("reliability", "RASA thresholds", ":material/tune:", "rasa", "Which modules are adapted?"),
-            _page("pruning_decisions", "Pruning decisions", ":material/cut:", "decisions", "Who is kept?"),
-        ],
-        "Inspect": [
-            _page("calibration_data", "Calibration data", ":material/dataset:", "calibration", "Which texts?")
-        ],
-        "Run": [
-            _page("jobs", "Launch & jobs", ":material/rocket_launch:", "launch", "Start and follow runs")
-        ],
-        "Compare": [
-            _page("comparison", "Compare", ":material/leaderboard:", "compare", "Which method is better?"),
-            _page("speed_export", "Speed & export", ":material/speed:", "speed", "How fast? How to load it?"),
-        ],
-        "Help": [_page("guide", "Help", ":material/help:", "help", "What do the words mean?")],
-    }
-)
-frame.run(page)
+sections = {
+    "Explore": [
+        _page("overview", "Overview", ":material/dashboard:", "home", "A run in half a minute", default=True),
+        _page("rank_drift", "Rank drift", ":material/swap_vert:", "drift", "Which neurons move?"),
+        _page("module_agreement", "Module agreement", ":material/hub:", "agreement", "Do modules survive?"),
+        _page("reliability", "RASA thresholds", ":material/tune:", "rasa", "Which modules are adapted?"),
+        _page("pruning_decisions", "Pruning decisions", ":material/cut:", "decisions", "Who is kept?"),
+    ],
+    "Inspect": [
+        _page("calibration_data", "Calibration data", ":material/dataset:", "calibration", "Which texts?")
+    ],
+    "Run": [_page("jobs", "Launch & jobs", ":material/rocket_launch:", "launch", "Start and follow runs")],
+    "Compare": [
+        _page("comparison", "Compare", ":material/leaderboard:", "compare", "Which method is better?"),
+        _page("speed_export", "Speed & export", ":material/speed:", "speed", "How fast? How to load it?"),
+    ],
+    "Help": [_page("guide", "Help", ":material/help:", "help", "What do the words mean?")],
+}
+frame.run(sections)

@@ -55,8 +55,9 @@ class Visitor:
 
     def links(self) -> dict[str, Any]:
         """Where to click for each page, by the last part of its address."""
-        every = self.page.get_by_test_id("stSidebarNavLink").all()
-        named = {str(link.get_attribute("href")).rstrip("/").rpartition("/")[2]: link for link in every}
+        every = self.page.locator(".st-key-frame_pages a").all()
+        paths = [str(link.get_attribute("href")).partition("?")[0] for link in every]
+        named = {path.rstrip("/").rpartition("/")[2]: link for path, link in zip(paths, every, strict=True)}
         # the page that opens by itself has no address of its own
         return {("home" if ":" in name or not name else name): link for name, link in named.items()}
 

@@ -24,6 +24,7 @@ def _small_page() -> None:
     marks = address.multiselect("Marks", {"a": "Aa", "b": "Bb", "c": "Cc"}, "marks", ["a"])
     on = address.toggle("Log", "log")
     st.button("Preset", key="preset", on_click=address.put_all, args=({"level": 0.25, "view": "two"},))
+    address.names("card", "here")
     st.text(repr((level, count, view, marks, on)))
     address.finish(slot)
 
@@ -39,11 +40,18 @@ def held(app: AppTest, key: str) -> list[str]:
     return [found] if isinstance(found, str) else list(found)
 
 
-def test_what_a_page_reads_is_in_its_address_under_stable_names(small: AppTest) -> None:
+def test_what_is_not_a_default_is_in_the_address_under_stable_names(small: AppTest) -> None:
     app = small.run()
     assert app.text[0].value == repr((0.9, 5, "one", ["a"], False))
-    expected = {"level": ["0.9"], "count": ["5"], "view": ["one"], "marks": ["a"], "log": ["0"]}
-    assert {key: held(app, key) for key in app.query_params} == expected
+    assert not list(app.query_params), "defaults leave no trace"
+    app.toggle(key="log_toggle").set_value(True).run()
+    app.slider(key="count_slider").set_value(7).run()
+    app.multiselect(key="marks_multiselect").set_value(["c", "a"]).run()
+    assert {key: held(app, key) for key in app.query_params} == {
+        "log": ["1"], "count": ["7"], "marks": ["c", "a"],
+    }  # fmt: skip
+    app.toggle(key="log_toggle").set_value(False).run()
+    assert "log" not in app.query_params
 
 
 def test_every_view_of_a_value_follows_the_one_that_was_moved(small: AppTest) -> None:
@@ -88,6 +96,35 @@ def test_a_value_that_cannot_be_used_is_named(small: AppTest, key: str, value: s
     assert sentence == f"The address has {key} = {value}, which is not used here: {meant} is meant."
     app.toggle(key="log_toggle").set_value(True).run()
     assert len(app.warning) == (0 if key == "log" else 1), "it stays until the value is chosen anew"
+
+
+def test_a_name_that_nothing_on_the_page_has_is_told_and_leaves_the_address(small: AppTest) -> None:
+    small.query_params["card"] = "nowhere"
+    app = small.run()
+    (sentence,) = [item.value.replace("\\", "") for item in app.warning]
+    assert sentence == "The address has card = nowhere, which this page does not have."
+    assert "card" not in app.query_params
+    small.query_params["card"] = "here"
+    app = small.run()
+    assert not app.warning and held(app, "card") == ["here"]
+
+
+def test_a_single_value_that_comes_twice_is_told(small: AppTest) -> None:
+    small.query_params["count"] = ["4", "7"]
+    app = small.run()
+    (sentence,) = [item.value.replace("\\", "") for item in app.warning]
+    assert sentence == "The address has count 2 times; the last, 7, is used."
+    assert app.slider(key="count_slider").value == 7 and held(app, "count") == ["7"]
+
+
+def test_choosing_nothing_is_a_choice_that_the_address_keeps(small: AppTest) -> None:
+    app = small.run()
+    app.multiselect(key="marks_multiselect").set_value([]).run()
+    assert held(app, "marks") == [""]
+    fresh = AppTest.from_function(_small_page, default_timeout=60)
+    fresh.query_params["marks"] = ""
+    assert fresh.run().multiselect(key="marks_multiselect").value == []
+    assert not fresh.warning and held(fresh, "marks") == [""]
 
 
 def test_a_selection_goes_with_the_reader_from_page_to_page(cache: Path) -> None:

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 SHOWN = {
     # a selection is held against the sizes of the model, on every page that marks one
     "shape": (
+        "reliability",
         "overview",
         "rank_drift",
         "module_agreement",

@@ -96,7 +96,8 @@ def test_a_missing_folder_or_text_is_told_before_a_job_starts(
     app.selectbox(key="launch_model").set_value("/nowhere/model").run()
     assert not app.error
     app.button(key="launch_start").click().run()
-    assert started == [] and len(app.error) == 1 and "there is no model folder" in app.error[0].value
+    assert started == [] and len(app.error) == 2, "at the top of the form and beside the button"
+    assert all("there is no model folder" in error.value for error in app.error)
 
 
 def test_inputs_are_checked_without_the_hub(tmp_path: Path) -> None:

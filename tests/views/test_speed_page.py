@@ -67,7 +67,7 @@ def test_every_phase_and_mode_has_its_dots(cache: Path) -> None:
     exchange(cache, name, a_throughput(modes=("eager", "graph")), stages.speed)
     app = page()
     assert [trace["y"][0] for trace in charts(app)[0]["data"]][:2] == ["Dense, eager", "Dense, graph"]
-    app.selectbox(key="sx_phase").set_value("prefill").run()
+    app.selectbox(key="sx_phase_selectbox").set_value("prefill").run()
     figure = charts(app)[0]
     assert len(figure["data"]) == 3 and "prefill" in figure["layout"]["xaxis"]["title"]["text"]
     assert "GPrune decodes faster" in words(app)
@@ -96,7 +96,7 @@ def test_speed_that_is_missing_can_be_measured(cache: Path, started: list[Any]) 
     app = page()
     assert "has not been measured" in words(app)
     assert any('evaluation.speed="cpu"' in code.value for code in app.code)
-    app.selectbox(key="sx_preset").set_value("auto").run()
+    app.selectbox(key="sx_preset_selectbox").set_value("auto").run()
     app.button(key="sx_measure").click().run()
     assert started == [(a_study().with_settings({"evaluation.speed": "auto"}), ())]
 

@@ -39,17 +39,21 @@ _MEASURES = {
     _GROUPS: "FANG's groups (ARI)",
 }
 _CAPTIONS = {
-    _RANKS: "Spearman correlation of the neurons' ranks, median over layers: 1 is the same order. On the "
-    "diagonal two halves of one text, half the sequences each: what sampling alone leaves.",
-    _DRIFT: "Median rank drift of all neurons: 0 is the same rank, 1 from first to last. On the diagonal two "
-    "halves of one text, half the sequences each.",
-    _TOKENS: "Jensen-Shannon distance (root of the divergence in bits) of how often each token occurs: 0 is "
-    "the same distribution, 1 no common token. On the diagonal two halves of one text; small samples of one "
-    "text are apart by chance.",
+    _RANKS: "1 is the same order of the neurons; on the diagonal two halves of one text.",
+    _DRIFT: "0 is the same rank, 1 from first to last; on the diagonal two halves of one text.",
+    _TOKENS: "0 is the same token frequencies, 1 no common token; on the diagonal two halves of one text.",
+    _MODULES: "1 is the same modules with the one text in the place of the other, 0 chance.",
+    _GROUPS: "1 is the same groups of the one text alone and of the other alone, 0 chance.",
+}
+_HOW = {
+    _RANKS: "Spearman correlation of the neurons' ranks, median over layers. The halves on the diagonal have "
+    "half the sequences each: what sampling alone leaves.",
+    _DRIFT: "Median rank drift of all neurons. The halves on the diagonal have half the sequences each.",
+    _TOKENS: "Jensen-Shannon distance (root of the divergence in bits) of how often each token occurs. Small "
+    "samples of one text are apart by chance.",
     _MODULES: "Mean Adjusted Rand Index over layers of the modules before and after the one text takes the "
-    "place of the other, the third staying: 1 is the same modules, 0 chance.",
-    _GROUPS: "Mean Adjusted Rand Index over layers of FANG's groups of the one text alone and of the other "
-    "alone: 1 is the same groups, 0 chance.",
+    "place of the other, the third staying.",
+    _GROUPS: "Mean Adjusted Rand Index over layers of FANG's groups of the two texts.",
 }
 
 
@@ -66,7 +70,7 @@ def show() -> None:
         _pairs(run, drawn)
     with right:
         # takes seconds at the size of a real model the first time: the rest of the page does not wait for it
-        curves = st.container()
+        curves = st.container(height="stretch")
     with card("cd_own", "Bring your own text", run):
         own_text.draw(run, _tokens(run))
     with curves, card("cd_size", "How many sequences are enough?", run) as drawn:
@@ -102,12 +106,14 @@ def _texts(run: Run, drawn: Card) -> None:
         placeholder="–",
         alt="the calibration texts",
     )
-    st.caption(
-        "One row a text: the sequences drawn and available, how much of the model's vocabulary they use, the "
-        "share of all tokens that falls on the ten most frequent ones, and how many of the text's distinct "
-        f"tokens the others use as well. {_described(run)}"
+    drawn.tools(
+        lambda: table,
+        switch=False,
+        caption="One row a text: what was drawn of it, and how much of it the other texts share.",
+        how="The sequences drawn and available, how much of the vocabulary they use, the share of all "
+        f"tokens that falls on the {analysis.MOST_FREQUENT} most frequent ones, and how many of the text's "
+        f"distinct tokens the others use as well. {_described(run)}",
     )
-    drawn.tools(lambda: table, switch=False)
     if not run.study.substitute:
         st.caption("No third text C was chosen: its field `substitute` is empty.")
 
@@ -185,9 +191,10 @@ def _pairs(run: Run, drawn: Card) -> None:
     highest = float(np.nanmax(table.to_numpy())) if measure == _DRIFT else 1.0
     drawn.chart(
         figures.matrix(table, {letter: in_figure(name) for letter, name in names.items()}, highest),
-        f"{_CAPTIONS[measure]} {legend}.",
+        _CAPTIONS[measure],
         alt=f"{title}: {analysis.finding(table)}",
         table=lambda: table.reset_index(names="text"),
+        how=f"{_HOW[measure]} {legend}.",
     )
 
 
@@ -290,10 +297,10 @@ def _sizes(run: Run, drawn: Card) -> None:
     other = "" if metric == run.study.metric else " This run's own metric cannot score parts of a text."
     drawn.chart(
         figures.stability(curves, samples),
-        "Spearman correlation of the ranks (median over layers) from two disjoint parts of a text of so many "
-        "sequences each, mean and range over the draws; dashed: a part of A against a part of B. Where a "
-        f"solid line has flattened far above the dashed one, more sequences change little. |D| is what this "
-        "run draws of each text; the dotted ends are expected there by the formula of Spearman and Brown. "
-        f"Scores: {label(metric)}, no further pass of the model.{other}",
+        "Where a solid line is flat and far above the dashed one, more sequences change little.",
         table=lambda: analysis.stability_table(curves),
+        how="Spearman correlation of the ranks (median over layers) from two disjoint parts of a text of so "
+        "many sequences each, mean and range over the draws; dashed: a part of A against a part of B. |D| is "
+        "what this run draws of each text; the dotted ends are expected there by the formula of Spearman and "
+        f"Brown. Scores: {label(metric)}, no further pass of the model.{other}",
     )

@@ -11,7 +11,7 @@ from gprune.analysis import run_settings
 from gprune.analysis.comparison import Line, Row
 from gprune.methods import METHODS
 from gprune.study import Study
-from gprune.views.frame import address, derived, frame
+from gprune.views.frame import address, derived, frame, run_choice
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.text import plain
@@ -58,7 +58,7 @@ def runs(run: Run) -> list[Run]:
         shown = [run.name]
         address.put(RUNS, shown)
     st.session_state[_LAST] = run.name
-    names = [other.name for other in frame.listed(situation.runs, (run.name, *shown))]
+    names = [other.name for other in run_choice.listed(situation.runs, (run.name, *shown))]
     asked = address.multiselect("Runs side by side", names, RUNS, [run.name])
     found = [other for name in asked if (other := situation.run_named(name)) is not None]
     for other in found:

@@ -67,6 +67,7 @@ def _draw(drawn: Card, first: Line, second: Line, kind: str, shown: Shown) -> No
         figures.kept(known, (first.method, second.method), (in_figure(names[0]), in_figure(names[1])), kind),
         f"Of each layer's {KINDS[kind]}: kept by both or by one only; the rest is kept by neither.",
         table=lambda: kept_units.layer_table(known, *names),
+        by_layer=True,
         how="The Jaccard index is what both keep among what either keeps. By chance: what choices that do "
         "not depend on each other, of the same sizes in every layer, would share. Methods that differ in "
         "bias compensation only have the same masks. Of several seeds the first is shown.",

@@ -19,7 +19,7 @@ from gprune.reproduction.assembly import heading
 from gprune.reproduction.tables import TABLES
 from gprune.views.comparison import marked_table, studies, study_figures
 from gprune.views.comparison.studies import StudyTable
-from gprune.views.frame import address, frame
+from gprune.views.frame import address, frame, run_choice
 from gprune.views.frame.card import Card, card, published_badge
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain
@@ -260,7 +260,7 @@ def _open(settings: list[Setting]) -> None:
             help="Selecting a row of the table chooses its run here.",
         )
         if st.button("Show this run on every page", key="cp_study_open", icon=":material/open_in_new:"):
-            frame.choose_run(str(chosen))
+            run_choice.choose_run(str(chosen))
             st.rerun()
 
 

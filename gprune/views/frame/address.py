@@ -1,8 +1,9 @@
 """Where the state of the pages lives: values outside all widgets, mirrored into the address.
 
 Widgets, lines and presets are views of these values. A value changes when a person changes a view of it, or
-when the address changes by itself (a link that was opened, the browser's Back). What a page has read is in
-its address afterwards, under stable names, so that a copied address shows the same view.
+when the address changes by itself (a link that was opened, the browser's Back). What a page has read and is
+not its default is in its address afterwards, under stable names, so that a copied address shows the same
+view.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from typing import Any, TypeVar, cast
 
 import streamlit as st
 
-from gprune.views.frame.text import plain
+from gprune.views.frame import address_sentences as sentences
 
 T = TypeVar("T")
 Options = Mapping[str, str] | Sequence[str]
 _STATE = "address_state"
+ALWAYS = ("run",)
+"""in every address: another person's newest run is another one"""
 
 
 @dataclass(slots=True)
@@ -33,8 +36,10 @@ class _State:
     """what the address brought and nobody has read yet"""
     faults: dict[str, str] = field(default_factory=dict)
     """why what the address brought was not used, by key"""
-    read: dict[str, list[str]] = field(default_factory=dict)
-    """what the page under way has read, as the address writes it"""
+    defaults: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """what each page has read when it was last drawn, by page and key: the default of each value"""
+    unclaimed: dict[str, str] = field(default_factory=dict)
+    """what the address brought for `names` and nothing on the page is called, by key"""
     collecting: bool = False
     """whether a page is under way, whose values are written at its end, all at once"""
     page: str = ""
@@ -59,7 +64,7 @@ def begin(page: str) -> None:
         if brought != state.written.get(key):
             state.written[key] = state.arrived[key] = brought
             state.values.pop(key, None)
-    state.read, state.collecting = {}, True
+    state.defaults[page], state.collecting = {}, True
 
 
 def finish(slot: Any) -> None:
@@ -70,7 +75,12 @@ def finish(slot: Any) -> None:
     """
     state = _state()
     state.collecting = False
-    _write(state, state.read, others=False)
+    for key, found in state.unclaimed.items():
+        state.values.pop(key, None)
+        if found:
+            state.faults[key] = sentences.stranger(key, found)
+    state.unclaimed = {}
+    _write(state)
     for sentence in state.faults.values():
         slot.warning(sentence, icon=":material/link_off:")
 
@@ -87,11 +97,22 @@ def put_all(values: Mapping[str, Any]) -> None:
         state.values[key] = value
         state.faults.pop(key, None)
         state.arrived.pop(key, None)
-    as_written = {key: _written(value) for key, value in values.items()}
-    if state.collecting:
-        state.read |= as_written
-    else:
-        _write(state, as_written, others=True)
+    if not state.collecting:
+        _write(state)
+
+
+def link(page: str, shared: Iterable[str]) -> dict[str, list[str]]:
+    """What the address of another page holds, as it was left: for links that lead there.
+
+    Args:
+        page: which page.
+        shared: keys that go with the reader from page to page.
+    """
+    state = _state()
+    known = {
+        key: default for key, default in state.defaults.get(state.page, {}).items() if key in set(shared)
+    }
+    return _wanted(state, state.defaults.get(page, {}) | known)
 
 
 def number(key: str, default: float, low: float, high: float) -> float:
@@ -106,7 +127,7 @@ def whole(key: str, default: int, low: int, high: int) -> int:
 
 def choice(key: str, options: Options, default: str) -> str:
     """One of the names of `options`."""
-    return _read(key, default, lambda found: _member(str(found), options), _listed(options))
+    return _read(key, default, lambda found: _member(str(found), options), sentences.listed(options))
 
 
 def flag(key: str, default: bool = False) -> bool:
@@ -121,11 +142,11 @@ def several(key: str, options: Options, default: Iterable[str]) -> list[str]:
     found = [name for name in (arrived or state.values.get(key, default)) if name]
     unknown = [name for name in found if name not in options]
     if arrived is not None and unknown:
-        state.faults[key] = _complaint(key, ", ".join(unknown), _listed(options))
+        state.faults[key] = sentences.complaint(key, ", ".join(unknown), sentences.listed(options))
     chosen = [name for name in dict.fromkeys(found) if name in options]
     if arrived is not None:
         state.values[key] = chosen
-    return _noted(state, key, chosen)
+    return _noted(state, key, chosen, list(default))
 
 
 def index(key: str) -> int | None:
@@ -136,6 +157,17 @@ def index(key: str) -> int | None:
 def text(key: str, default: str = "") -> str:
     """Any text; its reader checks it."""
     return _read(key, default, str, "text")
+
+
+def names(key: str, value: str) -> bool:
+    """Whether a text is just this value; one of an address that is no value asked for is told at the end."""
+    state = _state()
+    if key in state.arrived:
+        state.unclaimed[key] = state.arrived[key][-1]
+    found = text(key) == value
+    if found:
+        state.unclaimed.pop(key, None)
+    return found
 
 
 def slider(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
@@ -194,58 +226,42 @@ def _read(key: str, default: T, parse: Callable[[Any], T], wanted: str) -> T:
         try:
             state.values[key] = parse(arrived[-1])
             state.faults.pop(key, None)
+            if len(set(arrived)) > 1:
+                state.faults[key] = sentences.ambiguous(key, arrived)
         except (ValueError, OverflowError):
-            state.faults[key] = _complaint(key, arrived[-1], wanted)
+            state.faults[key] = sentences.complaint(key, arrived[-1], wanted)
     try:
         # another run can have fewer layers or methods: its own default serves then, and the value is kept
         value = parse(state.values[key]) if state.values.get(key) is not None else default
     except (ValueError, OverflowError):
         value = default
-    return _noted(state, key, value)
+    return _noted(state, key, value, default)
 
 
-def _noted(state: _State, key: str, value: T) -> T:
+def _noted(state: _State, key: str, value: T, default: Any) -> T:
     """Remembers what a page has read; inside a fragment, which no page ends, it is written at once."""
-    state.read[key] = _written(value)
+    state.defaults.setdefault(state.page, {})[key] = default
     if not state.collecting:
-        _write(state, {key: state.read[key]}, others=True)
+        _write(state)
     return value
 
 
-def _write(state: _State, values: Mapping[str, list[str]], *, others: bool) -> None:
-    """Brings the address in line, if it is not.
+def _wanted(state: _State, defaults: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What an address is to hold of some values: those that are known and not their defaults."""
+    found = {
+        key: sentences.written(state.values[key])
+        for key, default in defaults.items()
+        if key in state.values and (key in ALWAYS or state.values[key] != default)
+    }
+    return {key: value for key, value in found.items() if value}
 
-    Args:
-        state: of this session.
-        values: what it is to hold.
-        others: whether what else it holds stays.
-    """
-    now = {key: st.query_params.get_all(key) for key in st.query_params}
-    # an empty value leaves no trace
-    wanted = {key: value for key, value in ((now if others else {}) | dict(values)).items() if value}
+
+def _write(state: _State) -> None:
+    """Brings the address in line with what the page has read, if it is not."""
+    wanted = _wanted(state, state.defaults.get(state.page, {}))
     state.written = wanted
-    if wanted != now:
+    if wanted != {key: st.query_params.get_all(key) for key in st.query_params}:
         st.query_params.from_dict(wanted)
-
-
-def _written(value: Any) -> list[str]:
-    """A value as the address writes it; nothing for an empty one."""
-    if isinstance(value, bool):
-        return [str(int(value))]
-    if isinstance(value, float):
-        return [f"{value:.6g}"]
-    if isinstance(value, (list, tuple)):
-        return [str(item) for item in value]
-    return [str(value)] if value not in ("", None) else []
-
-
-def _complaint(key: str, found: str, wanted: str) -> str:
-    return plain(f"The address has {key} = {found[:80]}, which is not used here: {wanted} is meant.")
-
-
-def _listed(options: Options) -> str:
-    names = [name for name in options if name]
-    return " or ".join(names[:8]) + (" …" if len(names) > 8 else "")
 
 
 def _within(value: T, low: Any, high: Any) -> T:

@@ -17,7 +17,7 @@ import streamlit as st
 from gprune.analysis.published import Published, same_setting
 from gprune.errors import GpruneError
 from gprune.study import Study
-from gprune.views.frame import address, work
+from gprune.views.frame import address, marks, selection, work
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.text import csv, plain
 
@@ -44,7 +44,7 @@ class Card:
             run: the run whose name goes into file names.
         """
         self.key, self.run = key, run
-        self.maximised = address.text(MAXIMISED) == key
+        self.maximised = address.names(MAXIMISED, key)
         with st.container(horizontal=True, vertical_alignment="top", gap="small"):
             self._heading = st.container(width="stretch").empty()
             self._sizing()
@@ -80,6 +80,7 @@ class Card:
         *,
         how: str = "",
         on_point: Callable[[dict[str, Any]], None] | None = None,
+        by_layer: bool = False,
     ) -> None:
         """Draws a chart with its caption; the table is made only when someone asks for it.
 
@@ -90,12 +91,15 @@ class Card:
             table: makes the numbers behind the chart.
             how: what else there is to know, behind “How to read”.
             on_point: told of the mark that a person clicks, as Plotly describes it.
+            by_layer: whether the horizontal axis counts layers, of which the selected one is to be marked.
         """
         options = {
             "displaylogo": False,
             "modeBarButtonsToRemove": _UNUSED_TOOLS,
             "toImageButtonOptions": {"format": "svg", "filename": self._file_name()},
         }
+        if by_layer and self.run is not None:
+            marks.layer_line(figure, selection.current(self.run))
         if self.maximised:
             figure.update_layout(height=MAXIMISED_HEIGHT)
         chosen: dict[str, Any] = (

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import streamlit as st
 
-from gprune.views.frame import address, live, selection, titles, tour, work
+from gprune.views.frame import address, live, navigation, run_choice, selection, titles, tour, work
 from gprune.views.frame.commands import command
-from gprune.views.frame.loaders import Run, labels, root
+from gprune.views.frame.loaders import Run, root
 from gprune.views.frame.text import plain
 
-_SITUATION, _RUN = "frame_situation", "run"
-_PICKED, _SHOWN, _STUDIES = "frame_run", "frame_shown_run", "frame_studies"
+_SITUATION = "frame_situation"
 _LOOK = (
     "<style>.stMainBlockContainer {padding: 3.6rem 1.6rem 2rem 1.6rem; max-width: 1720px;} "
     ".stMainBlockContainer h1 {padding: 0;}</style>"
@@ -25,21 +24,22 @@ _visited: list[bool] = []
 """not empty once this server has drawn a page"""
 
 
-def run(page: Any) -> None:
-    """Draws the frame around a page, and the page.
+def run(sections: Mapping[str, Sequence[Any]]) -> None:
+    """Draws the frame around the page that was asked for, and the page.
 
     Args:
-        page: the chosen page; the jobs page watches jobs by itself.
+        sections: all pages, by the heading that they stand under.
     """
+    page = st.navigation(dict(sections), position="hidden")
     address.begin(page.url_path)
-    _draw(page)
+    _draw(page, sections)
     complaints = st.container()
     tour.banner(page.url_path, current_run())
     page.run()
     address.finish(complaints)
 
 
-def _draw(page: Any) -> None:
+def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
     """Draws what is around the page and notes the situation for it."""
     _heal_first_address()
     st.html(_LOOK)
@@ -48,7 +48,11 @@ def _draw(page: Any) -> None:
         situation = work.look(situation.root)
     st.session_state[_SITUATION] = situation
     with st.sidebar:
+        # the links stand first, and know the run that is chosen below them
+        links = st.container(gap="xxsmall", key="frame_pages")
         _sidebar(situation)
+    with links:
+        navigation.show(sections)
     if situation.active and page.url_path != "launch":
         live.watch(situation.root, situation.states, situation.signature, time.monotonic())
     if situation.problem:
@@ -78,19 +82,14 @@ def situation() -> work.Situation:
 
 def current_run() -> Run | None:
     """The run that is chosen in the frame; None where there is none."""
-    return situation().run_named(str(st.session_state.get(_SHOWN, "")))
-
-
-def choose_run(name: str) -> None:
-    """Lets the next drawing of the frame show another run."""
-    address.put(_RUN, name)
+    return situation().run_named(str(st.session_state.get(run_choice.SHOWN, "")))
 
 
 def _sidebar(situation: work.Situation) -> None:
     if situation.runs:
-        _pick_run(situation.runs)
-    elif asked := address.text(_RUN):
-        _warn_of_run(asked)
+        run_choice.pick(situation.runs)
+    elif asked := address.text(run_choice.RUN):
+        run_choice.warn(asked)
     run = current_run() if situation.runs else None
     if run is not None:
         with st.container(horizontal=True, gap="xsmall"):
@@ -117,85 +116,11 @@ def _at_work(situation: work.Situation, shown: Run | None) -> None:
         f"{count} running: watch",
         key="frame_watch",
         icon=":material/hourglass_top:",
-        on_click=choose_run,
+        on_click=run_choice.choose_run,
         args=(others[0].name,),
         help="Shows the run that is being computed; the one shown now stays in the list.",
         width="stretch",
     )
-
-
-def listed(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
-    """The runs to choose from: those of a series of studies last, and only where they are asked for.
-
-    Args:
-        runs: all runs, the newest first.
-        always: names that are listed in any case.
-    """
-    own, of_studies = _apart(runs)
-    if not own or st.session_state.get(_STUDIES):
-        return own + of_studies
-    wanted = set(always)
-    return own + [run for run in of_studies if run.name in wanted]
-
-
-def run_label(run: Run, shown: dict[str, str]) -> str:
-    """What to call a run in a list, with the series of studies that it belongs to."""
-    known = shown.get(run.name, run.name)
-    return f"{run.study.group} · {known}" if run.study.group else known
-
-
-def _apart(runs: list[Run]) -> tuple[list[Run], list[Run]]:
-    """Runs that someone started by themselves, and those of a series of studies."""
-    return [run for run in runs if not run.study.group], [run for run in runs if run.study.group]
-
-
-def _pick_run(runs: list[Run]) -> None:
-    """The choice of the run, kept in the address by its folder's name."""
-    own, _ = _apart(runs)
-    preferred = work.preferred(own or runs)
-    default = preferred.name if preferred else runs[0].name
-    # always there, so that a copied address shows the same run to whoever opens it later
-    asked = address.text(_RUN, default)
-    known = any(run.name == asked for run in runs)
-    chosen = asked if known else default
-    if known:
-        # what is shown stays when another run becomes the preferred one
-        address.put(_RUN, chosen)
-    else:
-        _warn_of_run(asked)
-    st.session_state[_SHOWN] = chosen
-    _selector(runs, chosen)
-
-
-def _selector(runs: list[Run], chosen: str) -> None:
-    """The widget itself, and below it the switch for the runs of studies."""
-    own, of_studies = _apart(runs)
-    offered = {run.name: run for run in listed(runs, (chosen,))}
-    shown = labels(runs)
-    st.session_state[_PICKED] = chosen
-    st.selectbox(
-        "Run",
-        list(offered),
-        key=_PICKED,
-        format_func=lambda name: run_label(offered[name], shown) if name in offered else name,
-        help="Every page shows this run.",
-        on_change=_pick,
-    )
-    if own and of_studies:
-        many = len(of_studies) > 1
-        st.toggle(
-            f"Show the {len(of_studies)} runs of studies" if many else "Show the run of a study",
-            key=_STUDIES,
-            help="Runs that `python -m gprune reproduce` made for the tables of the page Compare.",
-        )
-
-
-def _pick() -> None:
-    choose_run(str(st.session_state[_PICKED]))
-
-
-def _warn_of_run(asked: str) -> None:
-    st.warning(f"The address asks for the run {plain(asked)}, which is not in this cache.")
 
 
 def _unreadable(situation: work.Situation) -> None:

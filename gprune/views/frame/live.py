@@ -19,8 +19,8 @@ from gprune.views.frame.text import duration, plain
 
 POLL_SECONDS = 2.0
 SOONEST, LATEST, SHARE = 4.0, 20.0, 0.1
-"""stages can end faster than a page is drawn, and drawing takes its time from the run: a page rests for a tenth
-of the time that the run has taken, so that the first charts come soon and the later ones cost little"""
+"""stages can end faster than a page is drawn, and drawing takes its time from the run: a page rests for a
+tenth of the time that the run has taken, so that the first charts come soon and the later ones cost little"""
 
 
 @st.fragment(run_every=POLL_SECONDS)

@@ -12,7 +12,7 @@ import streamlit as st
 from gprune import stages
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
-from gprune.views.frame import frame, live, titles, work
+from gprune.views.frame import frame, live, run_choice, titles, work
 from gprune.views.frame.card import card
 from gprune.views.frame.text import duration, plain
 from gprune.views.jobs import charts as figures
@@ -100,7 +100,7 @@ def _controls(root: str, job: Job) -> None:
                 "Show its run on every page",
                 key=f"jobs_open_{job.id}",
                 icon=":material/visibility:",
-                on_click=frame.choose_run,
+                on_click=run_choice.choose_run,
                 args=(name,),
             )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -198,8 +200,12 @@ def _confusion(run: Run, drawn: Card) -> None:
 
 def _summary(run: Run, drawn: Card) -> None:
     table = analysis.summary(run.agreement())
-    decimals = st.column_config.NumberColumn(format="%.3f")
-    columns = {name: decimals for name in table.columns[1:]}
+    short = ("ARI", "± ARI", "overlap", "± overlap")
+    columns: dict[str, Any] = {
+        name: st.column_config.NumberColumn(label, format="%.3f", width=68, help=name)
+        for name, label in zip(table.columns[1:], short, strict=True)
+    }
+    columns["comparison"] = st.column_config.Column(width=200)
     st.dataframe(table, hide_index=True, column_config=columns, alt="mean and deviation of every comparison")
     drawn.tools(lambda: table, switch=False)
 
@@ -215,6 +221,7 @@ def _counts(run: Run, drawn: Card) -> None:
         f"Grey: chosen by the silhouette; blue: after the split and the refinement (profile: "
         f"{plain(partition.profile)}).",
         table=lambda: figures.count_table(partition),
+        by_layer=True,
     )
 
 

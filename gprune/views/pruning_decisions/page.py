@@ -25,9 +25,10 @@ def show() -> None:
     if run is None:
         return
     base, bins = _controls(run)
-    with card("pd_budget", "Retention by drift of the modules", run) as drawn:
+    left, right = st.columns(2)
+    with left, card("pd_budget", "Retention by drift of the modules", run) as drawn:
         _retention(run, drawn, base, bins)
-    with card("pd_jaccard", "Which neurons are chosen differently?", run) as drawn:
+    with right, card("pd_jaccard", "Which neurons are chosen differently?", run) as drawn:
         _jaccard(run, drawn, base, bins)
     with card("pd_shares", "Who keeps the neurons?", run) as drawn:
         _shares(run, drawn, base, bins)
@@ -75,14 +76,15 @@ def _retention(run: Run, drawn: Card, base: str, bins: int) -> None:
         )
     drawn.title(analysis.headline(result, label(base)))
     _fewer_bins(result, bins)
-    words = f"{analysis.total_sentence(result, label(base))} {analysis.direction_sentence(result)}".strip()
     drawn.chart(
         figures.retention(result, base),
-        words,
+        analysis.total_sentence(result, label(base)),
         table=lambda: analysis.bin_table(result, label(base)),
         how=f"Modules are sorted by the mean rank drift of their neurons and cut into {len(result.names)} "
         "bins of equally many modules; retention is pooled over a bin's neurons.",
     )
+    if direction := analysis.direction_sentence(result):
+        st.caption(direction)
     drawn.published(published.RETENTION, run.study)
 
 

@@ -25,13 +25,13 @@ _CAPTIONS = {
 _COLUMNS: dict[str, Any] = {
     name: st.column_config.NumberColumn(short, format="%.3f", width=width, help=words)
     for name, short, width, words in (
-        ("drift d", "d", 56, "How far the rank moves from A to B"),
-        ("rank on A", "on A", 60, "Rank on A; 1 = most important"),
-        ("rank on B", "on B", 60, "Rank on B; 1 = most important"),
-        ("A re-sampled", "noise A", 72, "How far the rank moves between halves of A"),
-        ("B re-sampled", "noise B", 72, "How far the rank moves between halves of B"),
+        ("drift d", "d", 50, "How far the rank moves from A to B"),
+        ("rank on A", "on A", 52, "Rank on A; 1 = most important"),
+        ("rank on B", "on B", 52, "Rank on B; 1 = most important"),
+        ("A re-sampled", "noise A", 64, "How far the rank moves between halves of A"),
+        ("B re-sampled", "noise B", 64, "How far the rank moves between halves of B"),
     )
-} | {name: st.column_config.NumberColumn(width=width) for name, width in (("layer", 56), ("neuron", 66))}
+} | {name: st.column_config.NumberColumn(width=width) for name, width in (("layer", 48), ("neuron", 60))}
 FINE = 200
 """bins behind the curve"""
 

@@ -12,7 +12,7 @@ from gprune import stages
 from gprune.analysis import speed as analysis
 from gprune.methods import METHODS
 from gprune.records import Throughput
-from gprune.views.frame import frame, work
+from gprune.views.frame import address, frame, run_choice, work
 from gprune.views.frame.card import Card, card, published_badge
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
@@ -62,17 +62,19 @@ def _speed(drawn: Card, run: Run) -> None:
         return
     rows: list[Mapping[str, Any]] = list(found.rows)
     drawn.title(headline(rows))
-    phase = st.selectbox(
-        "What is timed",
-        list(analysis.PHASES),
-        key="sx_phase",
-        format_func=lambda name: analysis.PHASES[name],
-        width=420,
+    phase = address.selectbox(
+        "What is timed", analysis.PHASES, "sx_phase", next(iter(analysis.PHASES)), width=420
     )
     table = analysis.speed_table(rows, phase)
     left, right = st.columns([3, 2])
     with left:
-        drawn.chart(figures.dots(table, phase), _reading(rows), headline(rows, phase), table=lambda: table)
+        drawn.chart(
+            figures.dots(table, phase),
+            f"Medians over the repetitions, whiskers their quartiles; ratios are to {_reference(rows)}.",
+            headline(rows, phase),
+            table=lambda: table,
+            how=_reading(rows),
+        )
         st.dataframe(_shown(table), hide_index=True, alt="tokens a second, ratio and memory of every model")
         st.caption(f"{plain(found.setting)}. {plain(found.machine)}. Memory: {plain(_memory(table))}.")
         if max(table["parameters"]) < SMALL:
@@ -147,12 +149,13 @@ def _published() -> None:
     sizes = {"method": 128, "params": 64, "tokens/s": 68, "ratio": 52}
     narrow = {name: st.column_config.Column(width=width) for name, width in sizes.items()}
     st.dataframe(shown, hide_index=True, column_config=narrow, alt="published throughput of the paper")
-    st.caption(
-        "Appendix, practical inference speedup: FP16, greedy decoding with a key/value cache, batch 8, "
-        "prompt 2048, 512 new tokens, 10 repetitions after one warm-up, on one device that the paper does "
-        "not name there. Another model on other hardware: read it beside the measured ratios, not among "
-        "them. The ratios follow from the published tokens a second."
-    )
+    st.caption("Another model on other hardware: read it beside the measured ratios, not among them.")
+    with st.popover("How to read", type="tertiary", icon=":material/help:", key="sx_published_how"):
+        st.markdown(
+            "Appendix, practical inference speedup: FP16, greedy decoding with a key/value cache, batch 8, "
+            "prompt 2048, 512 new tokens, 10 repetitions after one warm-up, on a device that the paper does "
+            "not name there. The ratios follow from the published tokens a second."
+        )
 
 
 def _not_measured(run: Run) -> None:
@@ -163,15 +166,8 @@ def _not_measured(run: Run) -> None:
         return
     st.info("The speed of this run has not been measured.", icon=":material/speed:")
     _others(run)
-    presets = [name for name in SPEEDS if name != "none"]
-    preset = st.selectbox(
-        "Setting",
-        presets,
-        presets.index("cpu"),
-        key="sx_preset",
-        format_func=lambda name: SPEEDS[name],
-        width=480,
-    )
+    presets = {name: words for name, words in SPEEDS.items() if name != "none"}
+    preset = address.selectbox("Setting", presets, "sx_preset", "cpu", width=480)
     study = run.study.with_settings({"evaluation.speed": preset})
     st.caption(
         "A run of its own with the same settings and this one more: finished stages are taken from the "
@@ -196,7 +192,7 @@ def _others(run: Run) -> None:
             f"Show {known[other.name]}",
             key=f"sx_show_{other.name}",
             icon=":material/visibility:",
-            on_click=frame.choose_run,
+            on_click=run_choice.choose_run,
             args=(other.name,),
         )
 

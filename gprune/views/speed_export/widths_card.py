@@ -17,7 +17,7 @@ from gprune.models import identity
 from gprune.records import ModelShape, PruningMasks
 from gprune.stages import Graph
 from gprune.study import Study
-from gprune.views.frame import frame, work
+from gprune.views.frame import address, frame, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
@@ -39,7 +39,8 @@ def draw(drawn: Card, run: Run) -> None:
     masks, shape = run.masks(), run.shape
     if not masks or shape is None:
         raise MissingResultError("the masks of any method")
-    method = st.selectbox("Method", list(masks), key="sx_widths_method", format_func=label, width=320)
+    named = {name: label(name) for name in masks}
+    method = address.selectbox("Method", named, "sx_widths_method", next(iter(named)), width=320)
     chosen = masks[method]
     kept = analysis.widths(chosen)
     drawn.title(_finding(method, kept, shape))
@@ -50,6 +51,7 @@ def draw(drawn: Card, run: Run) -> None:
             f"FFN neurons that each layer keeps; grey is the dense width of {shape.neurons:,}. The largest "
             f"common divisor of the pruned widths is {analysis.pruned_multiple(kept, shape):,}.",
             table=lambda: _by_layer(kept),
+            by_layer=True,
         )
     with right:
         st.plotly_chart(

@@ -1,0 +1,95 @@
+"""Which run the pages show: the choice in the sidebar, kept in the address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import streamlit as st
+
+from gprune.views.frame import address, work
+from gprune.views.frame.loaders import Run, labels
+from gprune.views.frame.text import plain
+
+RUN, SHOWN = "run", "frame_shown_run"
+"""key in the address; where the session keeps the name of the run that is shown"""
+_PICKED, _STUDIES = "frame_run", "frame_studies"
+
+
+def choose_run(name: str) -> None:
+    """Lets the next drawing of the frame show another run."""
+    address.put(RUN, name)
+
+
+def pick(runs: list[Run]) -> None:
+    """Draws the choice of the run, kept in the address by its folder's name."""
+    own, _ = _apart(runs)
+    preferred = work.preferred(own or runs)
+    default = preferred.name if preferred else runs[0].name
+    # always there, so that a copied address shows the same run to whoever opens it later
+    asked = address.text(RUN, default)
+    known = any(run.name == asked for run in runs)
+    chosen = asked if known else default
+    if known:
+        # what is shown stays when another run becomes the preferred one
+        address.put(RUN, chosen)
+    else:
+        warn(asked)
+    st.session_state[SHOWN] = chosen
+    _selector(runs, chosen)
+
+
+def _selector(runs: list[Run], chosen: str) -> None:
+    """The widget itself, and below it the switch for the runs of studies."""
+    own, of_studies = _apart(runs)
+    offered = {run.name: run for run in listed(runs, (chosen,))}
+    shown = labels(runs)
+    st.session_state[_PICKED] = chosen
+    st.selectbox(
+        "Run",
+        list(offered),
+        key=_PICKED,
+        format_func=lambda name: run_label(offered[name], shown) if name in offered else name,
+        help="Every page shows this run.",
+        on_change=_pick,
+    )
+    if own and of_studies:
+        many = len(of_studies) > 1
+        st.toggle(
+            f"Show the {len(of_studies)} runs of studies" if many else "Show the run of a study",
+            key=_STUDIES,
+            help="Runs that `python -m gprune reproduce` made for the tables of the page Compare.",
+        )
+
+
+def _pick() -> None:
+    choose_run(str(st.session_state[_PICKED]))
+
+
+def warn(asked: str) -> None:
+    """Says that the address asks for a run that is not there."""
+    st.warning(f"The address asks for the run {plain(asked)}, which is not in this cache.")
+
+
+def listed(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
+    """The runs to choose from: those of a series of studies last, and only where they are asked for.
+
+    Args:
+        runs: all runs, the newest first.
+        always: names that are listed in any case.
+    """
+    own, of_studies = _apart(runs)
+    if not own or st.session_state.get(_STUDIES):
+        return own + of_studies
+    wanted = set(always)
+    return own + [run for run in of_studies if run.name in wanted]
+
+
+def run_label(run: Run, shown: dict[str, str]) -> str:
+    """What to call a run in a list, with the series of studies that it belongs to."""
+    known = shown.get(run.name, run.name)
+    return f"{run.study.group} · {known}" if run.study.group else known
+
+
+def _apart(runs: list[Run]) -> tuple[list[Run], list[Run]]:
+    """Runs that someone started by themselves, and those of a series of studies."""
+    return [run for run in runs if not run.study.group], [run for run in runs if run.study.group]
