@@ -63,7 +63,7 @@ def _bins(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
     drawn.title(decisions.headline(after, bases[base]))
     left, right = st.columns(2)
     with left:
-        st.plotly_chart(figures.retention(before, after, bases[base]), key="rasa_bins_retention")
+        st.plotly_chart(figures.retention(before, after, base), key="rasa_bins_retention")
     with right:
         st.plotly_chart(figures.jaccard(before, after, bases[base]), key="rasa_bins_jaccard")
     st.caption(

@@ -9,7 +9,18 @@ import plotly.graph_objects as go
 from gprune.analysis.decisions import Bins
 from gprune.analysis.flips import Flips
 from gprune.records import Array
-from gprune.views.frame.chart_style import BLUE, GREY, MAGNITUDE, ORANGE, PALE, layer_axis, style
+from gprune.views.frame.chart_style import (
+    BLUE,
+    GREY,
+    MAGNITUDE,
+    METHOD_COLORS,
+    METHOD_SYMBOLS,
+    ORANGE,
+    PALE,
+    label,
+    layer_axis,
+    style,
+)
 from gprune.views.frame.marks import RING
 
 REMOVED, ADDED = "#E08214", "#8073AC"
@@ -42,11 +53,11 @@ def flips_by_layer(found: Flips) -> go.Figure:
     return figure
 
 
-def retention(before: Bins, after: Bins, base: str) -> go.Figure:
+def retention(before: Bins, after: Bins, method: str) -> go.Figure:
     """Share of neurons kept in every drift bin: the base method, the run, and these thresholds."""
     figure = go.Figure()
     series = (
-        (before.base, base, GREY, "square", "dot"),
+        (before.base, label(method), METHOD_COLORS[method], METHOD_SYMBOLS[method], "dot"),
         (before.ours, "this run", BLUE, "circle-open", "dash"),
         (after.ours, "these thresholds", BLUE, "circle", "solid"),
     )
