@@ -43,7 +43,7 @@ def test_the_lines_stay_above_every_view_and_each_view_draws_its_own(
     app = on(opened(), "reliability")
     app.segmented_control(key="rasa_view_segmented").set_value(view).run()
     assert app.get("bidi_component") and app.slider(key="rasa_qd_slider").value == 0.9
-    assert len(charts(app)) == drawn and "".join(app.query_params["rasa_view"]) == view
+    assert len(charts(app)) == drawn and "".join(app.query_params.get("rasa_view", "changes")) == view
     assert any(toggle.key == "rasa_live_toggle" for toggle in app.toggle) == (view == "cost")
     tables = [toggle.key for toggle in app.toggle if toggle.label == "Table"]
     for key in tables:
