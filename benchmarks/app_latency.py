@@ -73,7 +73,7 @@ class Row:
         return "PASS" if self.value <= self.budget else "OVER"
 
 
-def measure(chromium: Any, server: Server, pages: list[str], rounds: int) -> Iterator[Row]:
+def measure(chromium: Any, server: Server, pages: list[str], rounds: int, weights: bool) -> Iterator[Row]:
     """Every figure, in the order in which a visitor meets them.
 
     Args:
@@ -81,6 +81,7 @@ def measure(chromium: Any, server: Server, pages: list[str], rounds: int) -> Ite
         server: the app, which nobody has visited yet.
         pages: addresses of the pages; all where there is none.
         rounds: warm visits of every page.
+        weights: whether the run's model has any; without, nothing of it can be measured anew.
 
     Raises:
         NotHereError: there is no such page.
@@ -98,7 +99,8 @@ def measure(chromium: Any, server: Server, pages: list[str], rounds: int) -> Ite
     yield from _bytes(sent)
     if THRESHOLDS in wanted:
         visitor.click(links[THRESHOLDS])
-        yield from _previews(visitor)
+        if weights:
+            yield from _previews(visitor)
         yield from _thresholds(visitor)
 
 
@@ -155,6 +157,12 @@ def _previews(visitor: Visitor) -> Iterator[Row]:
             visitor.page.get_by_text(choice, exact=True).first.click(timeout=5000)
     with contextlib.suppress(Exception):
         visitor.page.locator(PREVIEW).wait_for(timeout=5000)
+    yield from _first_values(visitor)
+    visitor.page.get_by_text("What changes", exact=True).first.click()
+
+
+def _first_values(visitor: Visitor) -> Iterator[Row]:
+    """The rows of the preview, whose view is open."""
     lines, budgets = visitor.page.locator(LINES), {"cold": PREVIEW_COLD, "warm": PREVIEW_WARM}
     missing = not (lines.count() and visitor.page.locator(PREVIEW).count())
     for state, budget in budgets.items():
@@ -236,7 +244,7 @@ def main() -> None:
             finished(cache) if options.size == DEMO else leave_large_run(cache, options.size)
             before = os.getloadavg()[0]
             with browser() as chromium, served(cache) as server:
-                rows = list(measure(chromium, server, options.pages, options.rounds))
+                rows = list(measure(chromium, server, options.pages, options.rounds, options.size == DEMO))
         except NotHereError as missing:
             sys.exit(str(missing))
         loads = before, os.getloadavg()[0]

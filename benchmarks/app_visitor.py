@@ -55,7 +55,7 @@ class Visitor:
 
     def links(self) -> dict[str, Any]:
         """Where to click for each page, by the last part of its address."""
-        every = self.page.locator(".st-key-frame_pages a").all()
+        every = self.page.locator(".st-key-frame_pages a:visible").all()
         paths = [str(link.get_attribute("href")).partition("?")[0] for link in every]
         named = {path.rstrip("/").rpartition("/")[2]: link for path, link in zip(paths, every, strict=True)}
         # the page that opens by itself has no address of its own

@@ -33,7 +33,6 @@ def test_every_figure_of_the_chosen_pages_stands_beside_its_budget(project: Path
     for name in ("page switch to rest, p95", "bytes of a page", "bytes of its largest chart"):
         expected |= {(name, page) for page in PAGES}
     drags = ("handler and paint of a drag, p95", "release to counts, p95", "release to the last chart, p95")
-    drags += ("preview's first value, cold", "preview's first value, warm")
     assert set(rows) == expected | {(name, "rasa") for name in drags}
     for name, page in expected:
         row = rows[name, page]
