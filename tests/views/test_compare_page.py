@@ -19,6 +19,9 @@ from gprune.views.comparison import paper
 from gprune.views.frame import derived
 from gprune.views.frame.loaders import all_runs
 
+# every test walks through pages
+pytestmark = pytest.mark.slow
+
 TEXT = "python-reference · A (calibrated)"
 
 

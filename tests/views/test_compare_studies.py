@@ -22,6 +22,9 @@ from gprune.reproduction.series import Row
 from gprune.views.comparison import studies
 from gprune.views.frame.loaders import all_runs
 
+# every test walks through pages
+pytestmark = pytest.mark.slow
+
 
 def on_studies(table: str, **query: str) -> AppTest:
     return linked("comparison", cp_view="studies", cp_study=table, **query)

@@ -23,6 +23,9 @@ from gprune.views.frame.loaders import Run
 from gprune.views.reliability import lab, preview_card, preview_curve, sets, whatif_charts
 from gprune.views.reliability.sets import ThresholdSet
 
+# every test walks through pages
+pytestmark = pytest.mark.slow
+
 RULE = ReliabilitySettings(drift_quantile=0.4, score_quantile=0.955, score_scale="standardized")
 
 
