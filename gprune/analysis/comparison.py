@@ -15,16 +15,12 @@ import pandas as pd
 
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.paired import (
-    CLOSE,
     Difference,
     Measurement,
     difference,
     over_seeds,
-    same_windows,
 )
 
-# what a table is made of comes with it
-__all__ = ["CLOSE", "Difference", "Measurement", "difference", "same_windows"]
 DENSE = "dense"
 BEST, SECOND = "★", "☆"
 Name = TypeVar("Name")

@@ -11,7 +11,7 @@ from gprune.analysis import run_settings
 from gprune.analysis.comparison import Line, Row
 from gprune.methods import METHODS
 from gprune.study import Study
-from gprune.views.frame import address, derived, frame, run_choice
+from gprune.views.frame import address, derived, frame, run_choice, story
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.text import plain
@@ -45,8 +45,21 @@ class Shown:
 
     def role(self, text: str) -> str:
         """Which calibration text an evaluation text has the name of, in all the runs shown."""
-        roles = [{run.study.auxiliary: "B", run.study.primary: "A"}.get(text, HELD_OUT) for run in self.runs]
+        roles = [_role(run, text) for run in self.runs]
         return " or ".join(dict.fromkeys(roles)) + (", by run" if len(set(roles)) > 1 else "")
+
+
+def _role(run: Run, text: str) -> str:
+    """Which calibration text a run's methods know an evaluation text as; the headline's rule decides."""
+    if text in run.study.evaluation.texts and text in story.held_out(run):
+        return HELD_OUT
+    places = {
+        other.partition("#")[0]: letter
+        for letter, other in (("B", run.study.auxiliary), ("A", run.study.primary))
+    }
+    known = places.get(text.partition("#")[0])
+    # without a name in common it was not measured by this run, or has the content of a calibration text
+    return known or ("A or B" if text in run.study.evaluation.texts else HELD_OUT)
 
 
 def runs(run: Run) -> list[Run]:

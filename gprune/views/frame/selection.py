@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,12 +88,13 @@ def _take_layer(key: str) -> None:
         select(int(typed))
 
 
-def table(frame: pd.DataFrame, key: str, **options: Any) -> None:
+def table(frame: pd.DataFrame, key: str, then: Callable[[], None] | None = None, **options: Any) -> None:
     """A table in which a chosen row selects; columns are named layer, module, neuron, as far as there.
 
     Args:
         frame: the rows.
         key: of the widget; unique in the app.
+        then: called after a row was chosen.
         options: further arguments of `st.dataframe`.
     """
 
@@ -101,6 +103,8 @@ def table(frame: pd.DataFrame, key: str, **options: Any) -> None:
         if rows:
             row = frame.iloc[rows[0]]
             select(*(int(row[name]) if name in frame.columns else None for name in KEYS))
+            if then is not None:
+                then()
 
     st.dataframe(frame, hide_index=True, key=key, on_select=take, selection_mode="single-row", **options)
 

@@ -6,11 +6,12 @@ import numpy as np
 import streamlit as st
 
 from gprune import records, stages
-from gprune.analysis import comparison as measured
 from gprune.analysis import drift as ranks
 from gprune.analysis import findings, neurons, thresholds
 from gprune.analysis import headline as analysis
+from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import Bins
+from gprune.analysis.paired import Measurement
 from gprune.methods import METHODS
 from gprune.views.frame import derived, selection, work
 from gprune.views.frame.loaders import MissingResultError, Run, record
@@ -196,7 +197,7 @@ def comparison_finding(run: Run) -> str:
     return findings.comparison(found, held_out(run))
 
 
-def on_held_out(run: Run) -> tuple[str, list[measured.Measurement]]:
+def on_held_out(run: Run) -> tuple[str, list[Measurement]]:
     """The text of the headline, and every measurement on it.
 
     Raises:
@@ -205,6 +206,6 @@ def on_held_out(run: Run) -> tuple[str, list[measured.Measurement]]:
     found = derived.measurements(run)
     outcome = analysis.outcome(found, run.study, held_out(run))
     cells = [item for item in found if outcome is not None and item.text == outcome.text]
-    if outcome is None or not any(item.method != measured.DENSE for item in cells):
+    if outcome is None or not any(item.method != DENSE for item in cells):
         raise MissingResultError("the perplexity of any pruned model")
     return outcome.text, cells

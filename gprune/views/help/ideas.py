@@ -7,10 +7,11 @@ from collections.abc import Callable
 import streamlit as st
 
 from gprune import stages
-from gprune.analysis import comparison as measured
+from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import chance_jaccard
 from gprune.analysis.headline import OURS
 from gprune.analysis.neurons import Example, standing
+from gprune.analysis.paired import Measurement
 from gprune.methods import METHODS
 from gprune.views.frame import selection, slope, story
 from gprune.views.frame.card import Card
@@ -178,9 +179,9 @@ def _perplexity(run: Run) -> str:
     return f"Perplexity on {text} ({role}): {', '.join(told)}."
 
 
-def _few(cells: list[measured.Measurement]) -> list[measured.Measurement]:
+def _few(cells: list[Measurement]) -> list[Measurement]:
     """The dense model first, then the pruned ones, the best first."""
-    return sorted(cells, key=lambda cell: (cell.method != measured.DENSE, cell.perplexity))
+    return sorted(cells, key=lambda cell: (cell.method != DENSE, cell.perplexity))
 
 
 def limits(run: Run | None, drawn: Card) -> None:

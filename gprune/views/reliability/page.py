@@ -112,17 +112,9 @@ def _table(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
     columns = dict.fromkeys(("within-module drift", "u on A", "u on B"), decimals)
     columns["mean primary score"] = st.column_config.NumberColumn(format="%.3g")
 
-    def select() -> None:
-        rows = st.session_state["rasa_modules"].selection.rows
-        if rows:
-            row = table.iloc[rows[0]]
-            selection.select(int(row["layer"]), int(row["module"]))
-            _select()
-
-    st.dataframe(
-        table, hide_index=True, height=320, column_config=columns, alt="every module and its decision",
-        key="rasa_modules", on_select=select, selection_mode="single-row",
-    )  # fmt: skip
+    selection.table(
+        table, "rasa_modules", _select, height=320, column_config=columns, alt="every module and its decision"
+    )
     st.caption(
         "u is the expected discrepancy of the local ranks between disjoint halves of a text: smaller is "
         "steadier. A chosen row is selected on every page."
