@@ -7,6 +7,7 @@ Every message says what is wrong, with the offending value, and what to do about
     ├── ModelError          a folder without a model, an unsupported family, NaN weights
     ├── MethodError         a method that cannot run on this model or at this retention
     ├── CorpusError         a text that is missing, empty, too small or in another encoding
+    ├── UnreadableError     a file or a field that is damaged, hostile or no value at all
     ├── StoreError          the cache cannot be read or written
     ├── NumericsError       scores or statistics that are not finite
     ├── CheckpointError     a saved model that does not read back as it was
@@ -33,6 +34,10 @@ class MethodError(GpruneError):
 
 class CorpusError(GpruneError):
     """A calibration or evaluation text cannot be used."""
+
+
+class UnreadableError(GpruneError, ValueError):
+    """What was handed in is damaged, hostile or no value at all."""
 
 
 class StoreError(GpruneError):
