@@ -1,7 +1,6 @@
 """Where results are kept: one folder a result, written whole or not at all.
 
     <cache>/<stage>/<key>/{FIELD.npy ..., manifest.json}
-    <cache>/runs/<run>/run.json
 
 The key says everything a result depends on (gprune.stages), so a result never goes stale; it is written to
 a temporary folder, its manifest last, and moved into place in one step, so that it is either whole or
@@ -232,29 +231,6 @@ class Store:
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _STALE_SECONDS:
                     shutil.rmtree(path, ignore_errors=True)
-
-    def save_run(self, run: str, values: dict[str, Any]) -> None:
-        """Writes the record of a run (study, keys of its stages, state, result) in one step."""
-        folder = self.folder("runs", run)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_json(folder / "run.json", values)
-        except OSError as error:
-            raise explain(error, self.root) from error
-
-    def run(self, run: str) -> dict[str, Any] | None:
-        """The record of a run; None when there is none that can be read."""
-        try:
-            values = json.loads((self.folder("runs", run) / "run.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return values if isinstance(values, dict) and "study" in values and "stages" in values else None
-
-    def runs(self) -> list[str]:
-        """Names of all runs that can be read, the latest first."""
-        found = [path for path in (self.root / "runs").glob("*/run.json")]
-        found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-        return [path.parent.name for path in found if self.run(path.parent.name) is not None]
 
 
 def _values(kind: type, folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
