@@ -12,7 +12,6 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -168,7 +167,7 @@ def json_object(data: bytes | str, what: str, *, finite: bool = True) -> dict[st
 def yaml_object(text: str, what: str) -> dict[str, Any]:
     """The object in a YAML text that may be damaged or hostile; an empty text is an empty object.
 
-    Every value that is no list or object is a text as it stands there: no date, no number, nothing that is made.
+    A value that is no list or object is a text as it stands there: no date, no number, nothing that is made.
 
     Args:
         text: the text.
@@ -246,28 +245,6 @@ def inside(folder: Path, name: Any, what: str) -> Path:
             f"{what} names {quoted(name)}, which leads outside {quoted(str(folder))}: copy the file into it"
         )
     return place
-
-
-def matches(name: str, pattern: str) -> bool:
-    """Whether a relative path is one of those that a pattern means.
-
-    ``*`` and ``?`` stay within a folder, ``**`` between two slashes is any number of folders.
-
-    Args:
-        name: the path, with forward slashes.
-        pattern: what came with a dataset; nothing in it is worse than slow by its own length.
-    """
-    folders = name.split("/")
-    # which beginnings of the path the pattern so far means, by number of parts
-    reached = {0}
-    for part in pattern.split("/"):
-        if part == "**":
-            reached = set(range(min(reached, default=len(folders) + 1), len(folders) + 1))
-        else:
-            reached = {
-                count + 1 for count in reached if count < len(folders) and fnmatchcase(folders[count], part)
-            }
-    return len(folders) in reached
 
 
 def _blobs(home: Path) -> Path | None:
