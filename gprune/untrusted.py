@@ -211,7 +211,7 @@ def path(text: str, what: str) -> Path:
     """
     if "\0" in text:
         raise UnreadableError(f"{what} cannot be {quoted(text)}: a path has no NUL character")
-    if any(len(part.encode("utf-8", "surrogatepass")) > 255 for part in text.split("/")) or len(text) > 4096:
+    if len(text) > 4096 or any(len(part.encode("utf-8", "surrogatepass")) > 255 for part in text.split("/")):
         raise UnreadableError(f"{what} cannot be {quoted(text)}: the name is too long for a file")
     try:
         place = Path(text).expanduser()
