@@ -111,20 +111,23 @@ def json_value(data: bytes | str, what: str, *, finite: bool = True, digits: int
     return value
 
 
-def json_file(path: Path, what: str, *, finite: bool = True, pipe: bool = False) -> Any:
+def json_file(
+    path: Path, what: str, *, finite: bool = True, digits: int = MOST_DIGITS, pipe: bool = False
+) -> Any:
     """The value in a JSON file, read as by `json_value`.
 
     Args:
         path: the file.
         what: what to call it in an error.
         finite: refuse NaN and infinities.
+        digits: of a whole number at most.
         pipe: whether it may be a pipe that a person gave; within a folder a pipe would be waited for forever.
 
     Raises:
         FileNotFoundError: there is no such file.
         UnreadableError: it cannot be read, or not as JSON.
     """
-    return json_value(contents(path, what, pipe=pipe), what, finite=finite)
+    return json_value(contents(path, what, pipe=pipe), what, finite=finite, digits=digits)
 
 
 def contents(path: Path, what: str, *, most: int = MOST_BYTES, pipe: bool = False) -> bytes:
