@@ -10,6 +10,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from gprune.packs.record import FIELDS
 from gprune.study import Study
 from gprune.untrusted import quoted
 
@@ -48,7 +49,9 @@ def public_record(record: dict[str, Any], study: Study, root: Path) -> dict[str,
         study: its study.
         root: the cache folder.
     """
-    found: dict[str, Any] = without_places(record, study, root)
+    # what is not known to be harmless stays, as who runs it
+    known = {name: value for name, value in record.items() if name in FIELDS}
+    found: dict[str, Any] = without_places(known, study, root)
     # as it was typed: the run's name and its keys follow from it
     found["study"] = record["study"]
     result = found.get("result")

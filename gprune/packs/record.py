@@ -56,7 +56,7 @@ _STAGE = _object(
     key=_text, seconds=_number, reused=lambda value: isinstance(value, bool), passes=_maybe(_named(_number))
 )
 _REASON = _object(key=_text, reason=_text)
-_FIELDS: dict[str, Check] = {
+FIELDS: dict[str, Check] = {
     "run": _text,
     "study": lambda value: isinstance(value, dict),
     "state": lambda value: value in STATES,
@@ -73,6 +73,7 @@ _FIELDS: dict[str, Check] = {
     "provenance": lambda value: isinstance(value, dict),
     "result": _maybe(lambda value: isinstance(value, dict)),
 }
+"""the fields that a pack takes along, and what they must be"""
 _NEEDED = ("study", "stages", "provenance")
 
 
@@ -89,10 +90,10 @@ def checked(values: dict[str, Any], what: str) -> dict[str, Any]:
     for name in _NEEDED:
         if name not in values:
             raise UnreadableError(f"{what} lacks the field {name!r}: ask for the pack again")
-    for name, check in _FIELDS.items():
+    for name, check in FIELDS.items():
         if name in values and not check(values[name]):
             raise UnreadableError(f"{what} holds {name} = {quoted(values[name])}, which cannot be")
-    return {name: values[name] for name in _FIELDS if name in values}
+    return {name: values[name] for name in FIELDS if name in values}
 
 
 def graph_of(values: dict[str, Any], what: str) -> Graph:
