@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
 import shutil
@@ -33,7 +32,7 @@ import numpy as np
 
 from gprune import array_files, manifests
 from gprune.errors import DamagedError, NumericsError, StoreError
-from gprune.files import beside, make_folder, sync, write_json
+from gprune.files import beside, make_folder, sync
 
 Record = TypeVar("Record")
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_.-]{0,120}$")

@@ -7,8 +7,8 @@ from html import escape
 
 WRONG = "That is not the token of this server, which makes a new one whenever it starts."
 UNKNOWN = (
-    "This server does not know you: reload the page and enter the token, which is new at every start and stands "
-    "in what the server printed."
+    "This server does not know you: reload the page and enter the token, which is new at every start and "
+    "stands in what the server printed."
 )
 """also what an open page shows when its server was started anew"""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'"

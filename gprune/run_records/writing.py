@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gprune.files import write_json
+from gprune.files import make_folder, write_json
 from gprune.run_records.reading import RECORD
 from gprune.store import Store, explain
 
@@ -17,7 +17,7 @@ def save(store: Store, run: str, values: dict[str, Any]) -> None:
     """
     folder = store.folder("runs", run)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         write_json(folder / RECORD, values)
     except OSError as error:
         raise explain(error, store.root) from error
