@@ -128,6 +128,16 @@ def look(folder: Path, kind: type | None = None) -> Looked:
     return found
 
 
+def stamp_of(folder: Path) -> str:
+    """What changes whenever a file that lies right in a folder does; empty where there is no such folder."""
+    try:
+        with os.scandir(folder) as found:
+            stamps = sorted((entry.name, *checksums.stamp_of(entry.stat())) for entry in found)
+    except OSError:
+        return ""
+    return repr(stamps)
+
+
 def refuse(folder: Path, kind: type, fault: str) -> None:
     """Remembers that a folder cannot be used although its manifest fits, until one of its files changes."""
     for one in (kind, None):
