@@ -32,7 +32,7 @@ import numpy as np
 
 from gprune import array_files, manifests
 from gprune.errors import DamagedError, NumericsError, StoreError
-from gprune.files import beside, make_folder, sync
+from gprune.files import beside, is_beside, make_folder, remove, sync
 
 Record = TypeVar("Record")
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_.-]{0,120}$")
@@ -75,6 +75,11 @@ class Store:
             root: the cache folder; `default_cache()` when left out.
         """
         self.root = (root or default_cache()).resolve()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether there is a cache, and nothing new can be kept in it."""
+        return self.root.is_dir() and not os.access(self.root, os.W_OK)
 
     @property
     def texts(self) -> Path:
@@ -144,6 +149,10 @@ class Store:
         if fault:
             raise DamagedError(stage, key, fault)
         return folder
+
+    def stamp(self, stage: str, key: str) -> str:
+        """What changes whenever a file of a record does; cheap, nothing is read."""
+        return manifests.stamp_of(self.folder(stage, key))
 
     def _whole(self, stage: str, key: str, kind: type | None) -> dict[str, Any]:
         folder = self.folder(stage, key)
@@ -216,7 +225,8 @@ class Store:
         if final.exists():
             aside = beside(final)
             final.rename(aside)
-            shutil.rmtree(aside, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove(aside)
 
     def put_folder(
         self,
@@ -301,10 +311,13 @@ class Store:
 
     def sweep(self) -> None:
         """Removes what killed processes left half-written more than a day ago."""
-        for path in self.root.glob("*/.*"):
+        if self.read_only:
+            return
+        for path in (*self.root.glob("*/.*"), *self.root.glob("*/*/.*")):
+            half = is_beside(path.name) or (path.is_dir() and path.parent.parent == self.root)
             with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                    shutil.rmtree(path, ignore_errors=True)
+                if half and time.time() - path.lstat().st_mtime > _STALE_SECONDS:
+                    remove(path)
 
 
 def _unreadable(folder: Path, error: OSError) -> StoreError:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gprune.errors import SettingsError
-from gprune.files import write_json
+from gprune.files import make_folder, write_json
 from gprune.store import explain
 from gprune.study import ReliabilitySettings
 
@@ -45,7 +45,7 @@ def save(root: str, chosen: ThresholdSet) -> None:
     if not path.exists() and len(list(path.parent.glob("*.json"))) >= MOST_SETS:
         raise SettingsError(f"{MOST_SETS} threshold sets are kept already: delete one first")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_json(path, _plain([chosen]))
     except OSError as error:
         raise explain(error, path.parent) from error
