@@ -89,9 +89,14 @@ def _plausible(values: dict[str, Any]) -> bool:
     texts = all(isinstance(values.get(name, ""), str) for name in ("error", "run_id"))
     pids = all(values.get(name) is None or _is_pid(values[name]) for name in ("pid", "supervisor"))
     times = ("process_started", "supervisor_started", "started", "ended", "cancel_requested")
-    numbers = all(values.get(name) is None or isinstance(values[name], int | float) for name in times)
-    grace = isinstance(values.get("grace", 0.0), int | float)
+    numbers = all(values.get(name) is None or is_time(values[name]) for name in times)
+    grace = is_time(values.get("grace", 0.0))
     return texts and pids and numbers and grace and isinstance(values.get("summary", {}), dict)
+
+
+def is_time(value: object) -> bool:
+    """Whether a value is seconds that a calendar and a clock can show, up to the year 5000."""
+    return isinstance(value, int | float) and 0 <= value < 1e11
 
 
 def _is_pid(value: object) -> bool:

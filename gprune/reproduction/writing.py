@@ -21,6 +21,7 @@ from typing import Any
 import filelock
 import pandas as pd
 
+from gprune import untrusted
 from gprune.analysis.latex import source
 from gprune.analysis.studies import StudyRow
 from gprune.errors import StoreError
@@ -101,7 +102,7 @@ def _write(folder: Path, series: Series, tables: Iterable[Assembled], command: s
 def read_index(folder: Path) -> dict[str, Any] | None:
     """The index of a folder of tables; None where there is none that can be read."""
     try:
-        values = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        values = untrusted.json_file(folder / INDEX, INDEX, finite=False)
     except (OSError, ValueError):
         return None
     valid = (

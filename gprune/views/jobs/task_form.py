@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from gprune import untrusted
 from gprune.errors import CorpusError, GpruneError
 from gprune.evaluation.tasks import STANDARD_TASKS, known, resolve
 from gprune.study import EvaluationSettings
@@ -139,6 +139,9 @@ def problem(settings: EvaluationSettings) -> str:
                 return str(error)
         except (GpruneError, OSError, RuntimeError) as error:
             return str(error)
-    if settings.task_folder and not Path(settings.task_folder).expanduser().is_dir():
-        return f"evaluation.task_folder must be a folder (got {settings.task_folder!r})"
+    try:
+        if settings.task_folder and not untrusted.path(settings.task_folder, "the task folder").is_dir():
+            return f"evaluation.task_folder must be a folder (got {settings.task_folder!r})"
+    except GpruneError as error:
+        return str(error)
     return ""
