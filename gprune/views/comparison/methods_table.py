@@ -16,7 +16,7 @@ from gprune.views.comparison import marked_table
 from gprune.views.comparison.chosen import Shown
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import METHOD_LABELS, label
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 
 REASON = "left out because"
 METHOD, RETENTION, SEEDS = ("", "method"), ("", "retention"), ("", "seeds")
@@ -223,7 +223,7 @@ def _explain(shown: Shown) -> None:
     if shown.differences:
         for (text, reason), methods in analysis.without_change(shown.lines, shown.pinned).items():
             names = plain(", ".join(dict.fromkeys(map(label, methods))))
-            st.caption(f"– on {plain(text)}, {names}: no difference to {pinned}, because of {plain(reason)}.")
+            st.caption(f"– on {plain(text)}, {names}: no difference to {pinned}, because of {said(reason)}.")
     for reason in dict.fromkeys(line.reason for line in shown.lines if line.reason):
         left_out = dict.fromkeys(label(line.method) for line in shown.lines if line.reason == reason)
-        st.caption(f"Left out: {plain('; '.join(left_out))}. {plain(reason)}.")
+        st.caption(f"Left out: {plain('; '.join(left_out))}. {said(reason)}.")

@@ -22,7 +22,7 @@ from gprune.views.comparison.studies import StudyTable
 from gprune.views.frame import address, frame, run_choice
 from gprune.views.frame.card import Card, card, published_badge
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 
 REASON = "not filled because"
 _OPENED = "cp_study_run"
@@ -101,7 +101,7 @@ def _reasons(table: StudyTable) -> None:
     reasons = list(dict.fromkeys(row.reason for row in table.rows if row.reason))
     for reason in reasons[:5]:
         count = sum(row.reason == reason for row in table.rows)
-        st.caption(f"{count} of {len(table.rows)} rows: {plain(reason)}.")
+        st.caption(f"{count} of {len(table.rows)} rows: {said(reason)}.")
 
 
 def _head(choice: _Choice, table: StudyTable, run: Run | None) -> None:

@@ -19,7 +19,7 @@ from gprune.errors import GpruneError
 from gprune.study import Study
 from gprune.views.frame import address, marks, selection, work
 from gprune.views.frame.loaders import MissingResultError, Run
-from gprune.views.frame.text import csv, plain
+from gprune.views.frame.text import csv, said
 
 MAXIMISED = "card"
 MAXIMISED_HEIGHT = 640
@@ -197,7 +197,7 @@ def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
         except MissingResultError as missing:
             _explain_missing(drawn, missing)
         except GpruneError as error:
-            st.error(plain(error), icon=":material/error:")
+            st.error(said(error), icon=":material/error:")
 
 
 def published_badge() -> None:
@@ -220,6 +220,6 @@ def _explain_missing(drawn: Card, missing: MissingResultError) -> None:
         return
     if run is not None and "gprune" not in run.study.methods:
         reason = f"Needs “{what}”: this run compares {', '.join(run.study.methods)} and leaves GPrune out."
-        st.info(plain(reason), icon=":material/hourglass_empty:")
+        st.info(said(reason), icon=":material/hourglass_empty:")
         return
     st.info(f"Needs “{what}”, which this run does not have.", icon=":material/hourglass_empty:")

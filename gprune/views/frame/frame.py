@@ -12,7 +12,7 @@ import streamlit as st
 from gprune.views.frame import address, live, navigation, run_choice, selection, titles, tour, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, root
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 
 _SITUATION = "frame_situation"
 _LOOK = (
@@ -56,7 +56,7 @@ def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
     if situation.active and page.url_path != "launch":
         live.watch(situation.root, situation.states, situation.signature, time.monotonic())
     if situation.problem:
-        st.error(plain(situation.problem), icon=":material/error:")
+        st.error(said(situation.problem), icon=":material/error:")
     if not situation.runs:
         _nothing_yet(situation)
 

@@ -14,7 +14,7 @@ from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
 from gprune.views.frame import frame, live, run_choice, titles, work
 from gprune.views.frame.card import card
-from gprune.views.frame.text import duration, plain
+from gprune.views.frame.text import duration, plain, said
 from gprune.views.jobs import charts as figures
 from gprune.views.jobs import launch
 
@@ -133,12 +133,12 @@ def _polled(root: str, signature: str, job_id: str) -> None:
 def _detail(situation: work.Situation, job: Job) -> None:
     problem = st.session_state.pop("jobs_problem", None)
     if problem:
-        st.error(plain(problem), icon=":material/error:")
+        st.error(said(problem), icon=":material/error:")
     with card("jobs_table", "All jobs"):
         _table(situation)
     with card("jobs_detail", plain(job.label)):
         if job.state == "failed":
-            st.error(plain(job.error), icon=":material/error:")
+            st.error(said(job.error), icon=":material/error:")
         elif job.active:
             sentence, fraction = live.describe(situation, job)
             st.markdown(sentence)

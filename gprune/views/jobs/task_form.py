@@ -11,7 +11,7 @@ from gprune.errors import CorpusError, GpruneError
 from gprune.evaluation.tasks import STANDARD_TASKS, known, resolve
 from gprune.study import EvaluationSettings
 from gprune.views.frame.speed_presets import SPEEDS
-from gprune.views.frame.text import plain, short
+from gprune.views.frame.text import plain, said, short
 from gprune.views.jobs import own_questions, settings_form
 
 
@@ -115,7 +115,7 @@ def _where_from(tasks: tuple[str, ...], folder: str) -> None:
             source = resolve(task, settings)
         except (GpruneError, OSError, RuntimeError) as error:
             # a path that is too long, or of a person that this machine does not know
-            st.warning(plain(error), icon=":material/warning:")
+            st.warning(said(error), icon=":material/warning:")
             continue
         if source.kind == "standard" and source.file is None:
             fetched.append(task)

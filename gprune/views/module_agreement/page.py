@@ -19,7 +19,7 @@ from gprune.views.frame import address, derived, frame, selection, text_picker, 
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 from gprune.views.module_agreement import charts as figures
 
 MOST_MODULES = 24
@@ -248,7 +248,7 @@ def _third_text(run: Run) -> None:
         if not chosen:
             raise SettingsError("choose a third text first")
     except GpruneError as error:
-        st.caption(plain(error))
+        st.caption(said(error))
         return
     st.code(command(study), language="bash", wrap_lines=True)
     st.caption("Finished stages are reused: only what needs the third text is computed.")

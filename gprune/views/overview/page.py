@@ -17,7 +17,7 @@ from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS, label
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import MissingResultError, Run
-from gprune.views.frame.text import duration, plain, short
+from gprune.views.frame.text import duration, plain, said, short
 from gprune.views.overview import charts as figures
 from gprune.views.overview import first_screen
 
@@ -171,7 +171,7 @@ def _checks(run: Run) -> None:
     try:
         masks = {METHOD_LABELS.get(method, method): mask for method, mask in run.masks().items()}
     except GpruneError as error:
-        st.error(plain(error), icon=":material/error:")
+        st.error(said(error), icon=":material/error:")
     for check in summary.checks(run.record, run.study, run.shape, masks):
         st.markdown(f"{_VERDICTS[check.verdict]} {plain(check.sentence)}")
 

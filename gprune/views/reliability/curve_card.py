@@ -15,7 +15,7 @@ from gprune.views.frame import address
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 from gprune.views.reliability import lab, preview_curve, retention_line
 from gprune.views.reliability.preview_curve import Known
 from gprune.views.reliability.retention_card import KEEP, LEAST, MOST
@@ -72,7 +72,7 @@ def show(
     drawn.tools(lambda: preview_curve.table(points), caption=_CAPTION, how=_HOW)
     refused = dict(refused) | _kept(run, choice, methods)
     for method, reason in refused.items():
-        st.caption(f"Points of {plain(label(method))} are missing: {plain(reason)}.")
+        st.caption(f"Points of {plain(label(method))} are missing: {said(reason)}.")
 
 
 def _keep(retention: float) -> None:

@@ -16,7 +16,7 @@ from gprune.views.frame import work
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 
 _RULE_HELP = (
     "max: the higher of raw and length-normalised accuracy of each task, as in the paper's tables. fixed: "
@@ -145,7 +145,7 @@ def details(found: dict[str, dict[str, Accuracy]], rule: str) -> pd.DataFrame:
 
 def _left_out(missing: dict[str, Any]) -> None:
     for task, reason in missing.items():
-        st.warning(f"{plain(_task(task))} was left out: {plain(reason)}", icon=":material/warning:")
+        st.warning(f"{plain(_task(task))} was left out: {said(reason)}", icon=":material/warning:")
 
 
 def _nothing(run: Run, missing: dict[str, Any]) -> None:
