@@ -180,7 +180,7 @@ def _print(table: Assembled) -> None:
     console.print(drawn)
     missing = [answer.reason for answer in table.answers if answer.reason]
     for reason in dict.fromkeys(missing):
-        words = f"{missing.count(reason)} of {len(table.answers)} rows: {reason}"
+        words = f"{missing.count(reason)} of {len(table.answers)} rows: {untrusted.sentence(reason)}"
         console.print(words, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -216,7 +216,7 @@ class _Shown:
         self.bar.update(self.line, completed=status.done, total=status.total, description=words)
 
     def ended(self, errand: Errand, reason: str) -> None:
-        words = f"failed: {reason}" if reason else "done"
+        words = f"failed: {untrusted.sentence(reason)}" if reason else "done"
         self.console.print(f"{errand.study.name}: {words}", markup=False, highlight=False, soft_wrap=True)
 
 

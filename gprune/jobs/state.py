@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from gprune import untrusted
 from gprune.jobs import folder as files
 
 FINISHED = ("cancelled", "failed", "done")
@@ -20,7 +21,6 @@ STATES = ("queued", "running", "cancelling", *FINISHED)
 REMEDY = "start it again: finished stages are kept"
 LOST = f"the process ended without a result (killed or the machine restarted); {REMEDY}"
 DAMAGED = f"the job's {files.STATE} is missing or damaged; {REMEDY}"
-ERROR_LENGTH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,8 @@ class JobState:
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks and of bounded length."""
-    line = " ".join(text.split())
-    return line if len(line) <= ERROR_LENGTH else line[: ERROR_LENGTH - 1] + "…"
+    """The text without line breaks and of bounded length; its end, where the remedy stands, survives."""
+    return untrusted.sentence(text)
 
 
 def read_state(folder: Path) -> JobState:

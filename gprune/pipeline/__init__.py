@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gprune import untrusted
 from gprune.errors import Cancelled, MethodError
 from gprune.pipeline import provenance
 from gprune.pipeline.outlook import expected
@@ -50,7 +51,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all") -> d
         record.save("cancelled", error="stopped on request; finished stages are kept")
         raise
     except Exception as error:
-        record.save("failed", error=str(error))
+        record.save("failed", error=untrusted.sentence(error))
         raise
     record.save("done", result=summary if until in ("perplexity", "all") else None)
     return summary
@@ -98,7 +99,7 @@ class _Runner:
             except MethodError as error:
                 if stage in essential:
                     raise
-                left_out[stage] = str(error)
+                left_out[stage] = untrusted.sentence(error)
                 self.listener(stage.name, 1, 1, f"left out: {error}")
 
     def _provided(self, stage: Stage[Any]) -> Iterator[Stage[Any]]:
