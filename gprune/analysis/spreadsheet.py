@@ -9,30 +9,31 @@ _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _PASSED_OVER = "\ufeff\u200b\u200e\u200f\0"
 
 
-def guarded(value: object) -> object:
+def guarded(value: object, shown: bool = False) -> object:
     """A cell as it is safe in a spreadsheet: an apostrophe stands before what would run as a formula.
 
-    What is passed over before the sign counts as well: blanks, line breaks, marks without width. A number
-    stays a number, also where it is a text.
+    What is passed over before the sign counts as well: blanks, line breaks, marks without width.
 
     Args:
         value: the cell; whatever is no text comes back as it is.
+        shown: whether people read it on a page too, where a text that is a number does without the apostrophe.
     """
     if not isinstance(value, str) or not value:
         return value
     first = value.lstrip().lstrip(_PASSED_OVER).lstrip()
-    if value[0] not in "\t\r" and (len(first) < 2 or not first.startswith(_FORMULA)):
-        return value
-    return value if _number(value) else "'" + value
+    starts = value[0] in "\t\r" or first.startswith(_FORMULA)
+    # signs alone, as in a list of tokens, call nothing
+    calls = any(letter.isalnum() for letter in first)
+    return "'" + value if starts and calls and not (shown and _number(value)) else value
 
 
-def guard(frame: pd.DataFrame) -> pd.DataFrame:
+def guard(frame: pd.DataFrame, shown: bool = False) -> pd.DataFrame:
     """A copy of a table with every cell, heading and row name guarded; columns of numbers are not touched."""
     safe = frame.copy()
     for place in range(len(safe.columns)):
         column = safe.iloc[:, place]
         if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_datetime64_any_dtype(column):
-            cells = [guarded(value) for value in column]
+            cells = [guarded(value, shown) for value in column]
             if any(new is not old for new, old in zip(cells, column, strict=True)):
                 safe.isetitem(place, pd.Series(cells, index=safe.index, dtype=object))
     safe.columns = _names(safe.columns)

@@ -17,7 +17,7 @@ import streamlit as st
 from gprune.analysis.published import Published, same_setting
 from gprune.errors import GpruneError
 from gprune.study import Study
-from gprune.views.frame import address, marks, selection, work
+from gprune.views.frame import address, marks, selection, tables, work
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.text import csv, said
 
@@ -157,7 +157,7 @@ class Card:
                     on_click="ignore",
                 )
         if shown and table is not None:
-            st.dataframe(table(), hide_index=True, alt="the numbers behind the chart")
+            tables.show(table(), alt="the numbers behind the chart")
 
     def published(self, claim: Published, study: Study) -> None:
         """Shows what the paper reports, and whether its setting is this run's."""

@@ -12,7 +12,7 @@ import streamlit as st
 from gprune import records, stages
 from gprune.analysis import agreement, comparison, summary, thresholds
 from gprune.errors import GpruneError
-from gprune.views.frame import derived, frame, selection
+from gprune.views.frame import derived, frame, selection, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS, label
 from gprune.views.frame.commands import command
@@ -194,9 +194,9 @@ def _provenance(run: Run, drawn: Card) -> None:
     }
     table = pd.DataFrame({"field": list(values), "value": [str(value) for value in values.values()]})
     with st.expander("Texts, versions and machine", icon=":material/info:"):
-        st.dataframe(table, hide_index=True, alt="texts, versions and machine behind this run")
+        tables.show(table, alt="texts, versions and machine behind this run")
     with st.expander("Time of each stage", icon=":material/timer:"):
-        st.dataframe(_times(run), hide_index=True, alt="seconds that each stage took")
+        tables.show(_times(run), alt="seconds that each stage took")
     drawn.tools(lambda: table, switch=False)
 
 

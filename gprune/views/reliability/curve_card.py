@@ -11,7 +11,7 @@ import streamlit as st
 from gprune import whatif
 from gprune.errors import GpruneError
 from gprune.methods import METHODS
-from gprune.views.frame import address
+from gprune.views.frame import address, tables
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run
@@ -98,9 +98,8 @@ def _kept(run: Run, choice: whatif.LabChoice, methods: Sequence[str]) -> dict[st
         )
     if rows:
         percent = st.column_config.NumberColumn(format="percent")
-        st.dataframe(
+        tables.show(
             pd.DataFrame(rows),
-            hide_index=True,
             alt=f"what each method keeps at {choice.retention:.0%}",
             column_config=dict.fromkeys(list(rows[0])[1:], percent),
         )

@@ -10,7 +10,7 @@ import streamlit as st
 from gprune.analysis import flips, thresholds
 from gprune.errors import GpruneError
 from gprune.study import ReliabilitySettings
-from gprune.views.frame import derived
+from gprune.views.frame import derived, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import said
@@ -70,8 +70,8 @@ def _compared(run: Run, drawn: Card, settings: ReliabilitySettings, kept: list[T
     if kept:
         drawn.title(f"{len(kept)} threshold set{'s' if len(kept) > 1 else ''} beside the present lines")
     percent = st.column_config.NumberColumn(format="percent")
-    st.dataframe(
-        table, hide_index=True, alt="threshold sets side by side",
+    tables.show(
+        table, alt="threshold sets side by side",
         column_config={"neurons kept": percent, "key/value groups kept": percent},
     )  # fmt: skip
     drawn.tools(
