@@ -16,7 +16,7 @@ def guarded(value: object, shown: bool = False) -> object:
 
     Args:
         value: the cell; whatever is no text comes back as it is.
-        shown: whether people read it on a page too, where a text that is a number does without the apostrophe.
+        shown: whether people read it on a page too: there a text that is a number has no apostrophe.
     """
     if not isinstance(value, str) or not value:
         return value
