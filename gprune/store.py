@@ -30,7 +30,7 @@ from uuid import uuid4
 import filelock
 import numpy as np
 
-from gprune import array_files, manifests
+from gprune import array_files, manifests, untrusted
 from gprune.errors import DamagedError, NumericsError, StoreError
 from gprune.files import beside, is_beside, make_folder, remove, sync
 
@@ -42,9 +42,16 @@ DAMAGED = "damaged"
 
 
 def default_cache() -> Path:
-    """The cache folder: GPRUNE_CACHE, or `cache/` in the project."""
+    """The cache folder: GPRUNE_CACHE, or `cache/` in the project.
+
+    Raises:
+        StoreError: no folder of this system can have the name in GPRUNE_CACHE.
+    """
     chosen = os.environ.get("GPRUNE_CACHE")
-    return Path(chosen).expanduser().resolve() if chosen else Path(__file__).resolve().parents[1] / "cache"
+    if not chosen:
+        return Path(__file__).resolve().parents[1] / "cache"
+    with untrusted.refused_as(StoreError):
+        return untrusted.path(chosen, "GPRUNE_CACHE").resolve()
 
 
 def is_full(error: OSError) -> bool:

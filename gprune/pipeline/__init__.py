@@ -96,7 +96,7 @@ class _Runner:
             except MethodError as error:
                 if stage in essential:
                     raise
-                left_out[stage] = str(error)
+                left_out[stage] = untrusted.sentence(error)
                 self.listener(stage.name, 1, 1, f"left out: {error}")
 
     def _provided(self, stage: Stage[Any]) -> Iterator[Stage[Any]]:

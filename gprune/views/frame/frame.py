@@ -14,7 +14,7 @@ from gprune.door.terms import COMMAND, terms
 from gprune.views.frame import address, live, navigation, packed, run_choice, selection, titles, tour, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, root
-from gprune.views.frame.text import duration, plain, seconds_since
+from gprune.views.frame.text import duration, plain, said, seconds_since
 
 _SITUATION = "frame_situation"
 _LOOK = (
@@ -72,7 +72,7 @@ def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
     if going_on and page.url_path != "launch":
         live.watch(situation.root, situation.states, situation.signature, time.monotonic())
     if situation.problem:
-        st.error(plain(situation.problem), icon=":material/error:")
+        st.error(said(situation.problem), icon=":material/error:")
     if not situation.runs:
         _nothing_yet(situation)
 
