@@ -9,6 +9,8 @@ python -m gprune apply PLAN MODEL OUT      (a plan's cut of a dense model)
 python -m gprune pad FOLDER OUT            (a pruned model as a stock folder)
 python -m gprune gguf FOLDER OUT.gguf      (a pruned model for llama.cpp)
 python -m gprune speed FOLDER...           (prefill and decode, dense beside pruned)
+python -m gprune pack RUN                  (a run in one file, to be looked at elsewhere)
+python -m gprune unpack FILE               (reads it: needs neither its model nor its texts)
 python -m gprune texts
 python -m gprune runs
 """
@@ -22,7 +24,7 @@ import sys
 import traceback
 
 from gprune import __version__, machine
-from gprune.commands import app, arrays, export, listing, reproduce, run, speed, study
+from gprune.commands import app, arrays, export, listing, packs, reproduce, run, speed, study
 from gprune.errors import Cancelled, GpruneError
 
 EXIT_ERROR, EXIT_UNEXPECTED, EXIT_STOPPED = 2, 1, 130
@@ -70,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gprune", description="Structured pruning with GPrune-LLM.")
     parser.add_argument("--version", action="version", version=f"gprune {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (study, run, app, reproduce, arrays, export, speed, listing):
+    for command in (study, run, app, reproduce, arrays, export, speed, packs, listing):
         command.add(commands)
     return parser
 

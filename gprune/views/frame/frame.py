@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import streamlit as st
 
 from gprune.door.terms import COMMAND, terms
-from gprune.views.frame import address, live, navigation, run_choice, selection, titles, tour, work
+from gprune.views.frame import address, live, navigation, packed, run_choice, selection, titles, tour, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, root
 from gprune.views.frame.text import plain
@@ -150,6 +150,8 @@ def _badges(run: Run) -> None:
         st.badge(
             "demo", color="violet", help="The small bundled model: for looking around, not for conclusions."
         )
+    if run.packed:
+        st.badge("pack", icon=":material/inventory_2:", color="grey", help=packed.ABOUT)
     state = run.state
     if state == "running" and not work.is_live(run):
         st.badge("interrupted", color="orange", help="No process is at work on it; continue it to finish it.")

@@ -15,6 +15,7 @@ from gprune.jobs import Job, queue
 from gprune.jobs.local import EXPORTS
 from gprune.study import Study, run_name
 from gprune.study_demo import demo_study
+from gprune.views.frame import packed
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run, Unreadable, all_runs
 from gprune.views.frame.text import plain, seconds_since, seconds_since_1970, short
@@ -97,6 +98,7 @@ def start(root: str, study: Study) -> Job | None:
         The job, or None after the reason has been shown on the page.
     """
     try:
+        packed.require_here(root, study)
         job = submit(root, study, job_label(study))
     except GpruneError as error:
         st.error(plain(error), icon=":material/error:")
