@@ -19,7 +19,7 @@ from gprune.errors import GpruneError, SettingsError, StoreError, UnreadableErro
 from gprune.files import beside
 from gprune.packs import form
 from gprune.packs.archive import Archive
-from gprune.packs.contents import MODEL, STEP, TEXTS
+from gprune.packs.contents import REASONS
 from gprune.packs.record import checked, graph_of
 from gprune.progress import Progress, silent
 from gprune.stages import KINDS
@@ -98,7 +98,7 @@ class _Unpacking:
             added = [place for place in self.results if not self.store.has(*place)]
             for place in added:
                 self._keep(aside, place)
-            self.store.save_run(self.name, self.record)
+            save_record(self.store, self.name, self.record)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
         progress(len(self.results), len(self.results), "unpacked")
@@ -109,7 +109,7 @@ class _Unpacking:
         found = checked(values, "the run's record in the pack")
         packed = values.get("packed")
         left_out = packed.get("left_out") if isinstance(packed, dict) else None
-        if not isinstance(left_out, dict) or not set(left_out.values()) <= {TEXTS, MODEL, STEP}:
+        if not isinstance(left_out, dict) or not set(left_out.values()) <= set(REASONS):
             raise UnreadableError(
                 "the run's record in the pack does not say what was left out: ask for it again"
             )
@@ -180,6 +180,11 @@ class _Unpacking:
             return {name: value for name, value in manifest.items() if name != "files"}
 
         self.store.put_folder(*place, write)
+
+
+def save_record(store: Store, name: str, record: dict[str, Any]) -> None:
+    """Writes the run's record, by which everything else becomes a run."""
+    store.save_run(name, record)
 
 
 def _reads(record: dict[str, Any]) -> tuple[Any, Any]:

@@ -83,8 +83,13 @@ def fill(store: Store, chosen: Contents, file: IO[bytes], progress: Progress = s
     """Writes the archive into an open file.
 
     Raises:
-        StoreError: a result is damaged.
+        StoreError: a result is missing or damaged.
     """
+    if chosen.lost:
+        raise StoreError(
+            f"the result “{chosen.lost[0]}” of the run is missing or damaged: run the study again, finished "
+            "stages are kept"
+        )
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive:
         files: dict[str, Entry] = {}
         for number, stage in enumerate(chosen.results):
