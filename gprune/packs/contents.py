@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gprune import stages
+from gprune import run_records, stages
 from gprune.errors import StoreError
 from gprune.packs.record import graph_of
 from gprune.stages import KINDS, Results, Stage
@@ -52,7 +52,7 @@ def contents(store: Store, run: str, *, with_texts: bool = False, with_steps: bo
     Raises:
         StoreError: there is no such run, or its record cannot be used.
     """
-    record = store.run(run)
+    record = run_records.read(store, run)
     if record is None:
         raise StoreError(
             f"there is no run {quoted(run)} in {store.root}: `python -m gprune runs` lists those that are"

@@ -144,7 +144,7 @@ def test_an_interrupted_unpacking_leaves_nothing_half(
 
     if moment == -1:
         # everything is kept but the run's record
-        monkeypatch.setattr("gprune.packs.reading.save_record", kept)
+        monkeypatch.setattr("gprune.packs.reading.run_records.save", kept)
     with pytest.raises(KeyboardInterrupt):
         packs.unpack(tmp_path / "a.zip", there, progress=stop)
     monkeypatch.undo()

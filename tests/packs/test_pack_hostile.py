@@ -230,15 +230,16 @@ def test_files_and_index_that_differ(tmp_path: Path, draft: Draft) -> None:
 
 
 RECORDS: list[tuple[dict, str]] = [
-    ({"stages": []}, "stages = \\[\\]"),
-    ({"stages": {"drift": {"key": 5}}}, "holds stages"),
-    ({"state": ["done"]}, "holds state"),
-    ({"seconds": "long"}, "holds seconds"),
-    ({"started": 5}, "holds started"),
-    ({"texts": {"primary": {}}}, "holds texts"),
+    ({"stages": []}, "lacks the field 'stages'"),
+    ({"stages": {"drift": {"key": 5}}}, "lacks the key of the stage"),
+    ({"state": ["done"]}, "as state, which must be"),
+    ({"seconds": "long"}, "as seconds, which must be"),
+    ({"started": 5}, "as started, which must be"),
+    ({"texts": {"primary": {}}}, "as texts.primary, which must be"),
     ({"study": {}}, "a study of another version"),
     ({"study": {"model": ["a"]}}, "a study of another version"),
-    ({"provenance": {"inputs": {"model": []}}}, "does not say what the run has read"),
+    ({"provenance": {"inputs": {"model": []}}}, "as provenance.inputs.model, which"),
+    ({"provenance": {"inputs": {"model": "a"}}}, "does not say what the run has read"),
     ({"provenance": {}}, "does not say what the run has read"),
     ({"packed": {"left_out": {"a": "b"}}}, "does not say what was left out"),
     ({"packed": None}, "does not say what was left out"),

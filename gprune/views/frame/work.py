@@ -9,6 +9,7 @@ from pathlib import Path
 import streamlit as st
 
 from gprune import stages
+from gprune.door import require_trust
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
 from gprune.jobs.local import EXPORTS
@@ -70,6 +71,26 @@ def look(root: str) -> Situation:
         return Situation(root, runs, unreadable, [], str(error))
 
 
+def submit(root: str, study: Study, label: str = "", arguments: tuple[str, ...] = ()) -> Job:
+    """Puts a study into the queue; every job of the app comes this way.
+
+    Raises:
+        GpruneError: the queue refuses it, or it asks for what this server was not started for.
+    """
+    require_trust(study.trust_remote_code)
+    return queue.submit(Path(root), study, label=label, arguments=arguments)
+
+
+def resume(root: str, job_id: str) -> Job:
+    """Submits the study of a job again; see `submit`.
+
+    Raises:
+        GpruneError: as `submit`, or the job cannot be read.
+    """
+    require_trust(queue.study_of(Path(root), job_id).trust_remote_code)
+    return queue.resume(Path(root), job_id)
+
+
 def start(root: str, study: Study) -> Job | None:
     """Submits a study; a double click or a second tab gets the job that is there already.
 
@@ -78,7 +99,7 @@ def start(root: str, study: Study) -> Job | None:
     """
     try:
         packed.require_here(root, study)
-        job = queue.submit(Path(root), study, label=job_label(study))
+        job = submit(root, study, job_label(study))
     except GpruneError as error:
         st.error(plain(error), icon=":material/error:")
         return None
@@ -112,7 +133,7 @@ def autostart(situation: Situation) -> bool:
     if not wanted or situation.runs or situation.jobs or situation.problem:
         return False
     try:
-        queue.submit(Path(situation.root), demo_study())
+        submit(situation.root, demo_study())
     except GpruneError as error:
         st.error(plain(error), icon=":material/error:")
         return False

@@ -204,7 +204,7 @@ def submit(run: Run, form: Form, arguments: tuple[str, ...]) -> Job | None:
     """
     title = f"{form.title} of {work.job_label(run.study)}"
     try:
-        job = queue.submit(Path(run.root), run.study, label=title, arguments=arguments)
+        job = work.submit(run.root, run.study, title, arguments)
     except GpruneError as error:
         st.error(plain(error), icon=":material/error:")
         return None
