@@ -32,6 +32,8 @@ from gprune.records.base import axes_of
 NAME = "manifest.json"
 SUMS = "sha256"
 _SEAL, _UNSEALED = "seal", "0" * 64
+OF_FILES = ("files", SUMS, _SEAL)
+"""what a manifest says of the files beside it, and of itself"""
 _MOST_BYTES = 2**24
 _MISSING: Stamp = (-1, -1, -1)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
