@@ -31,7 +31,7 @@ from gprune.records.base import axes_of
 
 NAME = "manifest.json"
 SUMS = "sha256"
-_SEAL, _UNSEALED = "seal", "0" * 64
+SEAL, _UNSEALED = "seal", "0" * 64
 _MOST_BYTES = 2**24
 _MISSING: Stamp = (-1, -1, -1)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -58,17 +58,18 @@ class _DamagedError(ValueError):
 
 def sealed(entries: Mapping[str, Any]) -> bytes:
     """A manifest as it is written, with its own checksum as the last entry."""
-    text = json.dumps({**entries, _SEAL: _UNSEALED}, indent=1, ensure_ascii=False)
+    text = json.dumps({**entries, SEAL: _UNSEALED}, indent=1, ensure_ascii=False)
     head, _, tail = text.rpartition(_UNSEALED)
     return f"{head}{checksums.of_bytes(text.encode())}{tail}".encode()
 
 
-def close(folder: Path, entries: Mapping[str, Any], kind: type | None) -> None:
+def close(folder: Path, entries: Mapping[str, Any], sums: Mapping[str, str], kind: type | None) -> None:
     """Ends a folder that was just filled: its manifest is written, and the disk has all of it.
 
     Args:
         folder: filled with files that nobody else knows of.
-        entries: what the manifest says besides; checksums among them are those of files just written.
+        entries: what the manifest says besides of files and checksums.
+        sums: checksums that are known from the writing.
         kind: class of the record that was written, if it is one.
 
     Raises:
@@ -77,9 +78,8 @@ def close(folder: Path, entries: Mapping[str, Any], kind: type | None) -> None:
     """
     paths = sorted(folder.rglob("*"))
     names = {str(path.relative_to(folder)): path for path in paths if path.is_file()}
-    sums = entries.get(SUMS, {})
     manifest = {
-        **entries,
+        **{name: value for name, value in entries.items() if name not in ("files", SUMS, SEAL)},
         "files": {name: path.stat().st_size for name, path in names.items()},
         SUMS: {name: sums.get(name) or checksums.of_file(path) for name, path in names.items()},
     }
@@ -203,7 +203,7 @@ def _look(folder: Path, kind: type | None) -> Looked:
 def _read(data: bytes) -> dict[str, Any]:
     """A manifest whose entries on files are in order."""
     manifest = untrusted.json_object(data, NAME, finite=False)
-    sums, seal = manifest.get(SUMS), manifest.get(_SEAL)
+    sums, seal = manifest.get(SUMS), manifest.get(SEAL)
     if sums is not None or seal is not None:
         if not isinstance(seal, str) or not _DIGEST.fullmatch(seal) or _seal_of(data, seal) != seal:
             raise _DamagedError(f"{NAME} is not as it was written")

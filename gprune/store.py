@@ -1,7 +1,6 @@
 """Where results are kept: one folder a result, written whole or not at all.
 
     <cache>/<stage>/<key>/{FIELD.npy ..., manifest.json}
-    <cache>/runs/<run>/run.json
     <cache>/damaged/<stage>-<key>-<digits>/
 
 The key says everything a result depends on (gprune.stages), so a result never goes stale; it is written to
@@ -18,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
 import shutil
@@ -34,7 +32,7 @@ import numpy as np
 
 from gprune import array_files, manifests
 from gprune.errors import DamagedError, NumericsError, StoreError
-from gprune.files import beside, is_beside, make_folder, remove, sync, write_json
+from gprune.files import beside, is_beside, make_folder, remove, sync
 
 Record = TypeVar("Record")
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_.-]{0,120}$")
@@ -209,7 +207,6 @@ class Store:
 
         def write(folder: Path) -> dict[str, Any]:
             values: dict[str, Any] = {}
-            sums: dict[str, str] = {}
             for field in fields(record):  # type: ignore[arg-type]
                 value = getattr(record, field.name)
                 if isinstance(value, np.ndarray):
@@ -217,9 +214,10 @@ class Store:
                     sums[name] = array_files.write(folder / name, value)
                 else:
                     values[field.name] = value
-            return {"record": type(record).__name__, "values": values, manifests.SUMS: sums}
+            return {"record": type(record).__name__, "values": values}
 
-        self.put_folder(stage, key, write, details, type(record))
+        sums: dict[str, str] = {}
+        self._fill(stage, key, write, details, type(record), sums)
 
     def discard(self, stage: str, key: str) -> None:
         """Removes a result, if there is one; no reader meets half of it."""
@@ -236,17 +234,14 @@ class Store:
         key: str,
         write: Callable[[Path], dict[str, Any]],
         details: dict[str, Any] | None = None,
-        kind: type | None = None,
     ) -> Path:
         """Lets `write` fill a temporary folder, adds the manifest and moves it into place.
 
         Args:
             stage: name of the stage.
             key: content key of the result.
-            write: fills the folder it is given and returns entries for the manifest; checksums among them are
-                taken as they are.
+            write: fills the folder it is given and returns entries for the manifest.
             details: further entries for the manifest.
-            kind: class of the record, if it is one.
 
         Returns:
             The folder in its final place.
@@ -254,12 +249,24 @@ class Store:
         Raises:
             StoreError: the disk is full or the cache is read-only.
         """
+        return self._fill(stage, key, write, details, None, {})
+
+    def _fill(
+        self,
+        stage: str,
+        key: str,
+        write: Callable[[Path], dict[str, Any]],
+        details: dict[str, Any] | None,
+        kind: type | None,
+        sums: dict[str, str],
+    ) -> Path:
+        """Like `put_folder`, for a record of some kind as well; `write` may leave checksums in `sums`."""
         final = self.folder(stage, key)
         temporary = beside(final)
         try:
             make_folder(temporary)
             entries = write(temporary)
-            manifests.close(temporary, {**(details or {}), **entries}, kind)
+            manifests.close(temporary, {**(details or {}), **entries}, sums, kind)
             self._move(temporary, final, kind)
         except OSError as error:
             raise explain(error, self.root) from error
@@ -320,29 +327,6 @@ class Store:
             with contextlib.suppress(OSError):
                 if half and time.time() - path.lstat().st_mtime > _STALE_SECONDS:
                     remove(path)
-
-    def save_run(self, run: str, values: dict[str, Any]) -> None:
-        """Writes the record of a run (study, keys of its stages, state, result) in one step."""
-        folder = self.folder("runs", run)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_json(folder / "run.json", values)
-        except OSError as error:
-            raise explain(error, self.root) from error
-
-    def run(self, run: str) -> dict[str, Any] | None:
-        """The record of a run; None when there is none that can be read."""
-        try:
-            values = json.loads((self.folder("runs", run) / "run.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return values if isinstance(values, dict) and "study" in values and "stages" in values else None
-
-    def runs(self) -> list[str]:
-        """Names of all runs that can be read, the latest first."""
-        found = [path for path in (self.root / "runs").glob("*/run.json")]
-        found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-        return [path.parent.name for path in found if self.run(path.parent.name) is not None]
 
 
 def _unreadable(folder: Path, error: OSError) -> StoreError:

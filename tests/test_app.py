@@ -14,7 +14,7 @@ from views.app_driver import CHARTS, PAGES, PROJECT, charts, on, opened, words
 from views.synthetic_run import a_study, folder_of, names, read, write_run
 from waiting import limit
 
-from gprune import stages
+from gprune import run_records, stages
 from gprune.records import ModelShape
 from gprune.store import Store
 
@@ -182,7 +182,7 @@ def test_the_chart_of_a_live_run_appears_with_its_stage(cache: Path) -> None:
 
     name = write_run(cache, stages=names("drift")[:-1], state="running")
     values = read(cache, name) | {"updated": datetime.now(UTC).isoformat()}
-    Store(cache).save_run(name, values)
+    run_records.save(Store(cache), name, values)
     app = on(opened(), "rank_drift")
     assert "Needs “rank drift between A and B”, which is being computed" in words(app)
     write_run(cache, stages="drift", state="running")

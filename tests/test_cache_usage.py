@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from views.synthetic_run import a_study, read, write_run
 
-from gprune import cache_usage
+from gprune import cache_usage, run_records
 from gprune.cache_usage import needed_by, of_run, remove_unneeded, stored, unneeded
 from gprune.store import Store
 
@@ -70,7 +70,7 @@ def test_a_run_that_goes_on_keeps_what_it_will_come_to(two):
     later = ("masks", "perplexity", "learning", "checkpoint")
     stages = {name: one for name, one in values["stages"].items() if not name.startswith(later)}
     for state, there in (("running", True), ("done", False)):
-        store.save_run(first, values | {"state": state, "stages": stages, "result": None})
+        run_records.save(store, first, values | {"state": state, "stages": stages, "result": None})
         assert (first in needed_by(store)["masks", masks]) is there
 
 

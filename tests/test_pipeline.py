@@ -9,7 +9,7 @@ import pytest
 import tiny_study
 from waiting import limit
 
-from gprune import pipeline, stages
+from gprune import pipeline, run_records, stages
 from gprune.errors import Cancelled, CorpusError, ModelError, NumericsError, SettingsError
 from gprune.records import ActivationStatistics, PruningMasks
 from gprune.store import Store
@@ -66,7 +66,7 @@ def test_the_result_names_every_method_text_and_stage(finished):
     assert result["retention"]["dense"] == 1.0
     assert Path(result["checkpoint"], "config.json").is_file()
     assert set(result["seconds"]) == set(result["keys"])
-    assert store.run(result["run"])["state"] == "done"
+    assert run_records.read(store, result["run"])["state"] == "done"
 
 
 def test_retention_meets_the_target_within_a_unit(finished):
@@ -174,7 +174,7 @@ def test_a_changed_text_leaves_no_stage_of_the_old_one_in_the_record(workshop, t
     old = pipeline.run(study, store, Heard(), until="adapted")
     text.write_bytes(Path(workshop["texts"][2]).read_bytes())
     new = pipeline.run(study, store, Heard(), until="drift")
-    stages = store.run(new["run"])["stages"]
+    stages = run_records.read(store, new["run"])["stages"]
     assert old["run"] == new["run"] and "partition" in old["keys"]
     assert "partition" not in stages and stages["drift"]["key"] != old["keys"]["drift"]
 
@@ -183,7 +183,7 @@ def test_until_drift_prunes_nothing(workshop, tmp_path):
     store = Store(tmp_path)
     result = pipeline.run(study_of(workshop), store, Heard(), until="drift")
     assert "perplexity" not in result and "masks_gprune" not in result["keys"]
-    assert store.run(result["run"])["state"] == "done"
+    assert run_records.read(store, result["run"])["state"] == "done"
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_run_stopped_at_any_stage_goes_on_and_ends_the_same(workshop, finished
     store, study = Store(tmp_path), study_of(workshop)
     with pytest.raises(Cancelled):
         pipeline.run(study, store, Heard(stop_at=stage))
-    stopped = store.run(run_name(study))
+    stopped = run_records.read(store, run_name(study))
     assert stopped["state"] == "cancelled"
     heard = Heard()
     result = pipeline.run(study, store, heard)
@@ -266,7 +266,7 @@ def test_nan_weights_are_refused_and_the_run_says_so(workshop, tmp_path):
     store, study = Store(tmp_path / "c"), study_of(workshop, model=str(tmp_path / "nan"))
     with pytest.raises((ModelError, NumericsError), match=r"(?i)nan|not finite"):
         pipeline.run(study, store, Heard())
-    record = store.run(store.runs()[0])
+    record = run_records.read(store, run_records.names(store)[0])
     assert record["state"] == "failed" and "layers.1.mlp.down_proj" in record["error"]
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import tiny_study
 
-from gprune import arrays, pipeline, stages
+from gprune import arrays, pipeline, run_records, stages
 from gprune.errors import MethodError
 from gprune.methods import METHODS, METRICS
 from gprune.pipeline.outlook import Outlook, expected, last_time
@@ -56,7 +56,7 @@ def finished(request, workshop):
 def test_a_run_makes_every_stage_of_its_graph_and_no_other(finished):
     study, store, planned, result = finished
     assert list(result["keys"]) == planned
-    record = store.run(run_name(study))
+    record = run_records.read(store, run_name(study))
     assert list(record["stages"]) == planned == list(record["expected"])
     assert result["unavailable"] == {} == record["unavailable"]
     made = {path.parent.name + "/" + path.name for path in store.root.glob("*/*") if path.is_dir()}
@@ -114,7 +114,7 @@ def test_a_changed_formula_makes_old_results_unknown_to_the_runs_record(workshop
     kind = replace(KINDS["adapted"], version=KINDS["adapted"].version + 1)
     monkeypatch.setitem(KINDS, "adapted", kind)
     new = pipeline.run(study, store, silent, until="drift")
-    record = store.run(new["run"])
+    record = run_records.read(store, new["run"])
     assert old["run"] == new["run"]
     # what does not follow from the formula stays; what does is neither listed nor served as current
     assert "partition" in record["stages"] and "masks_flap" in record["stages"]
@@ -129,11 +129,11 @@ def test_records_of_the_old_layout_are_computed_anew_and_never_misread(workshop,
     study, store = study_of(workshop), Store(tmp_path)
     entry = {"stage": "drift", "key": "0" * 32, "seconds": 1.0, "reused": False}
     old = {"run": run_name(study), "study": study.to_dict(), "state": "done", "stages": {"drift": entry}}
-    store.save_run(
-        run_name(study), old | {"result": {"perplexity": {"gprune": {}}}, "formulas": {"drift": 1}}
+    run_records.save(
+        store, run_name(study), old | {"result": {"perplexity": {"gprune": {}}}, "formulas": {"drift": 1}}
     )
     result = pipeline.run(study, store, silent, until="drift")
-    record = store.run(result["run"])
+    record = run_records.read(store, result["run"])
     assert record["stages"]["drift"]["key"] == result["keys"]["drift"] != "0" * 32
     assert record["result"] is None and "drift" not in result["reused"]
 
@@ -197,15 +197,18 @@ def test_a_method_that_cannot_run_is_counted_as_done_and_its_reason_outlives_sho
     refusing = Refusing(monkeypatch, "groups_primary")
     result = pipeline.run(study, store, silent, until="perplexity")
     assert result["unavailable"] == {"fang": "groups_primary does not fit"}
-    record = store.run(run_name(study))
+    record = run_records.read(store, run_name(study))
     ended = {*record["stages"], *record["unavailable"]}
     found = Outlook.of(record["expected"], ended, 5.0)
     assert (found.done, found.left) == (found.steps, None) and found.steps == len(record["expected"])
     pipeline.run(study, store, silent, until="drift")
-    assert store.run(run_name(study))["unavailable"]["masks_fang"]["reason"] == "groups_primary does not fit"
+    assert (
+        run_records.read(store, run_name(study))["unavailable"]["masks_fang"]["reason"]
+        == "groups_primary does not fit"
+    )
     refusing.names.clear()
     again = pipeline.run(study, store, silent, until="perplexity")
-    assert again["unavailable"] == {} == store.run(run_name(study))["unavailable"]
+    assert again["unavailable"] == {} == run_records.read(store, run_name(study))["unavailable"]
 
 
 def test_where_the_richer_statistics_cannot_be_had_the_plain_ones_are_made(workshop, tmp_path, monkeypatch):
@@ -221,7 +224,7 @@ def test_a_run_that_cannot_have_what_it_is_for_fails_with_the_reason(workshop, t
     for until in ("drift", "adapted", "all"):
         with pytest.raises(MethodError, match="context_statistics_primary does not fit"):
             pipeline.run(study, store, silent, until=until)
-        record = store.run(run_name(study))
+        record = run_records.read(store, run_name(study))
         assert (record["state"], record["error"]) == ("failed", "context_statistics_primary does not fit")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from waiting import limit
 
+from gprune import run_records
 from gprune.errors import StoreError
 from gprune.records import PruningMasks, Tokens
 from gprune.store import Store, default_cache
@@ -160,12 +161,12 @@ def test_a_lock_is_waited_for_and_freed_when_its_holder_is_killed(store):
 
 def test_runs_are_listed_latest_first_and_unreadable_ones_left_out(store):
     for index, name in enumerate(("one", "two")):
-        store.save_run(name, {"study": {}, "stages": {}, "n": index})
+        run_records.save(store, name, {"study": {}, "stages": {}, "n": index})
         os.utime(store.folder("runs", name) / "run.json", (index, index))
-    store.save_run("broken", {"study": {}, "stages": {}})
+    run_records.save(store, "broken", {"study": {}, "stages": {}})
     (store.folder("runs", "broken") / "run.json").write_text("{")
-    assert store.runs() == ["two", "one"]
-    assert store.run("broken") is None and store.run("absent") is None
+    assert run_records.names(store) == ["two", "one"]
+    assert run_records.read(store, "broken") is None and run_records.read(store, "absent") is None
 
 
 def test_sweep_removes_only_old_leftovers(store):

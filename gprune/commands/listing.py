@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import Any
 
+from gprune import run_records
 from gprune.commands import add_cache
 from gprune.store import Store
 
@@ -29,11 +30,11 @@ def _texts(_: argparse.Namespace) -> int:
 
 def _runs(options: argparse.Namespace) -> int:
     store = Store(options.cache)
-    for name in store.runs():
-        record = store.run(name) or {}
-        study = record.get("study", {})
+    found = list(run_records.every(store))
+    for name, record in found:
+        study = record["study"]
         words = (record.get("state"), study.get("model"), study.get("metric"), study.get("retention"))
         print(f"{name:<52} " + "  ".join(str(word) for word in words))
-    if not store.runs():
+    if not found:
         print(f"no runs in {store.root}: start one with `run demo`", file=sys.stderr)
     return 0

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gprune import run_records
 from gprune.stages import KINDS, Results, Stage
 
 _TRUST = 0.25
@@ -86,8 +87,7 @@ def _seen(results: Results) -> dict[str, float]:
     """What stages of these names took in other runs on this model and as many tokens, the latest first."""
     found: dict[str, float] = {}
     inputs, calibration = results.graph.inputs, results.graph.study.calibration
-    for name in results.store.runs():
-        record = results.store.run(name) or {}
+    for _, record in run_records.every(results.store):
         made = (record.get("provenance") or {}).get("inputs") or {}
         # what earlier versions wrote of a reused stage is the time it took to read
         if "expected" not in record:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from gprune import corpora
+from gprune import corpora, run_records
 from gprune.pipeline import provenance
 from gprune.pipeline.outlook import Outlook
 from gprune.stages import Results, Stage, named
@@ -48,7 +48,7 @@ class RunRecord:
         self.stages: dict[str, dict[str, Any]] = {}
         self.unavailable: dict[Stage[Any], str] = {}
         self.started = datetime.now(UTC)
-        previous = results.store.run(self.name) or {}
+        previous = run_records.read(results.store, self.name) or {}
         entries, known = previous.get("stages", {}), named(results.graph).values()
         valid = {(stage.name, stage.key) for stage in known}
         self._earlier, self._told = (
@@ -110,7 +110,7 @@ class RunRecord:
             "provenance": provenance.collect(self.results.graph.inputs),
             "result": result or self._result,
         }
-        self.results.store.save_run(self.name, values)
+        run_records.save(self.results.store, self.name, values)
 
     def _descriptions(self) -> dict[str, str]:
         study = self.results.graph.study

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gprune import run_records
 from gprune.errors import GpruneError
 from gprune.reproduction.series import shared
 from gprune.stages import Graph, Inputs, Results, Stage, order
@@ -113,7 +114,6 @@ class Runs:
 
 def _readable(store: Store) -> Iterator[Run]:
     """The runs of a cache, the latest first, that this version can read."""
-    for name in store.runs():
-        record = store.run(name) or {}
+    for name, record in run_records.every(store):
         with contextlib.suppress(ValueError, KeyError, TypeError):
             yield Run(name, from_dict(record["study"]), record)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from reproduction.fake_runs import CORRELATIONS, a_series, finish, opened, perplexity_of
 
-from gprune import __version__, stages
+from gprune import __version__, run_records, stages
 from gprune.reproduction import tables, work
 from gprune.reproduction.answers import Finished
 from gprune.reproduction.assembly import NOT_RUN, REASON, Assembled, assemble
@@ -124,8 +124,8 @@ def test_a_raised_formula_version_makes_old_numbers_missing(
 
 def test_what_a_run_has_finished_counts_however_it_ended(store: Store) -> None:
     study = a_series().study(methods=("flap", "gprune"))
-    record = store.run(finish(store, study)) or {}
-    store.save_run(record["run"], record | {"state": "cancelled"})
+    record = run_records.read(store, finish(store, study)) or {}
+    run_records.save(store, record["run"], record | {"state": "cancelled"})
     answers = made(store, "ablation").answers
     assert [answer.filled for answer in answers] == [True, False, False, True]
     assert answers[0].run == record["run"]
@@ -254,8 +254,8 @@ def test_the_control_of_fangs_groups_is_made_anew_where_it_is_not_there(store: S
     assert made(store, "figure-1b").filled == len(errand.rows) - 1
     # without FANG at all it is the method that cannot run
     groups = {"key": stages.groups(graph).key, "reason": "FANG cannot run on this model: leave it out"}
-    record = store.run(run) or {}
-    store.save_run(run, record | {"unavailable": {"groups_primary": groups}})
+    record = run_records.read(store, run) or {}
+    run_records.save(store, run, record | {"unavailable": {"groups_primary": groups}})
     refused = Finished(store).answer(control)
     assert refused is not None and (refused.reason, refused.run) == (groups["reason"], run)
     # what is there is not taken back

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from reproduction.fake_runs import a_scale, a_series, finish, perplexity_of
 
+from gprune import run_records
 from gprune.errors import StoreError
 from gprune.reproduction import catalogue, tables, work, writing
 from gprune.reproduction.answers import Finished
@@ -62,7 +63,7 @@ def test_files_hold_the_numbers_in_full_and_the_published_ones_apart(store: Stor
         if r.method_id == "gprune:twflap" and r.study.retention == 0.7
     )
     assert row["value"].item() == perplexity_of(study, "gprune", TEXTS[2])
-    assert row["run"].item() in store.runs()
+    assert row["run"].item() in run_records.names(store)
     assert (row["calibration.samples"].item(), row["windows"].item(), row["retained"].item()) == (
         96,
         2,
@@ -126,7 +127,7 @@ def test_the_catalogue_lists_and_loads_what_was_written(store: Store) -> None:
     assert catalogue.load(store.root, found.name, "speed") is None
     rows = ablation.rows["max"]
     assert ablation.filled == 4 and [row.reason for row in rows] == [""] * 4
-    assert all(store.run(row.run) for row in rows)
+    assert all(run_records.read(store, row.run) for row in rows)
     assert [row.method for row in rows][:2] == ["flap", "gprune:flap"]
     # what the pages compare is what the table was made of, to the last digit
     assert rows == first.assemble(tables.TABLES["ablation"]).rows["max"]

@@ -15,7 +15,7 @@ import pytest
 from reproduction.fake_runs import a_series, command, finish
 from waiting import wait_for
 
-from gprune import jobs
+from gprune import jobs, run_records
 from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.state import read_state
@@ -245,7 +245,7 @@ def test_killed_and_started_again_it_goes_on_with_nothing_done_twice(cache: Path
     behave(cache, **{name: "hold" for name in names[1:]})
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(cache)])
     try:
-        wait_for(lambda: len(jobs.jobs(cache)) == 3 and len(Store(cache).runs()) == 1)
+        wait_for(lambda: len(jobs.jobs(cache)) == 3 and len(run_records.names(Store(cache))) == 1)
     finally:
         process.kill()
         process.wait()

@@ -12,6 +12,7 @@ import made_runs
 from made_runs import Makers, course, digest, leave
 from views import synthetic_measurements
 
+from gprune import run_records
 from gprune.pipeline.record import RunRecord
 from gprune.records import ModelShape
 from gprune.stages import KINDS, Graph, Inputs, Results, Stage
@@ -85,7 +86,7 @@ def write_run(
     error = "the disk is full" if state == "failed" else None
     name = leave(record, makers, shape, modules, present=stages, state=state, error=error, **how)
     times = {"started": "2026-11-21T12:00:00+00:00", "updated": "2026-11-21T12:01:30+00:00", "seconds": 90.0}
-    store.save_run(name, read(root, name) | times)
+    run_records.save(store, name, read(root, name) | times)
     return name
 
 

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from views.app_driver import charts, displayed, linked, numbers, on, opened, words
 from views.synthetic_run import a_study, exchange, names, read, write_run
 
-from gprune import stages
+from gprune import run_records, stages
 from gprune.methods import DEFAULT
 from gprune.settings import EvaluationSettings
 from gprune.store import Store
@@ -283,7 +283,7 @@ def test_published_throughput_keeps_its_unit_and_parameters() -> None:
 @pytest.mark.parametrize("unavailable", [["fang"], {"masks_fang": "a reason"}, {"masks_fang": {"key": "0"}}])
 def test_reasons_of_the_wrong_form_are_passed_over(cache: Path, unavailable: object) -> None:
     name = write_run(cache)
-    Store(cache).save_run(name, read(cache, name) | {"unavailable": unavailable})
+    run_records.save(Store(cache), name, read(cache, name) | {"unavailable": unavailable})
     assert derived.unavailable(all_runs(str(cache))[0][0]) == {}
 
 

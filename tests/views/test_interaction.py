@@ -11,6 +11,7 @@ import pytest
 from views.app_driver import charts, displayed, numbers, on, opened, words
 from views.synthetic_run import a_study, read, write_run
 
+from gprune import run_records
 from gprune.analysis import agreement
 from gprune.jobs import queue
 from gprune.records import Agreement
@@ -230,7 +231,7 @@ def test_the_overview_counts_adapted_modules_and_shows_the_seed_control(cache: P
 
 def test_a_run_that_was_asked_for_a_part_offers_the_rest(cache: Path, started: list[Any]) -> None:
     name = write_run(cache, stages="drift")
-    Store(cache).save_run(name, read(cache, name) | {"until": "drift", "result": None})
+    run_records.save(Store(cache), name, read(cache, name) | {"until": "drift", "result": None})
     app = on(opened(), "rank_drift")
     assert "This run was only asked for “drift”." in words(app) and len(charts(app)) == 4
     app.button(key="frame_rest").click().run()
@@ -241,7 +242,7 @@ def test_results_of_an_earlier_version_are_told_and_made_again(cache: Path, star
     name = write_run(cache)
     record = read(cache, name)
     record["stages"]["drift"]["key"] = "0" * 32
-    Store(cache).save_run(name, record)
+    run_records.save(Store(cache), name, record)
     app = on(opened(), "rank_drift")
     told = f"1 of {len(record['stages'])} results of this run were made by an earlier version"
     assert told in words(app) and not app.error

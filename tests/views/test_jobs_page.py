@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from views.synthetic_run import a_study, names, read, write_run
 from waiting import limit
 
+from gprune import run_records
 from gprune.jobs import JobProgress
 from gprune.store import Store
 from gprune.views.frame import work
@@ -48,5 +49,5 @@ def test_a_row_names_the_stage_and_the_time_left_of_a_job_at_work(
     assert 0 < row["progress"] < 1
     assert row["stage"] == ("clusters of the neurons’ parameters" if told else "")
     assert bool(row["time left"]) is told
-    Store(tmp_path).save_run(name, read(tmp_path, name) | {"expected": {}})
+    run_records.save(Store(tmp_path), name, read(tmp_path, name) | {"expected": {}})
     assert page._row(work.look(str(tmp_path)), job)["progress"] == 0.0

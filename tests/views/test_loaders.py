@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from views.synthetic_run import SMALL, a_study, folder_of, read, write_run
 
-from gprune import array_files, stages
+from gprune import array_files, run_records, stages
 from gprune.errors import DamagedError, StoreError
 from gprune.store import Store
 from gprune.study import EvaluationSettings, ReliabilitySettings
@@ -32,7 +32,7 @@ def test_records_are_read_only_memory_maps(small_run: Run) -> None:
 def test_the_latest_started_run_comes_first(tmp_path: Path) -> None:
     older, newer = write_run(tmp_path), write_run(tmp_path, study=a_study(seed=1))
     values = read(tmp_path, newer) | {"started": "2026-12-01T00:00:00+00:00"}
-    Store(tmp_path).save_run(newer, values)
+    run_records.save(Store(tmp_path), newer, values)
     assert [run.name for run in all_runs(str(tmp_path))[0]] == [newer, older]
 
 
@@ -68,7 +68,7 @@ def test_an_unreadable_run_is_named_and_the_others_stay(tmp_path: Path, content:
 def test_a_changed_record_is_read_again(tmp_path: Path) -> None:
     name = write_run(tmp_path, stages="drift", state="running")
     assert not all_runs(str(tmp_path))[0][0].complete
-    Store(tmp_path).save_run(name, read(tmp_path, name) | {"state": "done", "result": {"run": name}})
+    run_records.save(Store(tmp_path), name, read(tmp_path, name) | {"state": "done", "result": {"run": name}})
     assert all_runs(str(tmp_path))[0][0].complete
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from views.synthetic_run import a_study, names, read, write_run
 
+from gprune import run_records
 from gprune.jobs import JobProgress
 from gprune.methods import METHODS
 from gprune.pipeline.outlook import Outlook
@@ -104,7 +105,7 @@ def test_a_job_at_work_says_its_step_its_stage_and_the_time_left(
 
 def test_a_time_left_of_nothing_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = a_run(tmp_path, len(names()) - 1)
-    Store(tmp_path).save_run(run.name, run.record | {"expected": dict.fromkeys(names(), 0.3)})
+    run_records.save(Store(tmp_path), run.name, run.record | {"expected": dict.fromkeys(names(), 0.3)})
     (run,), _ = all_runs(str(tmp_path))
     sentence, share = _described(run, JobProgress(stage=names()[-1], elapsed=15.0), monkeypatch)
     assert "left in all" not in sentence and 0.9 < share < 1
@@ -114,7 +115,7 @@ def test_before_a_run_has_its_record_only_its_stage_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = a_run(tmp_path, 1)
-    Store(tmp_path).save_run(run.name, read(tmp_path, run.name) | {"expected": {}})
+    run_records.save(Store(tmp_path), run.name, read(tmp_path, run.name) | {"expected": {}})
     (run,), _ = all_runs(str(tmp_path))
     sentence, share = _described(run, JobProgress(stage="model", elapsed=2.0), monkeypatch)
     assert sentence.endswith("loading the model, 2 s so far") and share == 0.0

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from views.app_driver import charts, on, opened, words
 from views.synthetic_run import a_study, names, read, write_run
 
-from gprune import stages
+from gprune import run_records, stages
 from gprune.store import Store
 from gprune.study import EvaluationSettings
 from gprune.views.frame import derived, story, tour
@@ -30,7 +30,7 @@ def headline(app: AppTest) -> str:
 
 def alive(cache: Path, name: str) -> None:
     """Lets a run look like one that a process is at work on."""
-    Store(cache).save_run(name, read(cache, name) | {"updated": datetime.now(UTC).isoformat()})
+    run_records.save(Store(cache), name, read(cache, name) | {"updated": datetime.now(UTC).isoformat()})
 
 
 def test_the_overview_opens_with_what_pruning_costs_on_held_out_text(cache: Path) -> None:
@@ -68,7 +68,7 @@ def test_before_the_drift_the_places_of_the_figures_are_kept(cache: Path) -> Non
 
 def test_a_run_that_was_asked_for_its_drift_only_says_so(cache: Path) -> None:
     name = write_run(cache, stages="drift")
-    Store(cache).save_run(name, read(cache, name) | {"until": "drift", "result": None})
+    run_records.save(Store(cache), name, read(cache, name) | {"until": "drift", "result": None})
     app = opened()
     assert "Switching the text moves ranks" in headline(app)
     assert "This run was not asked to prune and measure" in words(app)

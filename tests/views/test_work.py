@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from views.synthetic_run import a_study, read, write_run
 
+from gprune import run_records
 from gprune.errors import JobError
 from gprune.jobs import queue
 from gprune.store import Store
@@ -51,11 +52,11 @@ def test_the_signature_changes_with_a_stage_and_with_a_state(tmp_path: Path) -> 
     assert work.look(str(tmp_path)).signature == first
     values = read(tmp_path, name)
     values["stages"]["partition"] = {"key": "0" * 32}
-    Store(tmp_path).save_run(name, values)
+    run_records.save(Store(tmp_path), name, values)
     second = work.look(str(tmp_path)).signature
     # a stage more is drawn when the page has rested; a state, or the first chart, at once
     assert work.look(str(tmp_path)).states == states
-    Store(tmp_path).save_run(name, values | {"state": "failed"})
+    run_records.save(Store(tmp_path), name, values | {"state": "failed"})
     assert len({first, second, work.look(str(tmp_path)).signature}) == 3
     assert work.look(str(tmp_path)).states != states
 
@@ -66,9 +67,9 @@ def test_a_run_that_has_been_quiet_for_long_is_not_live(tmp_path: Path) -> None:
     name = write_run(tmp_path, stages="drift", state="running")
     assert not work.is_live(all_runs(str(tmp_path))[0][0])
     values = read(tmp_path, name) | {"updated": datetime.now(UTC).isoformat()}
-    Store(tmp_path).save_run(name, values)
+    run_records.save(Store(tmp_path), name, values)
     assert work.is_live(all_runs(str(tmp_path))[0][0])
-    Store(tmp_path).save_run(name, values | {"updated": "yesterday"})
+    run_records.save(Store(tmp_path), name, values | {"updated": "yesterday"})
     assert not work.is_live(all_runs(str(tmp_path))[0][0])
 
 
@@ -97,14 +98,16 @@ def test_a_failed_or_dead_run_is_not_shown_by_itself(tmp_path: Path) -> None:
     failed = write_run(tmp_path, study=a_study(seed=1), stages="drift", state="failed")
     dead = write_run(tmp_path, study=a_study(seed=2), stages="drift", state="running")
     for name in (failed, dead):
-        Store(tmp_path).save_run(name, read(tmp_path, name) | {"started": "2026-12-01T00:00:00+00:00"})
+        run_records.save(
+            Store(tmp_path), name, read(tmp_path, name) | {"started": "2026-12-01T00:00:00+00:00"}
+        )
     runs = all_runs(str(tmp_path))[0]
     assert runs[-1].name == done
     chosen = work.preferred(runs)
     assert chosen is not None and chosen.name == done
     newest = work.preferred(runs[:-1])
     assert newest is runs[0] and work.preferred([]) is None
-    Store(tmp_path).save_run(dead, read(tmp_path, dead) | {"updated": datetime.now(UTC).isoformat()})
+    run_records.save(Store(tmp_path), dead, read(tmp_path, dead) | {"updated": datetime.now(UTC).isoformat()})
     runs = all_runs(str(tmp_path))[0]
     chosen = work.preferred(runs)
     assert chosen is not None and chosen.name == done, "a running job does not take the view from a result"

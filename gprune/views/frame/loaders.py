@@ -6,7 +6,6 @@ names its content, and a stamp its files as they are, so nothing that is cached 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,9 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import streamlit as st
 
-from gprune import records, stages
+from gprune import records, run_records, stages
 from gprune.analysis import thresholds
-from gprune.errors import SettingsError, StoreError
+from gprune.errors import SettingsError, StoreError, UnreadableError
 from gprune.methods import METHODS
 from gprune.records import ModelShape, ModelSize
 from gprune.stages import Graph, Inputs, Results, Stage
@@ -123,6 +122,18 @@ class Run:
         return sum(entry["key"] != now[name] for name, entry in self.stages.items())
 
     @property
+    def packed(self) -> bool:
+        """Whether it was read from a pack, which brings neither model nor texts."""
+        return isinstance(self.record.get("packed"), dict)
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why results did not come with its pack, by the name of their stage; see gprune.packs.contents."""
+        found = self.record["packed"].get("left_out") if self.packed else None
+        entries = found.items() if isinstance(found, dict) else ()
+        return {name: reason for name, reason in entries if isinstance(reason, str)}
+
+    @property
     def is_demo(self) -> bool:
         """Whether the bundled model was run."""
         return self.study.model == "demo"
@@ -146,7 +157,7 @@ class Run:
 
     def _made(self, stage: Stage[Any]) -> bool:
         entry = self.stages.get(stage.name)
-        own = entry is not None and entry["key"] == stage.key
+        own = entry is not None and entry["key"] == stage.key and stage.name not in self.left_out
         return bool(stage.key) and (own or self.results.holds(stage))
 
     def key(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> str:
@@ -293,12 +304,9 @@ def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
 def _read(path: str, changed: int, size: int) -> tuple[dict[str, Any] | None, Graph | None, str]:
     """Record and graph of a run, or why there is none; read again only when the file has changed."""
     try:
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        return None, None, f"{path} is not readable JSON ({error})"
-    reason = _fault(values)
-    if reason:
-        return None, None, f"{path} {reason}"
+        values = run_records.load(Path(path))
+    except UnreadableError as error:
+        return None, None, str(error)
     try:
         study = from_dict(values["study"])
     except SettingsError as error:
@@ -316,16 +324,3 @@ def _unknown(study: Study, inputs: Inputs | None) -> str:
         return ""
     lacking = set(roles(study)) - set(inputs.calibration)
     return min(lacking | (set(study.evaluation.texts) - set(inputs.evaluation)), default="")
-
-
-def _fault(values: Any) -> str:
-    """What is wrong with the form of a run's record; empty if nothing is."""
-    if not isinstance(values, dict):
-        return "holds no object"
-    for name in ("study", "stages"):
-        if not isinstance(values.get(name), dict):
-            return f"lacks the field {name!r}"
-    for name, stage in values["stages"].items():
-        if not isinstance(stage, dict) or not isinstance(stage.get("key"), str):
-            return f"lacks the key of the stage {name!r}"
-    return ""

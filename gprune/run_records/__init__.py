@@ -1,0 +1,11 @@
+"""The records that runs leave, `<cache>/runs/<run>/run.json`: written, read and checked in one place.
+
+A record is a file like any other: it may be damaged, from another version or made by hand. Whoever reads one
+gets it through here, with every field of the form that the program relies on, or a sentence about what is
+wrong with it.
+"""
+
+from gprune.run_records.reading import every, load, names, read
+from gprune.run_records.writing import save
+
+__all__ = ["every", "load", "names", "read", "save"]
