@@ -34,7 +34,7 @@ SUMS = "sha256"
 SEAL, _UNSEALED = "seal", "0" * 64
 _MOST_BYTES = 2**24
 _MISSING: Stamp = (-1, -1, -1)
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGEST, _KEY = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,24 @@ def unlike(folder: Path, manifest: Mapping[str, Any]) -> str:
     """
     sums = manifest.get(SUMS, {})
     return next((changed(name) for name in sums if checksums.of_file(folder / name) != sums[name]), "")
+
+
+def spoilt(path: Path) -> str:
+    """What is wrong with a file or a folder inside a result, as the model of a checkpoint.
+
+    Returns:
+        The end of a sentence; empty if nothing is wrong, or the path lies in no result.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    for folder in path.absolute().parents:
+        if _KEY.fullmatch(folder.name) and (folder / NAME).is_file():
+            seen, inner = look(folder), path.absolute().relative_to(folder).as_posix()
+            sums = (seen.manifest or {}).get(SUMS, {})
+            chosen = {name: one for name, one in sums.items() if f"{name}/".startswith(f"{inner}/")}
+            return seen.fault or unlike(folder, {SUMS: chosen})
+    return ""
 
 
 def changed(name: str) -> str:
