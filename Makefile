@@ -10,8 +10,9 @@ EVERY_CORE := -n logical --maxprocesses 8 --dist worksteal
 
 .PHONY: app quick test test-long check demo screenshots gguf clean
 
+# `make app ARGS="--public-address localhost:9000"`: see `python -m gprune app --help`
 app: $(VENV)/.app
-	$(BIN)/python -m streamlit run app.py --server.address 127.0.0.1 --server.port $(PORT) --browser.gatherUsageStats false
+	$(BIN)/python -m gprune app --port $(PORT) $(ARGS)
 
 # after every edit: no browser, no child process, no whole study
 quick: $(VENV)/.dev

@@ -41,7 +41,7 @@ class Visitor:
     def __init__(self, chromium: Any, server: Server) -> None:
         """Opens an empty page that is watched from its beginning."""
         self.server, self.process = server, psutil.Process(server.pid)
-        self.page = opened(chromium, viewport={"width": 1280, "height": 1000})
+        self.page = opened(chromium, server, viewport={"width": 1280, "height": 1000})
         self.traffic = Traffic(self.page)
         self.tools = self.page.context.new_cdp_session(self.page)
         self.tools.send("Performance.enable", {"timeDomain": "threadTicks"})

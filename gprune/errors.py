@@ -9,6 +9,7 @@ Every message says what is wrong, with the offending value, and what to do about
     ├── CorpusError         a text that is missing, empty, too small or in another encoding
     ├── UnreadableError     a file or a field that is damaged, hostile or no value at all
     ├── StoreError          the cache cannot be read or written
+    │   └── DamagedError    a result is not what was written
     ├── NumericsError       scores or statistics that are not finite
     ├── CheckpointError     a saved model that does not read back as it was
     ├── JobError            a job that cannot be started, found or stopped
@@ -42,6 +43,24 @@ class UnreadableError(GpruneError, ValueError):
 
 class StoreError(GpruneError):
     """The cache cannot be read or written."""
+
+
+class DamagedError(StoreError):
+    """A result in the cache is not what was written there."""
+
+    def __init__(self, stage: str, key: str, fault: str) -> None:
+        """Says which one, and what makes it whole again.
+
+        Args:
+            stage: name of its stage.
+            key: its content key.
+            fault: what is wrong with it, as the end of a sentence.
+        """
+        super().__init__(
+            f"no whole result: {stage}/{key} is damaged ({fault}): run the study again, "
+            "it is made anew and finished stages are kept"
+        )
+        self.fault = fault
 
 
 class NumericsError(GpruneError):

@@ -1,12 +1,16 @@
 """Files written whole or not at all: under another name first, then moved into place in one step.
 
 A reader meets the old file or the new one, never half of one; a write that fails leaves the old one alone.
+What is in place has reached the disk, so that this holds when the machine loses its power as well. Folders
+made here are their owner's alone, and a file is never more open than its folder.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,50 @@ from uuid import uuid4
 def beside(path: Path) -> Path:
     """A hidden name in the same folder, with the same ending, that no other process or thread has chosen."""
     return path.with_name(f".{path.stem}-{uuid4().hex}{path.suffix}")
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder, and those above it that are missing, for their owner alone; one that is there stays.
+
+    Raises:
+        OSError: it cannot be made, or something else has its name.
+    """
+    try:
+        path.mkdir(mode=0o700)
+    except FileNotFoundError:
+        make_folder(path.parent)
+        make_folder(path)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+
+
+def settle(path: Path) -> None:
+    """Closes a file to those who may not enter its folder, and waits until the disk has it.
+
+    Raises:
+        OSError: the disk has no room for it.
+    """
+    mode, outside = path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o077
+    if mode & 0o077 & ~outside:
+        path.chmod(mode & (0o700 | outside))
+    sync(path)
+
+
+def sync(path: Path) -> None:
+    """Waits until the disk has a file, or which names a folder holds; not every disk can say so.
+
+    Raises:
+        OSError: the disk has no room for it.
+    """
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
+            raise
+    finally:
+        os.close(number)
 
 
 @contextlib.contextmanager
@@ -30,7 +78,9 @@ def replaced(path: Path) -> Iterator[Path]:
     temporary = beside(path)
     try:
         yield temporary
+        settle(temporary)
         temporary.replace(path)
+        sync(path.parent)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()

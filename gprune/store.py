@@ -1,36 +1,44 @@
 """Where results are kept: one folder a result, written whole or not at all.
 
     <cache>/<stage>/<key>/{FIELD.npy ..., manifest.json}
+    <cache>/damaged/<stage>-<key>-<digits>/
 
 The key says everything a result depends on (gprune.stages), so a result never goes stale; it is written to
-a temporary folder, its manifest last, and moved into place in one step, so that it is either whole or
-absent. Arrays are read back as read-only memory maps. Nothing is pickled.
+a temporary folder, its manifest last, and moved into place in one step when the disk has all of it, so that
+it is either whole or absent. Arrays are read back read-only, large ones as memory maps. Nothing is pickled.
+
+What is read is what was written: the manifest has the SHA-256 of every file and of itself. `has` looks at
+the manifest and at the headers of arrays, `get` compares the checksum of each file that it reads for the
+first time in a process, `check` those of all files. Reading never writes: only whoever computes moves a
+damaged result aside (`set_aside`), so that a whole cache can be read-only. All of it is its owner's alone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
 import shutil
 import time
-import typing
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import filelock
 import numpy as np
 
-from gprune.errors import StoreError
-from gprune.files import beside, write_json
+from gprune import array_files, manifests
+from gprune.errors import DamagedError, NumericsError, StoreError
+from gprune.files import beside, make_folder, sync
 
 Record = TypeVar("Record")
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_.-]{0,120}$")
 _STALE_SECONDS = 24 * 3600
+DAMAGED = "damaged"
+"""folder of what was set aside"""
 
 
 def default_cache() -> Path:
@@ -84,36 +92,96 @@ class Store:
                 raise StoreError(f"{name!r} is not a name of a stage or result")
         return self.root / stage / key
 
-    def manifest(self, stage: str, key: str) -> dict[str, Any] | None:
-        """The manifest of a whole result; None when it is absent or any of its files is damaged."""
-        folder = self.folder(stage, key)
-        try:
-            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-            whole = all((folder / name).stat().st_size == size for name, size in manifest["files"].items())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None
-        return manifest if whole else None
+    def manifest(self, stage: str, key: str, kind: type | None = None) -> dict[str, Any] | None:
+        """The manifest of a whole result; None when it is absent or known to be damaged.
 
-    def has(self, stage: str, key: str) -> bool:
-        """Whether a whole result is there."""
-        return self.manifest(stage, key) is not None
+        Args:
+            stage: name of the stage.
+            key: content key of the result.
+            kind: class of its record; where it is left out, the one that the manifest names.
+        """
+        try:
+            found = manifests.look(self.folder(stage, key), kind).manifest
+        except OSError:
+            return None
+        return None if found is None else dict(found)
+
+    def has(self, stage: str, key: str, kind: type | None = None) -> bool:
+        """Whether a whole result is there, as far as it can be told without reading it; see `manifest`."""
+        return self.manifest(stage, key, kind) is not None
 
     def get(self, stage: str, key: str, kind: type[Record]) -> Record:
-        """Reads a result; its arrays are read-only memory maps.
+        """Reads a result; its arrays are read-only.
 
         Raises:
-            StoreError: the result is absent or damaged.
+            DamagedError: it is not what was written.
+            StoreError: it is absent or cannot be read.
         """
-        manifest = self.manifest(stage, key)
-        folder = self.folder(stage, key)
-        if manifest is None:
-            raise StoreError(f"no whole result at {folder}: run the study again, finished stages are kept")
+        folder, manifest = self.folder(stage, key), self._whole(stage, key, kind)
         try:
-            return kind(**_values(kind, folder, manifest))
-        except (KeyError, ValueError, TypeError) as error:
-            raise StoreError(
-                f"the result in {folder} is damaged ({error}): delete this folder and run the study again"
-            ) from error
+            return kind(**manifests.fields_of(folder, manifest, kind))
+        except OSError as error:
+            raise _unreadable(folder, error) from error
+        except (ValueError, KeyError, TypeError, NumericsError) as error:
+            manifests.refuse(folder, kind, str(error))
+            raise DamagedError(stage, key, str(error)) from error
+
+    def check(self, stage: str, key: str, kind: type | None = None) -> Path:
+        """Reads every file of a result, once a process, and compares it with what was written.
+
+        Returns:
+            The folder of the result.
+
+        Raises:
+            DamagedError: it is not what was written.
+            StoreError: it is absent or cannot be read.
+        """
+        folder, manifest = self.folder(stage, key), self._whole(stage, key, kind)
+        try:
+            fault = manifests.unlike(folder, manifest)
+        except OSError as error:
+            raise _unreadable(folder, error) from error
+        if fault:
+            raise DamagedError(stage, key, fault)
+        return folder
+
+    def _whole(self, stage: str, key: str, kind: type | None) -> dict[str, Any]:
+        folder = self.folder(stage, key)
+        try:
+            seen = manifests.look(folder, kind)
+        except OSError as error:
+            raise _unreadable(folder, error) from error
+        if seen.manifest is not None:
+            return seen.manifest
+        if seen.fault:
+            raise DamagedError(stage, key, seen.fault)
+        raise StoreError(f"no whole result at {folder}: run the study again, finished stages are kept")
+
+    def set_aside(self, stage: str, key: str, kind: type | None = None) -> str:
+        """Moves a damaged result out of the way; one that is whole stays. Its lock is held.
+
+        Returns:
+            What was wrong with it and where it is now, as a sentence; empty if nothing was moved.
+
+        Raises:
+            StoreError: the cache cannot be written, or the result not be read.
+        """
+        if not os.path.lexists(self.folder(stage, key)):
+            return ""
+        try:
+            self.check(stage, key, kind)
+        except DamagedError as error:
+            return f"the stored result was damaged ({error.fault}) and is kept in {self._aside(stage, key)}"
+        return ""
+
+    def _aside(self, stage: str, key: str) -> Path:
+        place = self.root / DAMAGED / f"{stage}-{key}-{uuid4().hex[:8]}"
+        try:
+            make_folder(place.parent)
+            self.folder(stage, key).rename(place)
+        except OSError as error:
+            raise explain(error, self.root) from error
+        return place
 
     def put(self, stage: str, key: str, record: object, details: dict[str, Any] | None = None) -> None:
         """Writes a record; if another process has written it meanwhile, that one stays.
@@ -130,15 +198,17 @@ class Store:
 
         def write(folder: Path) -> dict[str, Any]:
             values: dict[str, Any] = {}
+            sums: dict[str, str] = {}
             for field in fields(record):  # type: ignore[arg-type]
                 value = getattr(record, field.name)
                 if isinstance(value, np.ndarray):
-                    np.save(folder / f"{field.name}.npy", value, allow_pickle=False)
+                    name = array_files.file_name(field.name)
+                    sums[name] = array_files.write(folder / name, value)
                 else:
                     values[field.name] = value
-            return {"record": type(record).__name__, "values": values}
+            return {"record": type(record).__name__, "values": values, manifests.SUMS: sums}
 
-        self.put_folder(stage, key, write, details)
+        self.put_folder(stage, key, write, details, type(record))
 
     def discard(self, stage: str, key: str) -> None:
         """Removes a result, if there is one; no reader meets half of it."""
@@ -154,43 +224,47 @@ class Store:
         key: str,
         write: Callable[[Path], dict[str, Any]],
         details: dict[str, Any] | None = None,
+        kind: type | None = None,
     ) -> Path:
         """Lets `write` fill a temporary folder, adds the manifest and moves it into place.
 
         Args:
             stage: name of the stage.
             key: content key of the result.
-            write: fills the folder it is given and returns entries for the manifest.
+            write: fills the folder it is given and returns entries for the manifest; checksums among them are
+                taken as they are.
             details: further entries for the manifest.
+            kind: class of the record, if it is one.
 
         Returns:
             The folder in its final place.
+
+        Raises:
+            StoreError: the disk is full or the cache is read-only.
         """
         final = self.folder(stage, key)
         temporary = beside(final)
         try:
-            temporary.mkdir(parents=True)
-            manifest = write(temporary)
-            files = {
-                str(path.relative_to(temporary)): path.stat().st_size
-                for path in sorted(temporary.rglob("*"))
-                if path.is_file()
-            }
-            write_json(temporary / "manifest.json", {**(details or {}), **manifest, "files": files})
-            self._move(temporary, final)
+            make_folder(temporary)
+            entries = write(temporary)
+            manifests.close(temporary, {**(details or {}), **entries}, kind)
+            self._move(temporary, final, kind)
         except OSError as error:
             raise explain(error, self.root) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return final
 
-    def _move(self, temporary: Path, final: Path) -> None:
-        if final.exists() and self.has(final.parent.name, final.name):
-            return
-        # a damaged result makes way
-        self.discard(final.parent.name, final.name)
+    def _move(self, temporary: Path, final: Path, kind: type | None) -> None:
+        stage, key = final.parent.name, final.name
+        if os.path.lexists(final):
+            if self.has(stage, key, kind):
+                return
+            # a damaged result makes way
+            self._aside(stage, key)
         try:
             temporary.rename(final)
+            sync(final.parent)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
@@ -209,8 +283,8 @@ class Store:
         """
         path = self.root / "locks" / f"{self.folder(stage, key).parent.name}-{key}.lock"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            held = filelock.FileLock(path)
+            make_folder(path.parent)
+            held = filelock.FileLock(path, mode=0o600)
             while True:
                 try:
                     held.acquire(timeout=1.0)
@@ -233,26 +307,6 @@ class Store:
                     shutil.rmtree(path, ignore_errors=True)
 
 
-def _values(kind: type, folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Every field of a record of some kind, arrays as memory maps."""
-    hints = typing.get_type_hints(kind)
-    values: dict[str, Any] = {}
-    for field in fields(kind):
-        path = folder / f"{field.name}.npy"
-        if path.name in manifest["files"]:
-            values[field.name] = _read_array(path)
-        else:
-            value = manifest["values"][field.name]
-            is_tuple = typing.get_origin(hints[field.name]) is tuple
-            values[field.name] = tuple(value) if is_tuple else value
-    return values
-
-
-def _read_array(path: Path) -> np.ndarray:
-    try:
-        # an empty array cannot be mapped
-        return np.load(path, mmap_mode="r" if path.stat().st_size > 1024 else None, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise StoreError(
-            f"the array {path} cannot be read ({error}): delete its folder and run again"
-        ) from error
+def _unreadable(folder: Path, error: OSError) -> StoreError:
+    reason = error.strerror or str(error)
+    return StoreError(f"the result in {folder} cannot be read ({reason}): check the disk and its permissions")

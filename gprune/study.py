@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import math
 import re
 import types
 import typing
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from gprune import untrusted
 from gprune.errors import SettingsError
 from gprune.methods import DEFAULT, METHODS
 from gprune.settings import (
@@ -53,6 +55,10 @@ __all__ = [
 ]
 
 METRIC_NAMES = ("flap", "wanda_sp", "twflap")
+_LONGEST_NAME = 200
+# the longest path of the system
+_LONGEST_TEXT = 4096
+_LONGEST_LIST = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,8 @@ class Study:
             for part in path:
                 target = target.get(part) if isinstance(target, dict) else None
             if not isinstance(target, dict) or last not in target:
-                raise SettingsError(f"a study has no field {dotted!r}; {_suggestion(dotted, field_names())}")
+                shown = untrusted.quoted(dotted)
+                raise SettingsError(f"a study has no field {shown}; {_suggestion(dotted, field_names())}")
             target[last] = value
         return from_dict(values)
 
@@ -185,7 +192,7 @@ def field_names() -> tuple[str, ...]:
 
 
 def _suggestion(name: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name[:_LONGEST_NAME], known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known fields: {', '.join(known)}"
 
 
@@ -198,34 +205,59 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
     origin = typing.get_origin(hint)
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
-            raise SettingsError(f"{name} must be a list (got {value!r})")
+            raise SettingsError(f"{name} must be a list (got {untrusted.quoted(value)})")
+        if len(value) > _LONGEST_LIST:
+            raise SettingsError(f"{name} must have at most {_LONGEST_LIST} entries (got {len(value)})")
         item = typing.get_args(hint)[0]
         return tuple(_coerce(f"{name}[{i}]", v, item) for i, v in enumerate(value))
-    expected = str if origin is Literal else hint
-    if expected is float and isinstance(value, int) and not isinstance(value, bool):
+    return _plain(name, value, str if origin is Literal else hint)
+
+
+def _plain(name: str, value: Any, expected: type) -> Any:
+    """Checks a number, a text or a switch; JSON and counts can hold what passes."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and not (math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63):
+        raise SettingsError(f"{name} must be a finite number of 64 bits (got {untrusted.quoted(value)})")
+    if expected is float and number:
         return float(value)
-    if expected is str and isinstance(value, int) and not isinstance(value, bool):
+    if expected is str and isinstance(value, int) and number:
         # a window preset is a name that looks like a number
         return str(value)
-    if expected is int and isinstance(value, float) and value.is_integer():
+    if expected is int and isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
         return int(value)
     if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
         words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
-        raise SettingsError(f"{name} must be {words[expected]} (got {value!r})")
+        raise SettingsError(f"{name} must be {words[expected]} (got {untrusted.quoted(value)})")
+    if isinstance(value, str):
+        _require_text(name, value)
     return value
+
+
+def _require_text(name: str, value: str) -> None:
+    """Refuses a text that no file name, record or page can carry."""
+    longest = _LONGEST_NAME if name in ("name", "group") else _LONGEST_TEXT
+    if len(value) > longest:
+        shown = untrusted.quoted(value)
+        raise SettingsError(f"{name} must have at most {longest} characters (got {len(value)}: {shown})")
+    odd = next((letter for letter in value if letter == "\0" or "\ud800" <= letter <= "\udfff"), "")
+    if odd:
+        shown = untrusted.quoted(value)
+        raise SettingsError(f"{name} must be text without NUL or half a character {odd!r} (got {shown})")
 
 
 def _build(cls: Any, values: Any, where: str) -> Any:
     if not isinstance(values, dict):
-        raise SettingsError(f"{where or 'a study'} must be an object with named fields (got {values!r})")
+        shown = untrusted.quoted(values)
+        raise SettingsError(f"{where or 'a study'} must be an object with named fields (got {shown})")
     known = {f.name for f in fields(cls)}
     hints = typing.get_type_hints(cls)
     arguments: dict[str, Any] = {}
     for name, value in values.items():
-        dotted = f"{where}.{name}" if where else name
+        dotted = f"{where}.{name}" if where else str(name)
         if name not in known:
             listing = tuple(f"{where}.{k}" if where else k for k in sorted(known))
-            raise SettingsError(f"a study has no field {dotted!r}; {_suggestion(dotted, listing)}")
+            shown = untrusted.quoted(dotted)
+            raise SettingsError(f"a study has no field {shown}; {_suggestion(dotted, listing)}")
         nested = hints[name]
         arguments[name] = (
             _build(nested, value, dotted) if is_dataclass(nested) else _coerce(dotted, value, nested)
@@ -254,15 +286,14 @@ def from_file(path: str | Path) -> Study:
     Raises:
         SettingsError: the file is missing, is not JSON, or does not hold a valid study.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"the study file {str(path)!r} cannot be read: {error}") from error
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise SettingsError(f"the study file {str(path)!r} is not JSON: {error}") from error
+    what = f"the study file {untrusted.quoted(str(path))}"
+    with untrusted.refused_as(SettingsError):
+        try:
+            place = untrusted.path(str(path), "the study file")
+            values = untrusted.json_file(place, what, pipe=True)
+        except FileNotFoundError as error:
+            raise SettingsError(f"{what} cannot be read: there is no such file") from error
     try:
         return from_dict(values)
     except SettingsError as error:
-        raise SettingsError(f"study file {str(path)!r}: {error}") from error
+        raise SettingsError(f"{what.removeprefix('the ')}: {error}") from error

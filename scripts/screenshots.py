@@ -87,7 +87,7 @@ def take(run: str, cache: Path, folder: Path) -> list[Path]:
     """
     paths = []
     with browser() as chromium, served(cache) as server:
-        page = opened(chromium, viewport=SIZE, color_scheme="light")
+        page = opened(chromium, server, viewport=SIZE, color_scheme="light")
         # the pages have their addresses once the server has had a visitor
         page.goto(server.address)
         at_rest(page)

@@ -6,13 +6,12 @@ Needs Playwright (requirements-dev.txt) and a Chromium or Chrome of this machine
 from __future__ import annotations
 
 import os
+import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 START_SECONDS = 120.0
+ENTRY = re.compile(r"(?P<origin>http://[^/\s]+)/\?token=(?P<token>\S+)\s")
+"""the address that the server prints"""
 WATCHER = Path(__file__).with_suffix(".js")
 """watches a page from its beginning; its functions are called `watcher` there"""
 PATIENCE = 120_000
@@ -39,54 +40,64 @@ class Server:
 
     address: str
     """as http://127.0.0.1:PORT"""
+    token: str
+    """opens its door"""
     pid: int
     """its process"""
 
+    @property
+    def entry(self) -> str:
+        """The address with the token, as the server has printed it."""
+        return f"{self.address}/?token={self.token}"
+
+    def let_in(self, context: Any) -> None:
+        """Gets a browser's context the cookie of this server.
+
+        Args:
+            context: of Playwright, before its pages go anywhere.
+        """
+        context.request.get(self.entry, max_redirects=0)
+
 
 @contextmanager
-def served(cache: Path) -> Iterator[Server]:
+def served(cache: Path, *options: str) -> Iterator[Server]:
     """Starts the app on a cache, at a free port of this machine alone, and ends it afterwards.
 
     Args:
         cache: the cache folder; the app starts nothing in it by itself.
+        options: further ones of `python -m gprune app`.
 
     Raises:
         NotHereError: the app does not answer; the end of its log is in the message.
     """
-    port = _free_port()
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    command = [sys.executable, "-m", "gprune", "app", "--no-browser"]
+    if "--port" not in options:
+        command += ["--port", "0"]
     environment = os.environ | {"GPRUNE_CACHE": str(cache), "GPRUNE_AUTOSTART": "0"}
-    address = f"http://127.0.0.1:{port}"
-    with tempfile.TemporaryFile() as log:
-        server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        with open(log, "wb") as written:
+            server = subprocess.Popen(
+                [*command, *options], cwd=ROOT, env=environment, stdout=written, stderr=written
+            )
         try:
-            if not _answers(server, address):
-                log.seek(0)
-                last = log.read()[-500:].decode(errors="replace").strip()
+            found = _printed(server, log)
+            if found is None:
+                last = log.read_bytes()[-500:].decode(errors="replace").strip()
                 raise NotHereError(f"the app does not start. The end of its log: {last}")
-            yield Server(address, server.pid)
+            yield Server(found["origin"], found["token"], server.pid)
         finally:
             _end(server)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _answers(server: subprocess.Popen[bytes], address: str) -> bool:
-    """Waits until the app says that it is well; False where it has ended or takes too long."""
+def _printed(server: subprocess.Popen[bytes], log: Path) -> re.Match[str] | None:
+    """Waits until the app has printed its address; None where it has ended or takes too long."""
     deadline = time.monotonic() + START_SECONDS
     while server.poll() is None and time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(f"{address}/_stcore/health", timeout=5) as answer:
-                if answer.read() == b"ok":
-                    return True
-        except OSError:
-            time.sleep(0.05)
-    return False
+        if found := ENTRY.search(log.read_text(errors="replace")):
+            return found
+        time.sleep(0.05)
+    return None
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
@@ -127,14 +138,17 @@ def browser() -> Iterator[Any]:
             started.close()
 
 
-def opened(chromium: Any, **options: Any) -> Any:
-    """An empty page that is watched from its beginning.
+def opened(chromium: Any, server: Server, **options: Any) -> Any:
+    """An empty page that is watched from its beginning, of a person whom the server knows.
 
     Args:
         chromium: the browser.
+        server: the app.
         options: of the page, as `viewport`.
     """
-    page = chromium.new_context(**options).new_page()
+    context = chromium.new_context(**options)
+    server.let_in(context)
+    page = context.new_page()
     page.set_default_timeout(PATIENCE)
     page.add_init_script(path=WATCHER)
     return page

@@ -74,7 +74,7 @@ def test_a_manifest_that_does_not_say_all_is_a_damaged_result(store, changes):
     store.put("tokens", KEY, tokens())
     path = store.folder("tokens", KEY) / "manifest.json"
     path.write_text(json.dumps(store.manifest("tokens", KEY) | changes))
-    with pytest.raises(StoreError, match=f"{KEY} is damaged .*delete this folder and run the study again"):
+    with pytest.raises(StoreError, match=f"{KEY} is damaged .*: run the study again, it is made anew"):
         store.get("tokens", KEY, Tokens)
 
 

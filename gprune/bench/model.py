@@ -198,7 +198,8 @@ def _require_memory(name: str, precision: str) -> None:
     folder = identity.locate(name)
     stored = identity.configuration(folder)
     kind = str(stored.get("dtype") or stored.get("torch_dtype") or "float32")
-    widths = [getattr(torch, word, torch.float32).itemsize for word in (precision, kind)]
+    found = [getattr(torch, word, None) for word in (precision, kind)]
+    widths = [(dtype if isinstance(dtype, torch.dtype) else torch.float32).itemsize for dtype in found]
     size = sum(file.stat().st_size for file in identity.weight_files(folder)) * widths[0] / widths[1]
     free = psutil.virtual_memory().available
     if size > free:

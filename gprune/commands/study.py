@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import Any, Literal, get_args, get_origin
 
-from gprune.errors import SettingsError
+from gprune import untrusted
+from gprune.errors import SettingsError, UnreadableError
 from gprune.methods import METHODS
 from gprune.study import METRIC_NAMES, from_dict
 from gprune.study_fields import OPTIONS, documentation, hint
@@ -87,12 +87,15 @@ def assignment(word: str) -> tuple[str, Any]:
     """Reads FIELD=VALUE; the value is JSON, or text where it is none.
 
     Raises:
-        SettingsError: there is no sign of equality.
+        SettingsError: there is no sign of equality, or a list or object is damaged or hostile.
     """
     field, sign, value = word.partition("=")
     if not sign:
-        raise SettingsError(f"--set takes FIELD=VALUE (got {word!r}), as reliability.drift_quantile=0.85")
+        shown = untrusted.quoted(word)
+        raise SettingsError(f"--set takes FIELD=VALUE (got {shown}), as reliability.drift_quantile=0.85")
     try:
-        return field, json.loads(value)
-    except json.JSONDecodeError:
+        return field, untrusted.json_value(value, f"the value of {untrusted.quoted(field)}")
+    except UnreadableError as error:
+        if value.lstrip().startswith(("[", "{")):
+            raise SettingsError(str(error)) from error
         return field, value

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gprune import untrusted
 from gprune.corpora import layout
 from gprune.corpora.naming import TextName
 from gprune.errors import CorpusError
@@ -22,6 +23,7 @@ from gprune.errors import CorpusError
 CONVERTED = "refs/convert/parquet"
 """branch on which the hub keeps parquet copies of datasets that come with a loading script"""
 _PROBE_SECONDS = 3.0
+_LONGEST_COMMIT = 4096
 _BRANCHES = ("main", CONVERTED)
 _PORTS = {"http": 80, "https": 443}
 
@@ -30,7 +32,8 @@ def cached_file(repository: str, revision: str, path: str) -> Path | None:
     """A file of a dataset in the hub's cache: of this revision, else the copy that came last."""
     for snapshot in _snapshots(repository, revision):
         if (snapshot / path).is_file():
-            return snapshot / path
+            with untrusted.refused_as(CorpusError):
+                return untrusted.inside(snapshot, path, f"the dataset {repository!r}")
     return None
 
 
@@ -122,9 +125,13 @@ def _snapshots(repository: str, revision: str) -> Iterator[Path]:
     from huggingface_hub import constants
 
     folder = Path(constants.HF_HUB_CACHE) / f"datasets--{repository.replace('/', '--')}"
-    reference = folder / "refs" / revision
-    commit = reference.read_text().strip() if reference.is_file() else revision
-    exact = folder / "snapshots" / commit
+    what = f"the revision of the dataset {untrusted.quoted(repository)}"
+    with untrusted.refused_as(CorpusError):
+        untrusted.path(folder.name, "the dataset")
+        reference = untrusted.inside(folder / "refs", revision, what)
+        found = untrusted.contents(reference, what, most=_LONGEST_COMMIT) if reference.is_file() else b""
+        commit = found.decode("utf-8", errors="replace").strip() or revision
+        exact = untrusted.inside(folder / "snapshots", commit, what)
     if exact.is_dir():
         yield exact
     if revision not in _BRANCHES or not (folder / "snapshots").is_dir():

@@ -7,19 +7,22 @@ the listing of a hub repository are read in the same way. Loading scripts are ne
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from gprune import untrusted
 from gprune.corpora.naming import TextName, closest
-from gprune.errors import CorpusError
+from gprune.errors import CorpusError, UnreadableError
 
 Splits = dict[str, list[str]]
 
 CARD = "README.md"
+_MOST_CARD = 16 * 2**20
+_LONGEST_PATTERN, _MOST_PATTERNS = 1000, 10_000
 _DATA_SUFFIXES = (
     ".parquet",
     ".arrow",
@@ -65,7 +68,9 @@ def folder_files(folder: Path, name: TextName, split: str) -> tuple[Path, ...]:
     """
     saved = _saved_to_disk(folder)
     splits = saved or splits_of(listing(folder), read_card(folder / CARD), name)
-    return tuple(folder / path for path in pick_split(splits, name, split))
+    with untrusted.refused_as(CorpusError):
+        what = f"the dataset folder {untrusted.quoted(folder.name)}"
+        return tuple(untrusted.inside(folder, path, what) for path in pick_split(splits, name, split))
 
 
 def pick_split(splits: Splits, name: TextName, split: str) -> list[str]:
@@ -101,14 +106,15 @@ def splits_of(paths: Sequence[str], card: Mapping[str, Any], name: TextName) -> 
         CorpusError: the configuration is unknown, or there are several and none was named.
     """
     data = sorted(path for path in paths if _is_data(path))
-    listed = {str(c["config_name"]): c for c in card.get("configs") or () if "config_name" in c}
+    listed = _configurations(card)
     if not listed:
         return _by_words(_below(data, name.option("config"), name))
     chosen = listed[_pick_config(listed, name)]
-    base = str(chosen.get("data_dir") or "")
+    base = chosen.get("data_dir")
+    base = base if isinstance(base, str) else ""
     if not chosen.get("data_files"):
         return _by_words(_below(data, base, name))
-    patterns = _patterns(chosen["data_files"])
+    patterns = _patterns(chosen["data_files"], name)
     return {split: _matching(data, globs, base) for split, globs in patterns.items()}
 
 
@@ -131,34 +137,62 @@ def listing(folder: Path) -> list[str]:
 
 
 def read_card(card: Path) -> Mapping[str, Any]:
-    """The header of a README.md, or nothing where there is none."""
-    if not card.is_file():
-        return {}
-    from huggingface_hub import metadata_load
+    """The header of a README.md, or nothing where there is none.
 
-    try:
-        return metadata_load(card) or {}
-    except Exception as error:  # the YAML library's own classes, and this file is not ours
-        raise CorpusError(f"the header of {str(card)!r} is not valid YAML: {error}") from error
+    Raises:
+        CorpusError: it cannot be read, or is not valid YAML.
+    """
+    what = f"the header of {untrusted.quoted(str(card))}"
+    with untrusted.refused_as(CorpusError, "name a file of the folder instead"):
+        try:
+            data = untrusted.contents(card, what, most=_MOST_CARD)
+        except FileNotFoundError:
+            return {}
+        lines = data.decode("utf-8-sig", errors="replace").splitlines()
+        start = next((number for number, line in enumerate(lines) if line.strip()), len(lines))
+        if start == len(lines) or lines[start].strip() != "---":
+            return {}
+        end = next((n for n in range(start + 1, len(lines)) if lines[n].rstrip() == "---"), None)
+        return untrusted.yaml_object("\n".join(lines[start + 1 : end]), what) if end is not None else {}
 
 
 def _saved_to_disk(folder: Path) -> Splits:
     """Files of a folder written by `save_to_disk` of the datasets library, in their order."""
-    try:
+    with untrusted.refused_as(CorpusError, "save the dataset again"):
         if (folder / "dataset_dict.json").is_file():
-            splits = json.loads((folder / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
-            return {split: _saved_files(folder, split) for split in splits}
+            splits = _object(folder, "dataset_dict.json").get("splits")
+            return {split: _saved_files(folder, split) for split in _texts(splits, folder, "splits")}
         if (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file():
-            split = json.loads((folder / "state.json").read_text(encoding="utf-8")).get("_split")
-            return {split or "train": _saved_files(folder, "")}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorpusError(f"the dataset saved in {str(folder)!r} is damaged: {error!r}") from error
+            split = _object(folder, "state.json").get("_split")
+            return {split if isinstance(split, str) and split else "train": _saved_files(folder, "")}
     return {}
 
 
 def _saved_files(folder: Path, split: str) -> list[str]:
-    state = json.loads((folder / split / "state.json").read_text(encoding="utf-8"))
-    return [(PurePosixPath(split) / file["filename"]).as_posix() for file in state["_data_files"]]
+    state = _object(folder, f"{split}/state.json" if split else "state.json").get("_data_files")
+    entries = state if isinstance(state, list) else [state]
+    names = [entry.get("filename") if isinstance(entry, dict) else None for entry in entries]
+    return [(PurePosixPath(split) / name).as_posix() for name in _texts(names, folder, "_data_files")]
+
+
+def _object(folder: Path, name: str) -> dict[str, Any]:
+    """The object in a file of a saved dataset."""
+    what = f"the dataset saved in {untrusted.quoted(str(folder))} is damaged: {untrusted.quoted(name)}"
+    try:
+        values = untrusted.json_file(untrusted.inside(folder, name, what), what, finite=False)
+    except FileNotFoundError as error:
+        raise UnreadableError(f"{what} is missing") from error
+    if not isinstance(values, dict):
+        raise UnreadableError(f"{what} holds no object")
+    return values
+
+
+def _texts(values: Any, folder: Path, field: str) -> list[str]:
+    """A list of names that files may have, out of a file that may hold anything."""
+    if not isinstance(values, list) or not all(isinstance(value, str) and value for value in values):
+        what = f"the dataset saved in {untrusted.quoted(str(folder))} is damaged"
+        raise UnreadableError(f"{what}: its {field} are {untrusted.quoted(values)}, and no list of names")
+    return values
 
 
 def _is_data(path: str) -> bool:
@@ -208,7 +242,7 @@ def _pick_config(listed: Mapping[str, Mapping[str, Any]], name: TextName) -> str
     if asked in listed:
         return asked
     if not asked:
-        standard = [config for config, values in listed.items() if values.get("default")]
+        standard = [config for config, values in listed.items() if _truth(values.get("default"))]
         if standard or "default" in listed:
             return (standard or ["default"])[0]
         if len(listed) == 1:
@@ -218,14 +252,43 @@ def _pick_config(listed: Mapping[str, Mapping[str, Any]], name: TextName) -> str
     raise CorpusError(f"{name.place!r} {problem}: {', '.join(listed)}. Type for example {example}")
 
 
-def _patterns(data_files: Any) -> dict[str, list[str]]:
-    """The card's data_files: a pattern, a list of patterns, a list of splits, or patterns by split."""
-    if isinstance(data_files, Mapping):
-        return {str(split): _as_list(globs) for split, globs in data_files.items()}
+def _configurations(card: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The card's configurations by name; what is not in the form of one is passed over."""
+    entries = card.get("configs")
+    listed = [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
+    named = {entry.get("config_name"): entry for entry in listed if isinstance(entry.get("config_name"), str)}
+    return {str(name): entry for name, entry in named.items() if name}
+
+
+def _truth(value: Any) -> bool:
+    """Whether a card says yes; its values are texts."""
+    return value is True or (isinstance(value, str) and value.lower() in ("true", "yes", "on"))
+
+
+def _patterns(data_files: Any, name: TextName) -> dict[str, list[str]]:
+    """The card's data_files: a pattern, a list of patterns, a list of splits, or patterns by split.
+
+    Raises:
+        CorpusError: it is something else, or more or longer patterns than a card has use for.
+    """
     entries = _as_list(data_files)
-    if all(isinstance(entry, Mapping) for entry in entries):
-        return {str(entry.get("split", "train")): _as_list(entry.get("path")) for entry in entries}
-    return {"train": entries}
+    if isinstance(data_files, Mapping):
+        found = {str(split): _as_list(globs) for split, globs in data_files.items()}
+    elif all(isinstance(entry, Mapping) for entry in entries):
+        found = {}
+        for entry in entries:
+            split = entry.get("split", "train")
+            found[split if isinstance(split, str) else "train"] = _as_list(entry.get("path"))
+    else:
+        found = {"train": entries}
+    for globs in found.values():
+        odd = [glob for glob in globs if not isinstance(glob, str) or len(glob) > _LONGEST_PATTERN]
+        if odd or len(globs) > _MOST_PATTERNS:
+            raise CorpusError(
+                f"the card of {untrusted.quoted(name.place)} has data_files that are no patterns "
+                f"({untrusted.quoted(odd[0] if odd else f'{len(globs)} of them')}): name a file of the folder"
+            )
+    return found
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -233,12 +296,27 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _matching(data: list[str], globs: list[str], base: str) -> list[str]:
-    rules = [re.compile(_expression((PurePosixPath(base) / str(glob)).as_posix())) for glob in globs]
-    return [path for path in data if any(rule.fullmatch(path) for rule in rules)]
+    whole = [(PurePosixPath(base) / glob).as_posix() for glob in globs]
+    return [path for path in data if any(matches(path, glob) for glob in whole)]
 
 
-def _expression(glob: str) -> str:
-    """A path pattern as a regular expression: ** crosses folders, * and ? do not."""
-    pieces = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", glob)
-    return "".join(pieces.get(part) or (part if part.startswith("[") else re.escape(part)) for part in parts)
+def matches(name: str, pattern: str) -> bool:
+    """Whether a relative path is one of those that a pattern means.
+
+    ``*`` and ``?`` stay within a folder, ``**`` between two slashes is any number of folders.
+
+    Args:
+        name: the path, with forward slashes.
+        pattern: what came with a dataset; nothing in it is worse than slow by its own length.
+    """
+    folders = name.split("/")
+    # which beginnings of the path the pattern so far means, by number of parts
+    reached = {0}
+    for part in pattern.split("/"):
+        if part == "**":
+            reached = set(range(min(reached, default=len(folders) + 1), len(folders) + 1))
+        else:
+            reached = {
+                count + 1 for count in reached if count < len(folders) and fnmatchcase(folders[count], part)
+            }
+    return len(folders) in reached

@@ -10,9 +10,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from gprune.errors import SettingsError
+from gprune import untrusted
+from gprune.errors import SettingsError, UnreadableError
 
 EXAMPLE = "c4.jsonl#fields=prefix+gold_completion&documents=1280:1480"
 OPTIONS: dict[str, str] = {
@@ -24,6 +24,9 @@ OPTIONS: dict[str, str] = {
     "join": "join=blank-line puts all documents, a blank line between them, into one string",
 }
 JOIN_BLANK_LINE = "blank-line"
+# no path is longer, so that what stands before a later sign is none
+_LONGEST_PATH = 4096
+_MOST_DOCUMENTS = 10**15
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +110,8 @@ def parse(text: str) -> TextName:
 def path_exists(place: str) -> bool:
     """Whether a place is a path on this machine; False for what cannot be a path at all."""
     try:
-        return Path(place).expanduser().exists()
-    except (OSError, ValueError, RuntimeError):
+        return untrusted.path(place, "the text").exists()
+    except (OSError, UnreadableError):
         return False
 
 
@@ -121,8 +124,9 @@ def closest(name: str, known: Sequence[str]) -> str:
 def _divide(asked: str) -> tuple[str, str]:
     if "#" not in asked or path_exists(asked):
         return asked, ""
-    marks = [i for i, character in enumerate(asked) if character == "#"]
-    mark = next((i for i in reversed(marks) if i and path_exists(asked[:i])), marks[0])
+    first = asked.index("#")
+    marks = [i for i, character in enumerate(asked[: _LONGEST_PATH + 1]) if character == "#"]
+    mark = next((i for i in reversed(marks) if i and path_exists(asked[:i])), first)
     if not asked[:mark] or not asked[mark + 1 :]:
         raise SettingsError(f"the text {asked!r} lacks a place or its options: type it like {EXAMPLE}")
     return asked[:mark], asked[mark + 1 :]
@@ -147,9 +151,13 @@ def _check_option(asked: str, option: str, equals: str, value: str) -> None:
             _bounds(value)
         except ValueError as error:
             rule = f"{OPTIONS[option]}; either end may be left out"
-            raise SettingsError(f"documents={value} of the text {asked!r} is no slice: {rule}") from error
+            raise SettingsError(
+                f"documents={value[:60]} of the text {untrusted.quoted(asked)} is no slice: {rule}"
+            ) from error
 
 
 def _bounds(value: str) -> tuple[int | None, int | None]:
-    start, stop = value.split(":")
-    return int(start) if start else None, int(stop) if stop else None
+    start, stop = (int(part) if part else None for part in value.split(":"))
+    if any(abs(end) > _MOST_DOCUMENTS for end in (start, stop) if end is not None):
+        raise ValueError(value)
+    return start, stop

@@ -7,13 +7,14 @@ record is the fields asked for, else its field ``text``, else all its fields whe
 from __future__ import annotations
 
 import gzip
-import json
 import shlex
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gprune import untrusted
 from gprune.corpora.naming import TextName
 from gprune.errors import CorpusError
 
@@ -31,6 +32,10 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BINARY_PROBE = 8192
 _BATCH = 1024
 _SHOWN_FIELDS = 20
+# what a compressed file of some kilobytes may grow to at most; no text of ours is as large
+_MOST_TEXT = 4 * 2**30
+# a column that is not read may hold hashes, as whole numbers of 128 or 256 bits
+_MOST_DIGITS = 300
 
 
 def kind_of(file: Path) -> str:
@@ -48,9 +53,12 @@ def read_text(file: Path) -> str:
         CorpusError: the file cannot be read, is binary, or is not UTF-8.
     """
     try:
-        data = gzip.decompress(file.read_bytes()) if _compressed(file) else file.read_bytes()
+        with gzip.open(file) if _compressed(file) else file.open("rb") as stream:
+            data = stream.read(_MOST_TEXT + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise CorpusError(_unreadable(file, error)) from error
+    if len(data) > _MOST_TEXT:
+        raise CorpusError(f"{str(file)!r} holds more than {_MOST_TEXT >> 30} GiB: cut it, or give .jsonl")
     return _decode(data, file, 0)
 
 
@@ -154,7 +162,8 @@ def records(file: Path) -> Iterator[tuple[int, Record]]:
             for record in batch.to_pylist():
                 number += 1
                 yield number, record
-    except (OSError, arrow.ArrowException) as error:
+    except (OSError, arrow.ArrowException, ValueError, TypeError, KeyError, OverflowError) as error:
+        # beside its own classes: texts that are not UTF-8, dates beyond every calendar
         raise CorpusError(f"{str(file)!r} is not a readable {kind} file: {_first_line(error)}") from error
 
 
@@ -179,23 +188,21 @@ def _json_records(file: Path) -> Iterator[tuple[int, Record]]:
             return
         if not line.strip():
             continue
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            raise CorpusError(
-                f"line {number} of {str(file)!r} is not JSON ({error}): each line must hold one object, "
-                'like {"text": "..."}'
-            ) from error
+        with untrusted.refused_as(CorpusError, 'each line must hold one object, like {"text": "..."}'):
+            record = _json(line, f"line {number} of {str(file)!r}")
         yield number, _object(record, f"line {number} of {str(file)!r}")
 
 
 def _json_array(file: Path) -> Iterator[tuple[int, Record]]:
-    try:
-        records = json.loads(read_text(file))
-    except ValueError as error:
-        raise CorpusError(f"{str(file)!r} is not JSON: {error}") from error
+    text = read_text(file)
+    with untrusted.refused_as(CorpusError, "or give one object a line, as .jsonl"):
+        records = _json(text, repr(str(file)))
     for number, record in enumerate(records, 1):
         yield number, _object(record, f"entry {number} of {str(file)!r}")
+
+
+def _json(text: str, what: str) -> Any:
+    return untrusted.json_value(text, what, finite=False, digits=_MOST_DIGITS)
 
 
 def _object(record: Any, where: str) -> Record:
@@ -209,7 +216,10 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
     offset = 0
     try:
         with gzip.open(file) if _compressed(file) else file.open("rb") as stream:
-            for number, line in enumerate(stream, 1):
+            # one more than is taken: a line without an end would fill the memory
+            for number, line in enumerate(iter(partial(stream.readline, untrusted.MOST_BYTES + 1), b""), 1):
+                if len(line) > untrusted.MOST_BYTES:
+                    raise CorpusError(f"line {number} of {str(file)!r} is too long: cut it into several")
                 yield number, _decode(line, file, offset)
                 offset += len(line)
     except (OSError, EOFError, zlib.error) as error:

@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from gprune import untrusted
 from gprune.corpora import catalogue, hub, layout, naming, rows
 from gprune.corpora.naming import TextName
 from gprune.demo import ahead, texts
@@ -69,7 +70,8 @@ def resolve(text: str, role: Role, download: bool = False) -> Source:
         return _embedded(name, role)
     if name.place.startswith(HUB_PREFIX):
         return _any_hub(name, role, download)
-    path = Path(name.place).expanduser()
+    with untrusted.refused_as(CorpusError):
+        path = untrusted.path(name.place, "there is no text there: the path")
     if not naming.path_exists(name.place):
         raise CorpusError(_missing(name))
     if path.is_dir():
@@ -201,8 +203,8 @@ def _folder(name: TextName, folder: Path, role: Role) -> Source:
 
 def _names_in(folder: Path) -> list[str]:
     try:
-        return sorted(child.name for child in folder.expanduser().iterdir())
-    except (OSError, ValueError, RuntimeError):
+        return sorted(child.name for child in untrusted.path(str(folder), "the folder").iterdir())
+    except (OSError, ValueError):
         return []
 
 

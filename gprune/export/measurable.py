@@ -6,6 +6,7 @@ width in every layer, `random:llama2-7b@0.5`.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from gprune.models.families import PRUNED_PREFIX, layout_of
 from gprune.models.identity import configuration, locate, weight_files
 from gprune.models.shapes import SHAPES
 from gprune.records import ModelShape
+from gprune.untrusted import quoted
 
 RANDOM = "random:"
 """what the name of a model with random weights starts with"""
@@ -45,7 +47,9 @@ def load(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
     if str(configuration(folder).get("model_type")).startswith(PRUNED_PREFIX):
         return checkpoint.load(folder, device, dtype)
     loading.require_readable(weight_files(folder))
-    model = loading.read_model(AutoModelForCausalLM, folder, dtype=loading.DTYPES[dtype])
+    # left open, the library would ask on the terminal whether to run the model's code
+    arguments = {"dtype": loading.DTYPES[dtype], "trust_remote_code": False}
+    model = loading.read_model(AutoModelForCausalLM, folder, **arguments)
     return loading.move(model.requires_grad_(False), place)
 
 
@@ -90,8 +94,19 @@ def _random_config(text: str, align: int) -> Any:
             raise ModelError(
                 f"{RANDOM}{name} is neither a folder nor one of {', '.join(SHAPES)}: check the spelling"
             ) from error
-        config = AutoConfig.for_model(**configuration(folder))
+        config = _configured(folder)
     return _narrowed(config, _retention(fraction), align) if sign else config
+
+
+def _configured(folder: Path) -> Any:
+    """The configuration of a folder of a family that can be pruned; none of its code is run."""
+    values = configuration(folder)
+    layout_of(values.get("model_type"), f"the model {quoted(str(folder))}")
+    try:
+        return AutoConfig.for_model(**values)
+    except Exception as error:  # whatever the library finds wrong with its fields
+        reason = loading.one_line(error)
+        raise ModelError(f"{quoted(str(folder))} has a configuration of no model: {reason}") from error
 
 
 def _retention(text: str) -> float:
@@ -100,7 +115,7 @@ def _retention(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1:
-        raise SettingsError(f"after @ comes a retention between 0 and 1, as in @0.5 (got {text!r})")
+        raise SettingsError(f"after @ comes a retention between 0 and 1, as in @0.5 (got {quoted(text)})")
     return value
 
 

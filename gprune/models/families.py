@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gprune.errors import ModelError
+from gprune.untrusted import quoted
 
 PRUNED_PREFIX = "gprune_"
 """What the model type of a saved pruned model starts with."""
@@ -50,7 +51,7 @@ FAMILIES: dict[str, Layout] = {
 """Supported model types and the names of their parts."""
 
 
-def layout_of(model_type: str | None, name: str) -> Layout:
+def layout_of(model_type: object, name: str) -> Layout:
     """The layout of a model type.
 
     Args:
@@ -60,14 +61,15 @@ def layout_of(model_type: str | None, name: str) -> Layout:
     Raises:
         ModelError: the type is unknown, or is that of a model that has been pruned already.
     """
-    layout = FAMILIES.get(model_type or "")
+    word = model_type if isinstance(model_type, str) else ""
+    layout = FAMILIES.get(word)
     if layout is not None:
         return layout
-    if (model_type or "").startswith(PRUNED_PREFIX):
+    if word.startswith(PRUNED_PREFIX):
         raise ModelError(
             f"{name} has been pruned already (model type {model_type!r}): choose the dense model"
         )
     raise ModelError(
-        f"{name} is of model type {model_type!r}, which cannot be pruned here: "
+        f"{name} is of model type {quoted(model_type)}, which cannot be pruned here: "
         f"choose a dense model of type {', '.join(FAMILIES)}"
     )

@@ -6,12 +6,12 @@ Needs no torch, so that the app can ask. Fingerprints enter the key of every cac
 from __future__ import annotations
 
 import hashlib
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gprune.errors import ModelError
+from gprune import untrusted
+from gprune.errors import ModelError, UnreadableError
 
 CONFIG_FILE = "config.json"
 WEIGHT_FILE = "model.safetensors"
@@ -27,6 +27,7 @@ TOKENIZER_FILES = (
 )
 VOCABULARY_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 """A tokenizer needs at least one of these."""
+_MOST_DIGITS = 40
 _DOWNLOADED = ["*.json", "model*.safetensors", "*.py", "tokenizer.model", "merges.txt"]
 
 
@@ -39,13 +40,17 @@ def resolve(name: str) -> str:
     Returns:
         The bundled model's folder for ``demo``, an existing folder as an absolute path, else the name itself,
         which is then taken for a hub name.
+
+    Raises:
+        ModelError: the word can be neither.
     """
     if name == "demo":
         from gprune.demo import MODEL_FOLDER
 
         return str(MODEL_FOLDER)
-    folder = Path(name).expanduser()
-    return str(folder.resolve()) if folder.is_dir() else name
+    with untrusted.refused_as(ModelError):
+        folder = untrusted.path(name, "the model")
+        return str(folder.resolve()) if folder.is_dir() else name
 
 
 def locate(name: str, *, download: bool = False) -> Path:
@@ -59,7 +64,8 @@ def locate(name: str, *, download: bool = False) -> Path:
         ModelError: there is no such folder, or the hub has no such model or cannot be reached.
     """
     resolved = resolve(name)
-    folder = Path(resolved).expanduser()
+    with untrusted.refused_as(ModelError):
+        folder = untrusted.path(resolved, "the model")
     if folder.is_dir():
         return folder
     if folder.is_file():
@@ -103,18 +109,25 @@ def configuration(folder: Path) -> dict[str, Any]:
     """
     path = folder / CONFIG_FILE
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = _object(folder, CONFIG_FILE)
     except FileNotFoundError as error:
         raise ModelError(
             f"the folder {str(folder)!r} has no {CONFIG_FILE}: choose the model's own folder"
         ) from error
-    except (OSError, ValueError) as error:
+    except UnreadableError as error:
         raise ModelError(f"{str(path)!r} cannot be read ({error}): copy the model again") from error
     if not isinstance(values, dict):
         raise ModelError(
             f"{str(path)!r} holds no configuration (got {type(values).__name__}): copy the model again"
         )
     return values
+
+
+def _object(folder: Path, name: str) -> Any:
+    """The value in a JSON file of a model's folder; links may lead to the hub's cache only."""
+    # configurations of other families hold infinite limits and "no limit" as a number of 31 digits
+    place = untrusted.inside(folder, name, "the model")
+    return untrusted.json_file(place, name, finite=False, digits=_MOST_DIGITS)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -124,7 +137,8 @@ def weight_files(folder: Path) -> list[Path]:
         ModelError: there are none, only pickled ones, or one that the index names is missing.
     """
     if (folder / WEIGHT_FILE).is_file():
-        return [folder / WEIGHT_FILE]
+        with untrusted.refused_as(ModelError):
+            return [untrusted.inside(folder, WEIGHT_FILE, f"the model {untrusted.quoted(folder.name)}")]
     if (folder / INDEX_FILE).is_file():
         return [folder / INDEX_FILE, *_indexed_files(folder)]
     if any(folder.glob("*.bin")) or any(folder.glob("*.pt")) or any(folder.glob("*.pth")):
@@ -138,9 +152,12 @@ def weight_files(folder: Path) -> list[Path]:
 def _indexed_files(folder: Path) -> list[Path]:
     index = folder / INDEX_FILE
     try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        names = sorted(set(_object(folder, INDEX_FILE)["weight_map"].values()))
+        for name in names:
+            untrusted.inside(folder, name, "its weight_map")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{str(index)!r} cannot be read ({error!r}): copy the model again") from error
+        reason = untrusted.sentence(error, 160) if isinstance(error, UnreadableError) else repr(error)
+        raise ModelError(f"{str(index)!r} cannot be read ({reason}): copy the model again") from error
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         raise ModelError(
@@ -177,7 +194,12 @@ def tokenizer_fingerprint(name: str) -> str:
     """
     folder = locate(name)
     require_tokenizer(folder)
-    return _combined([folder / file for file in TOKENIZER_FILES if (folder / file).is_file()])
+    with untrusted.refused_as(ModelError):
+        what = f"the tokenizer of {untrusted.quoted(folder.name)}"
+        files = [
+            untrusted.inside(folder, file, what) for file in TOKENIZER_FILES if (folder / file).is_file()
+        ]
+    return _combined(files)
 
 
 def require_tokenizer(folder: Path) -> None:

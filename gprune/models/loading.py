@@ -16,13 +16,14 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from gprune import untrusted
 from gprune.errors import GpruneError, ModelError, SettingsError
 from gprune.models.decoder import Decoder
 from gprune.models.families import layout_of
 from gprune.models.identity import configuration, locate, require_tokenizer, weight_files
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_MESSAGE_LENGTH = 300
+_MESSAGE_LENGTH = 160
 # what torch says without a class of its own, on a CPU and inside cuBLAS
 _OUT_OF_MEMORY = ("can't allocate memory", "ALLOC_FAILED")
 
@@ -192,10 +193,11 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def one_line(error: Exception) -> str:
-    """The message of a library's error as one line of bounded length."""
+def one_line(error: BaseException) -> str:
+    """The message of a library's error as one line of bounded length; ours where it gives unsafe advice."""
     words = " ".join(str(error).split()) or type(error).__name__
-    return words if len(words) <= _MESSAGE_LENGTH else words[:_MESSAGE_LENGTH] + " ..."
+    ours = untrusted.harmless(words)
+    return untrusted.sentence(words, _MESSAGE_LENGTH) if ours == words else ours
 
 
 def _automatic(name: str) -> Any:
@@ -226,7 +228,7 @@ def _as_model_error(what: str) -> Iterator[None]:
     """Turns whatever a reading library raises into one sentence."""
     try:
         yield
-    except GpruneError:
+    except (GpruneError, KeyboardInterrupt, SystemExit):
         raise
-    except Exception as error:
+    except BaseException as error:  # what panics in the tokenizers' own language is no Exception
         raise ModelError(f"{what}: {one_line(error)}") from error

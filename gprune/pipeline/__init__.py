@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gprune.errors import MethodError
+from gprune.errors import MethodError, StoreError
 from gprune.pipeline import provenance
 from gprune.pipeline.keeper import Keeper
 from gprune.pipeline.outlook import expected
@@ -125,7 +125,7 @@ class _Runner:
 
     def _whole(self, stage: Stage[Any]) -> bool:
         """Whether a result is there that lacks nothing which can be had now."""
-        if not self.results.holds(stage):
+        if not self.results.whole(stage):
             return False
         lacked = set(self.results.details(stage).get("left_out", ())) if stage.optional else set()
         return lacked <= {one.name for one in self._left_out(stage)}
@@ -136,7 +136,7 @@ class _Runner:
     def _compute(self, stage: Stage[Any], started: float) -> None:
         store, work = self.results.store, self.work
         self.keeper.announce()
-        self.listener(stage.name, 0, 1, "")
+        self.listener(stage.name, 0, 1, self.results.set_aside(stage))
         work.progress = partial(self.listener, stage.name)
         before = work.tokens_passed()
         needs = resolve(stage.needs, self._load)
@@ -162,7 +162,14 @@ class _Runner:
             store.put(stage.kind, stage.key, made, details())
 
     def _load(self, stage: Stage[Any]) -> Any:
-        return None if stage in self.record.unavailable else self.results.record(stage)
+        if stage in self.record.unavailable:
+            return None
+        try:
+            return self.results.record(stage)
+        except StoreError:
+            # damaged or removed since this run has looked at it
+            self._ensure(stage)
+            return self.results.record(stage)
 
     def _passes(self, before: tuple[int, int]) -> dict[str, float] | None:
         """How often a stage ran the dense model over a calibration set's worth of tokens."""

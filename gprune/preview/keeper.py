@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gprune.door import require_trust
 from gprune.preview.agenda import CURVE, PREVIEW, Agenda, Entry, Item
 from gprune.preview.answer import Answer, State
 from gprune.preview.child import Child
@@ -74,7 +75,8 @@ class Pool:
             The identity under which `latest` has the answer. Asking the same again is harmless and cheap.
 
         Raises:
-            SettingsError: the study does not measure the text, or there is no such method.
+            SettingsError: the study does not measure the text, there is no such method, or its model needs
+                code that this server does not run.
             StoreError: the run lacks the masks or statistics that are needed.
         """
         return self._put(source, [question], owner, PREVIEW, base)[0]
@@ -127,6 +129,7 @@ class Pool:
     def _put(
         self, source: Source, questions: Sequence[Question], owner: str, kind: str, base: Question | None
     ) -> list[str]:
+        require_trust(source.graph.study.trust_remote_code)
         pairs = []
         for question in questions:
             against = resolve(source, base or Question(question.text, DENSE))

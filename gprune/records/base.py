@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,31 @@ import numpy as np
 from gprune.errors import NumericsError
 
 Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """What the dimensions of an array field count; one name means one length throughout a record."""
+
+    names: tuple[str | int, ...]
+    """names of the dimensions in order; a number is a length that never changes"""
+    kinds: str
+    """numpy's letters of the number types that it may hold"""
+
+
+def real(*names: str | int) -> Axes:
+    """Dimensions of an array of numbers."""
+    return Axes(names, "fiu")
+
+
+def whole(*names: str | int) -> Axes:
+    """Dimensions of an array of whole numbers."""
+    return Axes(names, "iu")
+
+
+def truth(*names: str | int) -> Axes:
+    """Dimensions of an array of booleans."""
+    return Axes(names, "b")
 
 
 def freeze(record: object) -> None:
@@ -24,16 +51,49 @@ def freeze(record: object) -> None:
             object.__setattr__(record, field.name, copy)
 
 
-def require_shape(record: object, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Checks that array fields have the shapes they should.
+_axes: dict[type, dict[str, Axes]] = {}
+
+
+def axes_of(kind: type) -> dict[str, Axes]:
+    """The dimensions of every array field of a kind of record."""
+    if kind not in _axes:
+        hints = typing.get_type_hints(kind, include_extras=True)
+        declared = {name: getattr(hint, "__metadata__", (None,))[0] for name, hint in hints.items()}
+        _axes[kind] = {name: found for name, found in declared.items() if isinstance(found, Axes)}
+    return _axes[kind]
+
+
+def misfit(kind: type, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """What is wrong with the shapes of a record's arrays; empty if nothing is.
+
+    Args:
+        kind: class of the record.
+        shapes: the shape of each of its arrays.
+    """
+    lengths: dict[str, int] = {}
+    for name, axes in axes_of(kind).items():
+        actual = tuple(shapes[name])
+        if len(actual) != len(axes.names):
+            return f"{name} has shape {actual}, expected ({', '.join(map(str, axes.names))})"
+        expected = tuple(
+            lengths.setdefault(axis, length) if isinstance(axis, str) else axis
+            for axis, length in zip(axes.names, actual, strict=True)
+        )
+        if actual != expected:
+            return f"{name} has shape {actual}, expected {expected}"
+    return ""
+
+
+def require_axes(record: object) -> None:
+    """Checks that the array fields have the dimensions that are declared, and fit each other.
 
     Raises:
         ValueError: one has another shape.
     """
-    for name, shape in shapes.items():
-        actual = np.shape(getattr(record, name))
-        if actual != shape:
-            raise ValueError(f"{type(record).__name__}.{name} has shape {actual}, expected {shape}")
+    kind = type(record)
+    found = misfit(kind, {name: np.shape(getattr(record, name)) for name in axes_of(kind)})
+    if found:
+        raise ValueError(f"{kind.__name__}.{found}")
 
 
 def require_finite(record: object, *names: str) -> None:

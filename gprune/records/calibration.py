@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import Array, freeze, require_finite, require_shape
+from gprune.records.base import Array, axes_of, freeze, real, require_axes, require_finite, whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,7 +18,7 @@ class Tokens:
     """what was asked for, as the person typed it"""
     fingerprint: str
     """SHA-256 of the exact tokens"""
-    ids: Array
+    ids: Annotated[Array, whole("samples", "length")]
     """(samples, length) int32 token ids"""
     available: int
     """how many disjoint sequences the text would have given"""
@@ -39,40 +40,31 @@ class ActivationStatistics:
     """the text as the person typed it"""
     fingerprint: str
     """SHA-256 of the tokens seen"""
-    shard_samples: Array
+    shard_samples: Annotated[Array, whole("shards")]
     """(shards,) int64 sequences in each shard"""
-    shard_tokens: Array
+    shard_tokens: Annotated[Array, whole("shards")]
     """(shards,) int64 tokens in each shard"""
-    ffn_mean: Array
+    ffn_mean: Annotated[Array, real("shards", "layers", "neurons")]
     """(shards, layers, neurons)"""
-    ffn_moment: Array
+    ffn_moment: Annotated[Array, real("shards", "layers", "neurons")]
     """(shards, layers, neurons)"""
-    ffn_energy: Array
+    ffn_energy: Annotated[Array, real("shards", "layers", "neurons")]
     """(shards, layers, neurons)"""
-    attention_mean: Array
+    attention_mean: Annotated[Array, real("shards", "layers", "channels")]
     """(shards, layers, heads * head_width)"""
-    attention_moment: Array
+    attention_moment: Annotated[Array, real("shards", "layers", "channels")]
     """(shards, layers, heads * head_width)"""
-    attention_energy: Array
+    attention_energy: Annotated[Array, real("shards", "layers", "channels")]
     """(shards, layers, heads * head_width)"""
-    ffn_released_fluctuation: Array
+    ffn_released_fluctuation: Annotated[Array, real("layers", "neurons")]
     """(layers, neurons) fluctuation by FLAP's released recursion over all samples in order, batch 1"""
-    attention_released_fluctuation: Array
+    attention_released_fluctuation: Annotated[Array, real("layers", "channels")]
     """(layers, heads * head_width) likewise"""
 
     def __post_init__(self) -> None:
         """Checks shapes against each other, finiteness, and freezes the arrays."""
-        shards = len(self.shard_tokens)
-        _, layers, neurons = np.shape(self.ffn_mean)
-        channels = np.shape(self.attention_mean)[-1]
-        ffn, attention = (shards, layers, neurons), (shards, layers, channels)
-        shapes: dict[str, tuple[int, ...]] = {"shard_samples": (shards,), "shard_tokens": (shards,)}
-        shapes |= dict.fromkeys(("ffn_mean", "ffn_moment", "ffn_energy"), ffn)
-        shapes |= dict.fromkeys(("attention_mean", "attention_moment", "attention_energy"), attention)
-        shapes["ffn_released_fluctuation"] = (layers, neurons)
-        shapes["attention_released_fluctuation"] = (layers, channels)
-        require_shape(self, shapes)
-        require_finite(self, *(name for name in shapes if not name.startswith("shard")))
+        require_axes(self)
+        require_finite(self, *(name for name in axes_of(type(self)) if not name.startswith("shard")))
         freeze(self)
 
     @property

@@ -6,10 +6,11 @@ A *context* is a cluster of the tokens' FFN inputs in one layer, made on one tex
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import Array, freeze, require_finite, require_shape
+from gprune.records.base import Array, axes_of, freeze, real, require_axes, require_finite
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,28 +19,21 @@ class Contexts:
 
     text: str
     """the text they were made from, as typed"""
-    mean: Array
+    mean: Annotated[Array, real("layers", "hidden")]
     """(layers, hidden) float32 mean FFN input, subtracted before the projection"""
-    components: Array
+    components: Annotated[Array, real("layers", "dimensions", "hidden")]
     """(layers, dimensions, hidden) float32 principal directions, orthonormal rows"""
-    centroids: Array
+    centroids: Annotated[Array, real("layers", "contexts", "dimensions")]
     """(layers, contexts, dimensions) float32 cluster centres in the projected space"""
-    distances: Array
+    distances: Annotated[Array, real("layers", "contexts", "contexts")]
     """(layers, contexts, contexts) float64 distances of the centroids over their off-diagonal mean"""
     tokens: int
     """tokens of each layer that the clusters were made from"""
 
     def __post_init__(self) -> None:
         """Checks shapes against each other, finiteness, and freezes the arrays."""
-        layers, dimensions, hidden = np.shape(self.components)
-        contexts = np.shape(self.centroids)[1]
-        shapes = {
-            "mean": (layers, hidden),
-            "centroids": (layers, contexts, dimensions),
-            "distances": (layers, contexts, contexts),
-        }
-        require_shape(self, shapes)
-        require_finite(self, *shapes, "components")
+        require_axes(self)
+        require_finite(self, *axes_of(type(self)))
         freeze(self)
 
 
@@ -51,28 +45,21 @@ class ContextStatistics:
     """the text measured, as typed"""
     contexts: str
     """the text that the contexts were made from"""
-    tokens: Array
+    tokens: Annotated[Array, real("shards", "layers", "contexts")]
     """(shards, layers, contexts) tokens seen in each context"""
-    mean: Array
+    mean: Annotated[Array, real("shards", "layers", "contexts", "neurons")]
     """(shards, layers, contexts, neurons) mean over those tokens; 0 where there are none"""
-    moment: Array
+    moment: Annotated[Array, real("shards", "layers", "contexts", "neurons")]
     """(shards, layers, contexts, neurons) sum over tokens of the squared deviation from that mean"""
-    affinity: Array
+    affinity: Annotated[Array, real("layers", "contexts", "neurons")]
     """(layers, contexts, neurons) mean over a context's tokens of |input * gradient of the loss|"""
-    layer_change: Array
+    layer_change: Annotated[Array, real("layers")]
     """(layers,) mean over tokens of 1 - cosine similarity of a layer's input and output"""
 
     def __post_init__(self) -> None:
         """Checks shapes against each other, finiteness, and freezes the arrays."""
-        shards, layers, contexts, neurons = np.shape(self.mean)
-        shapes = {
-            "tokens": (shards, layers, contexts),
-            "moment": (shards, layers, contexts, neurons),
-            "affinity": (layers, contexts, neurons),
-            "layer_change": (layers,),
-        }
-        require_shape(self, shapes)
-        require_finite(self, *shapes, "mean")
+        require_axes(self)
+        require_finite(self, *axes_of(type(self)))
         freeze(self)
 
     @property

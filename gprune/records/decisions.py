@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from gprune.records.base import Array, freeze
+from gprune.records.base import Array, freeze, real, truth
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -13,9 +14,9 @@ class PruningMasks:
 
     method: str
     """gprune, flap, wanda_sp, ..."""
-    ffn: Array
+    ffn: Annotated[Array, truth("layers", "neurons")]
     """(layers, neurons) bool, True = kept"""
-    heads: Array
+    heads: Annotated[Array, truth("layers", "groups")]
     """(layers, key/value groups) bool, True = kept"""
     retention: float
     """kept fraction of the decoder's linear weights"""
@@ -31,13 +32,13 @@ class PruningMasks:
 class LearningHistory:
     """How modular sparsity learning went: one row per step."""
 
-    steps: Array
+    steps: Annotated[Array, real("steps", "columns")]
     """(steps, columns) float64, columns named in `columns`"""
     columns: tuple[str, ...]
     """names of the columns of `steps`"""
-    thresholds: Array
+    thresholds: Annotated[Array, real("modules")]
     """(modules,) final FFN thresholds in rank-quantile space, after the exact-budget shift"""
-    head_thresholds: Array
+    head_thresholds: Annotated[Array, real("layers")]
     """(layers,) final attention thresholds in rank-quantile space"""
 
     def __post_init__(self) -> None:
@@ -49,21 +50,21 @@ class LearningHistory:
 class Learning:
     """What modular sparsity learning ends with: the masks of GPrune, and how they came about."""
 
-    ffn: Array
+    ffn: Annotated[Array, truth("layers", "neurons")]
     """(layers, neurons) bool, True = kept"""
-    heads: Array
+    heads: Annotated[Array, truth("layers", "groups")]
     """(layers, key/value groups) bool, True = kept"""
     retention: float
     """kept fraction of the decoder's linear weights"""
     target: float
     """the retention that was asked for"""
-    steps: Array
+    steps: Annotated[Array, real("steps", "columns")]
     """see LearningHistory"""
     columns: tuple[str, ...]
     """see LearningHistory"""
-    thresholds: Array
+    thresholds: Annotated[Array, real("modules")]
     """see LearningHistory"""
-    head_thresholds: Array
+    head_thresholds: Annotated[Array, real("layers")]
     """see LearningHistory"""
 
     def __post_init__(self) -> None:

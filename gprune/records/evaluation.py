@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from gprune.records.base import Array, freeze
+from gprune.records.base import Array, freeze, real
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +24,7 @@ class Perplexity:
     """exp of the mean negative log-likelihood over length - 1 predictions a window"""
     standard_error: float
     """standard error of the mean over windows, carried to perplexity (delta method)"""
-    losses: Array
+    losses: Annotated[Array, real("windows")]
     """(windows,) mean negative log-likelihood of each window, nats per token"""
 
     def __post_init__(self) -> None:

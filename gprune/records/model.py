@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Annotated
 
-from gprune.records.base import Array, freeze, require_finite
+from gprune.records.base import Array, freeze, real, require_finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +73,13 @@ class ModelSize:
 class WeightNorms:
     """What the importance scores need to know of the weights, so that scoring needs no model."""
 
-    down_column_square: Array
+    down_column_square: Annotated[Array, real("layers", "neurons")]
     """(layers, neurons) squared Euclidean norm of each column of down_proj"""
-    down_column_absolute: Array
+    down_column_absolute: Annotated[Array, real("layers", "neurons")]
     """(layers, neurons) mean over output rows of |w| in each column of down_proj"""
-    out_column_square: Array
+    out_column_square: Annotated[Array, real("layers", "channels")]
     """(layers, heads * head_width) squared norm of each column of o_proj"""
-    out_column_absolute: Array
+    out_column_absolute: Annotated[Array, real("layers", "channels")]
     """(layers, heads * head_width) mean of |w| in each column of o_proj"""
 
     def __post_init__(self) -> None:

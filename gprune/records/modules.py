@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import Array, freeze, require_finite, require_shape
+from gprune.records.base import Array, freeze, real, require_axes, require_finite, truth, whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -18,19 +19,19 @@ class Partition:
     """refined, initialization, random, clusters (of parameters alone) or functional (FANG's groups)"""
     profile: str
     """drift profile used by the refinement: magnitude or direction"""
-    labels: Array
+    labels: Annotated[Array, whole("layers", "neurons")]
     """(layers, neurons) int32, 0 ... counts[layer] - 1 without gaps"""
-    counts: Array
+    counts: Annotated[Array, whole("layers")]
     """(layers,) int32 modules of each layer"""
-    initial_counts: Array
+    initial_counts: Annotated[Array, whole("layers")]
     """(layers,) int32 module count chosen by the silhouette before the split"""
-    silhouette: Array
+    silhouette: Annotated[Array, real("layers", "candidates")]
     """(layers, candidates) cosine silhouette of the best seed for each candidate count; NaN where skipped"""
-    mixing: Array
+    mixing: Annotated[Array, real(2)]
     """(2,) boundary mixing I of the magnitude-only and the direction-aware partition; NaN if not compared"""
-    variation: Array
+    variation: Annotated[Array, real(2)]
     """(2,) within-module drift variation S of the two; NaN if not compared"""
-    history: Array
+    history: Annotated[Array, real("layers", "steps", 5)]
     """(layers, steps, 5) inner, pair, repulsion, consistency and total loss during refinement"""
 
     def __post_init__(self) -> None:
@@ -71,23 +72,22 @@ class Partition:
 class ModuleStatistics:
     """What RASA decides on, for every module of every layer (section 3.2); thresholds not yet applied."""
 
-    drift: Array
+    drift: Annotated[Array, real("modules")]
     """(modules,) mean within-module rank drift, in [0, 1]"""
-    score: Array
+    score: Annotated[Array, real("modules")]
     """(modules,) mean primary score, raw or standardised within the layer"""
-    size: Array
+    size: Annotated[Array, whole("modules")]
     """(modules,) int64 neurons in the module"""
-    layer: Array
+    layer: Annotated[Array, whole("modules")]
     """(modules,) int64 layer of the module"""
-    u_primary: Array
+    u_primary: Annotated[Array, real("modules")]
     """(modules,) expected local-rank discrepancy between disjoint halves of A; smaller is more repeatable"""
-    u_auxiliary: Array
+    u_auxiliary: Annotated[Array, real("modules")]
     """(modules,) the same for B"""
 
     def __post_init__(self) -> None:
         """Checks shapes and finiteness, and freezes the arrays."""
-        names = ("drift", "score", "size", "layer", "u_primary", "u_auxiliary")
-        require_shape(self, dict.fromkeys(names, np.shape(self.drift)))
+        require_axes(self)
         require_finite(self, "drift", "score", "u_primary", "u_auxiliary")
         freeze(self)
 
@@ -96,11 +96,11 @@ class ModuleStatistics:
 class AdaptedScores:
     """The result of RASA: importance scores with unreliable modules re-scored."""
 
-    scores: Array
+    scores: Annotated[Array, real("layers", "neurons")]
     """(layers, neurons) float64"""
-    adapted: Array
+    adapted: Annotated[Array, truth("modules")]
     """(modules,) bool: both conditions hold, the module is in K_adapt"""
-    source: Array
+    source: Annotated[Array, whole("modules")]
     """(modules,) int8: 0 scored from the primary text, 1 from the auxiliary"""
     drift_threshold: float
     """quantile of the modules' drift; a module at or above it is distribution-sensitive"""
@@ -117,14 +117,14 @@ class AdaptedScores:
 class PartitionAgreement:
     """How far two partitions agree, layer by layer (Fig. 1b)."""
 
-    ari: Array
+    ari: Annotated[Array, real("layers")]
     """(layers,) adjusted Rand index in [-1, 1]; 0 = chance, 1 = identical"""
-    overlap: Array
+    overlap: Annotated[Array, real("layers")]
     """(layers,) matched overlap in [0, 1]"""
 
     def __post_init__(self) -> None:
         """Checks shapes and freezes the arrays."""
-        require_shape(self, {"overlap": np.shape(self.ari)})
+        require_axes(self)
         freeze(self)
 
 
@@ -134,15 +134,16 @@ class Agreement:
 
     comparisons: tuple[str, ...]
     """names of the comparisons, as gprune.comparisons has them"""
-    ari: Array
+    ari: Annotated[Array, real("comparisons", "layers")]
     """(comparisons, layers) adjusted Rand index in [-1, 1]; 0 = chance, 1 = identical"""
-    overlap: Array
+    overlap: Annotated[Array, real("comparisons", "layers")]
     """(comparisons, layers) matched overlap in [0, 1]"""
 
     def __post_init__(self) -> None:
         """Checks shapes and freezes the arrays."""
-        shape = (len(self.comparisons), np.shape(self.ari)[1])
-        require_shape(self, {"ari": shape, "overlap": shape})
+        require_axes(self)
+        if len(self.comparisons) != len(self.ari):
+            raise ValueError(f"Agreement.ari has {len(self.ari)} rows, expected {len(self.comparisons)}")
         freeze(self)
 
     @classmethod

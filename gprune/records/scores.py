@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-import numpy as np
-
-from gprune.records.base import Array, freeze, require_finite, require_shape
+from gprune.records.base import Array, freeze, real, require_axes, require_finite
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,11 +16,11 @@ class UnitScores:
     """name in gprune.scoring.METRICS"""
     text: str
     """the calibration text, as typed"""
-    ffn: Array
+    ffn: Annotated[Array, real("layers", "neurons")]
     """(layers, neurons) float64, >= 0"""
-    heads: Array
+    heads: Annotated[Array, real("layers", "groups")]
     """(layers, key/value groups) float64, >= 0"""
-    channels: Array
+    channels: Annotated[Array, real("layers", "channels")]
     """(layers, heads * head_width) float64: the channel scores that `heads` sums up"""
 
     def __post_init__(self) -> None:
@@ -34,30 +33,28 @@ class UnitScores:
 class RankDrift:
     """Rank drift between two score sets (Eq. 1) with its re-sampling control."""
 
-    magnitude: Array
+    magnitude: Annotated[Array, real("layers", "neurons")]
     """(layers, neurons) in [0, 1]: |rank on A - rank on B| / (N - 1)"""
-    signed: Array
+    signed: Annotated[Array, real("layers", "neurons")]
     """(layers, neurons) in [-1, 1]: (rank on A - rank on B) / (N - 1)"""
-    scaled: Array
+    scaled: Annotated[Array, real("layers", "neurons")]
     """(layers, neurons) signed drift scaled to the spread of the magnitude, d± (Eq. 15)"""
-    resample_primary: Array
+    resample_primary: Annotated[Array, real("layers", "neurons")]
     """(layers, neurons) drift between two token-disjoint halves (even and odd shards) of A"""
-    resample_auxiliary: Array
+    resample_auxiliary: Annotated[Array, real("layers", "neurons")]
     """(layers, neurons) the same for B"""
-    half: Array
+    half: Annotated[Array, real("layers", "neurons")]
     """(layers, neurons) drift between a half of A and a half of B: equal in sample size to the control"""
-    correlation: Array
+    correlation: Annotated[Array, real("layers")]
     """(layers,) Spearman correlation of the ranks on A and B"""
-    correlation_half: Array
+    correlation_half: Annotated[Array, real("layers")]
     """(layers,) the same between a half of A and a half of B"""
-    correlation_primary: Array
+    correlation_primary: Annotated[Array, real("layers")]
     """(layers,) Spearman correlation between the halves of A"""
-    correlation_auxiliary: Array
+    correlation_auxiliary: Annotated[Array, real("layers")]
     """(layers,) between the halves of B"""
 
     def __post_init__(self) -> None:
         """Checks shapes and freezes the arrays."""
-        shape = np.shape(self.magnitude)
-        names = ("signed", "scaled", "resample_primary", "resample_auxiliary", "half")
-        require_shape(self, dict.fromkeys(names, shape))
+        require_axes(self)
         freeze(self)

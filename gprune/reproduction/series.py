@@ -127,7 +127,7 @@ class Series:
         except ModelError:
             return None
         width = values.get("intermediate_size")
-        return width if isinstance(width, int) else None
+        return width if isinstance(width, int) and width > 0 else None
 
     def study(
         self,

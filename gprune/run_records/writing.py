@@ -11,7 +11,7 @@ import json
 import os
 from typing import Any
 
-from gprune.files import write_bytes
+from gprune.files import make_folder, write_bytes
 from gprune.run_records.reading import RECORD
 from gprune.store import Store, explain
 from gprune.untrusted import sentence
@@ -32,7 +32,7 @@ def save(store: Store, run: str, values: dict[str, Any]) -> None:
     known = "state" in values
     data = _head(values["state"], values.get("error")) + tail[1:] if known else tail
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         write_bytes(folder / RECORD, data)
     except OSError as error:
         raise explain(error, store.root) from error

@@ -28,6 +28,9 @@ SUBSETS = 4
 # Gives the sigmoid surrogate the long-tailed one's peak of 2 at the threshold.
 _SIGMOID_STEEPNESS = 8.0
 
+# Numbers of a product that are widened to float32 at a time: 16 MiB, a small part of what a step keeps.
+_PIECE = 1 << 22
+
 
 def surrogate(distance: Tensor, kind: str) -> Tensor:
     """Derivative that stands in for that of the step function S (straight-through estimator).
@@ -61,6 +64,10 @@ class MaskFamily:
     """(units,) int64 index of the unit's threshold"""
     share: Tensor
     """(units,) float32 share of the decoder's weights; sums to 1"""
+    by_owner: Tensor
+    """(units,) int64 units in the order of their thresholds"""
+    owned: Tensor
+    """(thresholds,) int64 number of units of each threshold"""
 
     @classmethod
     def build(
@@ -78,11 +85,15 @@ class MaskFamily:
         units = RankedUnits.build(shape, scores, head_scores, partition)
         price = [shape.neuron_weights] * (shape.layers * shape.neurons)
         price += [shape.group_weights] * (shape.layers * shape.kv_heads)
+        order = np.argsort(units.owner, kind="stable")
+        counts = np.bincount(units.owner, minlength=units.thresholds)
         return cls(
             units=units,
             quantiles=torch.tensor(units.quantiles, dtype=torch.float32, device=device),
             owner=torch.tensor(units.owner, dtype=torch.int64, device=device),
             share=torch.tensor(np.array(price) / shape.decoder_weights, dtype=torch.float32, device=device),
+            by_owner=torch.tensor(order, dtype=torch.int64, device=device),
+            owned=torch.tensor(counts, dtype=torch.int64, device=device),
         )
 
     @property
@@ -128,8 +139,11 @@ class MaskFamily:
             (..., thresholds) gradient with respect to the thresholds, float32.
         """
         slope = -surrogate(self.margins(thresholds), kind)
-        total = unit_gradient.new_zeros((*unit_gradient.shape[:-1], self.thresholds))
-        return total.index_add_(-1, self.owner, unit_gradient * slope)
+        ordered = (unit_gradient * slope)[..., self.by_owner]
+        # sums of segments and no scattered additions, whose order a GPU does not keep from run to run
+        rows = ordered.reshape(-1, ordered.shape[-1]).T.contiguous()
+        sums = torch.segment_reduce(rows, "sum", lengths=self.owned, axis=0, unsafe=True, initial=0)
+        return sums.T.reshape(*unit_gradient.shape[:-1], self.thresholds)
 
 
 @dataclass(slots=True)
@@ -201,11 +215,33 @@ class _Multiply(torch.autograd.Function):
         """Gradients of the activations (where one is asked for) and of the mask copies."""
         activations, mask = ctx.saved_tensors
         gradient = output_gradients[0]
-        product = (gradient * activations).unflatten(0, (SUBSETS, -1))
-        mask_gradient = product.sum(dim=(1, 2), dtype=torch.float32)
+        mask_gradient = summed_products(gradient, activations)
         return _scale(gradient, mask) if ctx.needs_input_grad[0] else None, mask_gradient
 
 
 def _scale(values: Tensor, mask: Tensor) -> Tensor:
     spread = mask.to(values.dtype).repeat_interleave(len(values) // SUBSETS, dim=0)
     return values * spread[:, None, :]
+
+
+def summed_products(gradient: Tensor, activations: Tensor) -> Tensor:
+    """Gradient times activations, summed over the sequences and tokens of each subset in float32.
+
+    Args:
+        gradient: (subsets * sequences, tokens, channels) of any floating type.
+        activations: of the same shape and type.
+
+    Returns:
+        (subsets, channels) float32.
+    """
+    left, right = (values.unflatten(0, (SUBSETS, -1)) for values in (gradient, activations))
+    if gradient.dtype not in (torch.float16, torch.bfloat16):
+        return (left * right).sum(dim=(1, 2), dtype=torch.float32)
+    # half-precision products underflow where gradients are small, so each piece is widened first; what is
+    # written out is a piece and not the whole product
+    total = torch.zeros(SUBSETS, left.shape[-1], device=gradient.device)
+    step = max(_PIECE // (SUBSETS * left.shape[2] * left.shape[3]), 1)
+    for start in range(0, left.shape[1], step):
+        rows = slice(start, start + step)
+        total += left[:, rows].float().mul_(right[:, rows]).sum(dim=(1, 2))
+    return total

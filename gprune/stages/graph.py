@@ -41,16 +41,20 @@ class Kind:
     """raised when the formula changes: old results are then left alone and computed anew"""
     seconds: float = 0.1
     """what a result of this kind takes on the bundled demo on two cores, before a cache knows better"""
+    holds_text: bool = False
+    """whether a text that was read can be had back from its records, as from token ids"""
+    on_pages: bool = True
+    """whether a page reads it; the others are steps between results"""
 
 
 KINDS: dict[str, Kind] = {
     "shape": Kind(records.ModelShape),
     "size": Kind(records.ModelSize),
     "norms": Kind(records.WeightNorms),
-    "tokens": Kind(records.Tokens, seconds=1.5),
+    "tokens": Kind(records.Tokens, seconds=1.5, holds_text=True),
     "statistics": Kind(records.ActivationStatistics, seconds=2.2),
-    "contexts": Kind(records.Contexts, seconds=1.2),
-    "context_statistics": Kind(records.ContextStatistics, seconds=4.7),
+    "contexts": Kind(records.Contexts, seconds=1.2, on_pages=False),
+    "context_statistics": Kind(records.ContextStatistics, seconds=4.7, on_pages=False),
     "groups": Kind(records.Partition),
     "scores": Kind(records.UnitScores),
     "drift": Kind(records.RankDrift),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from gprune.errors import DamagedError
 from gprune.stages.graph import KINDS, Graph, Stage, served
 from gprune.store import Store
 
@@ -29,22 +30,43 @@ class Results:
 
     def holds(self, stage: Stage[Any]) -> bool:
         """Whether the result of this very stage is there."""
-        return bool(stage.key) and self.store.has(stage.kind, stage.key)
+        return bool(stage.key) and self.store.has(stage.kind, stage.key, KINDS[stage.kind].record)
 
     def there(self, stage: Stage[Any]) -> bool:
         """Whether a stage's result is there, or one that serves for it."""
         return self.holds(served(stage, self.holds))
 
     def record(self, stage: Stage[R]) -> R:
-        """The record of a stage, its arrays as read-only memory maps; of a folder's stage its path.
+        """The record of a stage, its arrays read-only; of a folder's stage its path, all of it checked.
 
         Raises:
             StoreError: the result is absent or damaged.
         """
         kind, key = stage.kind, served(stage, self.holds).key
         record = KINDS[kind].record
-        found: Any = self.store.folder(kind, key) if record is None else self.store.get(kind, key, record)
+        found: Any = self.store.check(kind, key) if record is None else self.store.get(kind, key, record)
         return found
+
+    def whole(self, stage: Stage[Any]) -> bool:
+        """Whether the result of this very stage is there and is what was written; all of it is read.
+
+        Raises:
+            StoreError: it is there and cannot be read.
+        """
+        try:
+            return self.holds(stage) and bool(
+                self.store.check(stage.kind, stage.key, KINDS[stage.kind].record)
+            )
+        except DamagedError:
+            return False
+
+    def set_aside(self, stage: Stage[Any]) -> str:
+        """Moves what is in the place of a result out of its way if it is damaged, and says so.
+
+        Raises:
+            StoreError: the cache cannot be written.
+        """
+        return self.store.set_aside(stage.kind, stage.key, KINDS[stage.kind].record)
 
     def has(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> bool:
         """Whether the result that a declaration speaks of is there: `results.has(drift)`."""
@@ -60,7 +82,7 @@ class Results:
 
     def details(self, stage: Stage[Any]) -> dict[str, Any]:
         """What is kept beside a result: seconds, passes, versions; nothing where it is absent."""
-        return self.store.manifest(stage.kind, stage.key) or {}
+        return self.store.manifest(stage.kind, stage.key, KINDS[stage.kind].record) or {}
 
     def model_folder(self, stage: Stage[Any]) -> Path:
         """Where a pruned model is that a checkpoint's stage has written."""

@@ -78,7 +78,7 @@ def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: object) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(CorpusError, match="a.txt' cannot be read: Permission denied"):
         read(tmp_path / "a.txt")
 

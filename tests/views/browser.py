@@ -28,10 +28,23 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def served(cache: Path) -> Iterator[str]:
-    """A fresh server over a cache: its address."""
-    with served_app.served(cache) as server:
-        yield server.address
+def served(cache: Path, *options: str) -> Iterator[served_app.Server]:
+    """A fresh server over a cache."""
+    with served_app.served(cache, *options) as server:
+        yield server
+
+
+def known(chromium: Any, server: served_app.Server, **options: Any) -> Any:
+    """A context of its own whose person the server lets in, as after its address with the token.
+
+    Args:
+        chromium: the browser.
+        server: the app.
+        options: of the context, as `viewport`.
+    """
+    context = chromium.new_context(**options)
+    server.let_in(context)
+    return context
 
 
 @contextmanager
@@ -69,10 +82,15 @@ def complaints(page: Any) -> list[str]:
 class Visit:
     """A server over a cache, and people who look at it; notes what must not happen."""
 
-    address: str
+    server: served_app.Server
     browser: Any
     noted: list[list[str]] = field(default_factory=list)
     """requests that left the machine and errors of the console, page by page"""
+
+    @property
+    def address(self) -> str:
+        """The app's address, without the token."""
+        return self.server.address
 
     def page(self, where: str = "", **options: Any) -> Any:
         """A page in a context of its own, as another person would open it.
@@ -82,7 +100,7 @@ class Visit:
             options: of the context, as `viewport`.
         """
         options.setdefault("viewport", {"width": 1280, "height": 1200})
-        page = self.browser.new_context(**options).new_page()
+        page = known(self.browser, self.server, **options).new_page()
         page.set_default_timeout(PATIENCE)
         self.noted += [outside(page), complaints(page)]
         page.goto(f"{self.address}/{where}")
@@ -93,8 +111,8 @@ class Visit:
 @contextmanager
 def visiting(chromium: Any, cache: Path) -> Iterator[Visit]:
     """Serves a cache; at the end no page has complained and nothing has left the machine."""
-    with served(cache) as address:
-        visit = Visit(address, chromium)
+    with served(cache) as server:
+        visit = Visit(server, chromium)
         # the very first visitor of a server may come by a page's address only at the price of a complaint
         visit.page().close()
         yield visit

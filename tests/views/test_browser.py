@@ -7,33 +7,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from views.browser import PATIENCE, outside, served
+from views.browser import PATIENCE, known, outside, served
 from views.synthetic_run import a_study, write_run
+
+from scripts.served_app import Server
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def two_runs(tmp_path: Path) -> Iterator[tuple[str, str, str]]:
-    """A fresh server over two runs: its address and the names of the runs."""
+def two_runs(tmp_path: Path) -> Iterator[tuple[Server, str, str]]:
+    """A fresh server over two runs, and the names of the runs."""
     first, second = write_run(tmp_path), write_run(tmp_path, study=a_study(seed=1, name="Second"))
-    with served(tmp_path) as address:
-        yield address, first, second
+    with served(tmp_path) as server:
+        yield server, first, second
 
 
 def test_an_address_opens_its_page_on_a_fresh_server_and_a_slider_writes_it(
-    chromium: Any, two_runs: tuple[str, str, str]
+    chromium: Any, two_runs: tuple[Server, str, str]
 ) -> None:
     from playwright.sync_api import expect
 
-    address, first, second = two_runs
-    page = chromium.new_context(viewport={"width": 1280, "height": 1200}).new_page()
+    server, first, second = two_runs
+    page = known(chromium, server, viewport={"width": 1280, "height": 1200}).new_page()
     page.set_default_timeout(PATIENCE)
     asked = outside(page)
 
     # the very first visitor of this server comes by the address of a page, with a run in it
     older = min(first, second)
-    page.goto(f"{address}/rasa?run={older}")
+    page.goto(f"{server.address}/rasa?run={older}")
     page.locator(".js-plotly-plot .main-svg").first.wait_for(timeout=PATIENCE)
     page.get_by_role("heading", name="RASA thresholds").wait_for(timeout=PATIENCE)
     page.wait_for_timeout(500)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from views.browser import PATIENCE, served
+from views.browser import PATIENCE, known, served
 from views.synthetic_run import write_run
 
 from gprune.analysis import thresholds
@@ -27,12 +27,12 @@ OWN = 0.9
 def page(chromium: Any, tmp_path: Path) -> Iterator[Any]:
     """The page of a run, with its lines drawn and no error in its scripts."""
     name = write_run(tmp_path)
-    found = chromium.new_context(viewport={"width": 1280, "height": 1200}).new_page()
-    found.set_default_timeout(PATIENCE)
     told: list[str] = []
-    found.on("pageerror", lambda error: told.append(str(error)))
-    with served(tmp_path) as address:
-        found.goto(f"{address}/rasa?run={name}")
+    with served(tmp_path) as server:
+        found = known(chromium, server, viewport={"width": 1280, "height": 1200}).new_page()
+        found.set_default_timeout(PATIENCE)
+        found.on("pageerror", lambda error: told.append(str(error)))
+        found.goto(f"{server.address}/rasa?run={name}")
         ready(found)
         yield found
         found.context.close()

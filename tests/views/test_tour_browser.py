@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from views.browser import PATIENCE, complaints, outside, served
+from views.browser import PATIENCE, complaints, known, outside, served
 from views.synthetic_run import a_study, write_run
 
 from gprune.study import EvaluationSettings
@@ -20,13 +20,13 @@ def test_the_tour_is_walked_left_and_taken_up_again(chromium: Any, tmp_path: Pat
 
     evaluation = EvaluationSettings(texts=("python-reference", "c4"), windows=96)
     write_run(tmp_path, study=a_study(evaluation=evaluation))
-    with served(tmp_path) as address:
-        context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    with served(tmp_path) as server:
+        context = known(chromium, server, viewport={"width": 1280, "height": 900})
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         expect.set_options(timeout=PATIENCE)
         asked, errors = outside(page), complaints(page)
-        page.goto(address)
+        page.goto(server.address)
         # headline and all three figures stand on the first screen, equally high
         page.locator(".js-plotly-plot .main-svg").nth(5).wait_for()
         expect(page.locator(".st-key-card_ov_cost .js-plotly-plot").first).to_be_visible()
@@ -41,7 +41,7 @@ def test_the_tour_is_walked_left_and_taken_up_again(chromium: Any, tmp_path: Pat
             expect(page.get_by_text(f"Step {number} of 6")).to_be_visible()
             expect(page.get_by_text(step.title, exact=True)).to_be_visible()
             page.wait_for_url(lambda url, n=number: f"tour={n}" in url)
-            assert page.url.split("?")[0].rstrip("/") == f"{address}/{step.url}".rstrip("/")
+            assert page.url.split("?")[0].rstrip("/") == f"{server.address}/{step.url}".rstrip("/")
             page.locator(".js-plotly-plot .main-svg").first.wait_for()
             if number == 3:
                 page.get_by_role("button", name="Back", exact=True).click()

@@ -16,7 +16,6 @@ from gprune import records
 from gprune.analysis import calibration as analysis
 from gprune.corpora import source
 from gprune.errors import CorpusError, GpruneError, ModelError
-from gprune.jobs import queue
 from gprune.models import identity
 from gprune.records import Array
 from gprune.study import Study
@@ -246,7 +245,7 @@ def drift_study(study: Study, auxiliary: Path, usable: int) -> Study:
 
 def _start(run: Run, study: Study) -> None:
     try:
-        job = queue.submit(Path(run.root), study, label=work.job_label(study), arguments=UNTIL_DRIFT)
+        job = work.submit(run.root, study, work.job_label(study), UNTIL_DRIFT)
     except GpruneError as error:
         st.error(plain(error), icon=":material/error:")
         return

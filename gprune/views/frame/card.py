@@ -15,9 +15,9 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from gprune.analysis.published import Published, same_setting
-from gprune.errors import GpruneError
+from gprune.errors import CorpusError, GpruneError, ModelError
 from gprune.study import Study
-from gprune.views.frame import address, marks, selection, work
+from gprune.views.frame import address, marks, packed, selection, work
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.text import csv, plain
 
@@ -197,7 +197,15 @@ def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
         except MissingResultError as missing:
             _explain_missing(drawn, missing)
         except GpruneError as error:
-            st.error(plain(error), icon=":material/error:")
+            _explain_error(run, error)
+
+
+def _explain_error(run: Run | None, error: GpruneError) -> None:
+    """Says what went wrong; of a packed run what it did not bring is no fault."""
+    if run is not None and run.packed and isinstance(error, ModelError | CorpusError):
+        st.info(plain(packed.sentence(error)), icon=":material/inventory_2:")
+    else:
+        st.error(plain(error), icon=":material/error:")
 
 
 def published_badge() -> None:
@@ -217,6 +225,9 @@ def _explain_missing(drawn: Card, missing: MissingResultError) -> None:
     if run is not None and work.is_live(run):
         sentence = f"Needs “{what}”, which is being computed: the card draws itself when it is there."
         st.info(sentence, icon=":material/hourglass_top:")
+        return
+    if run is not None and (reason := packed.reason(run, what)):
+        st.info(plain(reason), icon=":material/inventory_2:")
         return
     if run is not None and "gprune" not in run.study.methods:
         reason = f"Needs “{what}”: this run compares {', '.join(run.study.methods)} and leaves GPrune out."

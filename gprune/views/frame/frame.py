@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import streamlit as st
 
 from gprune import run_records
-from gprune.views.frame import address, live, navigation, run_choice, selection, titles, tour, work
+from gprune.door.terms import COMMAND, terms
+from gprune.views.frame import address, live, navigation, packed, run_choice, selection, titles, tour, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, root
 from gprune.views.frame.text import duration, plain, seconds_since
@@ -32,12 +33,24 @@ def run(sections: Mapping[str, Sequence[Any]]) -> None:
         sections: all pages, by the heading that they stand under.
     """
     page = st.navigation(dict(sections), position="hidden")
+    _require_door()
     address.begin(page.url_path)
     _draw(page, sections)
     complaints = st.container()
     tour.banner(page.url_path, current_run())
     page.run()
     address.finish(complaints)
+
+
+def _require_door() -> None:
+    """Shows nothing to a visitor of a server that has no door: any page of any site could be one."""
+    # whoever comes over the network sends headers; a test has none
+    if terms() is None and len(st.context.headers):
+        st.error(
+            f"This server has no door, so the app stays closed: end it, and start `make app` or `{COMMAND}`.",
+            icon=":material/lock:",
+        )
+        st.stop()
 
 
 def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
@@ -140,6 +153,8 @@ def _badges(run: Run) -> None:
         st.badge(
             "demo", color="violet", help="The small bundled model: for looking around, not for conclusions."
         )
+    if run.packed:
+        st.badge("pack", icon=":material/inventory_2:", color="grey", help=packed.ABOUT)
     state = run.state
     if state != run_records.INTERRUPTED:
         st.badge(plain(state or "unknown"), color=colors.get(state, "blue"))

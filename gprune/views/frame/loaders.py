@@ -118,6 +118,18 @@ class Run:
         return sum(entry["key"] != now[name] for name, entry in self.stages.items())
 
     @property
+    def packed(self) -> bool:
+        """Whether it was read from a pack, which brings neither model nor texts."""
+        return isinstance(self.record.get("packed"), dict)
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why results did not come with its pack, by the name of their stage; see gprune.packs.contents."""
+        found = self.record["packed"].get("left_out") if self.packed else None
+        entries = found.items() if isinstance(found, dict) else ()
+        return {name: reason for name, reason in entries if isinstance(reason, str)}
+
+    @property
     def is_demo(self) -> bool:
         """Whether the bundled model was run."""
         return self.study.model == "demo"
@@ -141,7 +153,7 @@ class Run:
 
     def _made(self, stage: Stage[Any]) -> bool:
         entry = self.stages.get(stage.name)
-        own = entry is not None and entry["key"] == stage.key
+        own = entry is not None and entry["key"] == stage.key and stage.name not in self.left_out
         return bool(stage.key) and (own or self.results.holds(stage))
 
     def key(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> str:

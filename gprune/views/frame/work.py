@@ -10,11 +10,13 @@ from pathlib import Path
 import streamlit as st
 
 from gprune import stages
+from gprune.door import require_trust
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
 from gprune.jobs.local import EXPORTS
 from gprune.study import Study, run_name
 from gprune.study_demo import demo_study
+from gprune.views.frame import packed
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run, Unreadable, all_runs
 from gprune.views.frame.text import plain, seconds_since_1970, short
@@ -68,6 +70,26 @@ def look(root: str) -> Situation:
         return Situation(root, runs, unreadable, [], str(error))
 
 
+def submit(root: str, study: Study, label: str = "", arguments: tuple[str, ...] = ()) -> Job:
+    """Puts a study into the queue; every job of the app comes this way.
+
+    Raises:
+        GpruneError: the queue refuses it, or it asks for what this server was not started for.
+    """
+    require_trust(study.trust_remote_code)
+    return queue.submit(Path(root), study, label=label, arguments=arguments)
+
+
+def resume(root: str, job_id: str) -> Job:
+    """Submits the study of a job again; see `submit`.
+
+    Raises:
+        GpruneError: as `submit`, or the job cannot be read.
+    """
+    require_trust(queue.study_of(Path(root), job_id).trust_remote_code)
+    return queue.resume(Path(root), job_id)
+
+
 def start(root: str, study: Study) -> Job | None:
     """Submits a study; a double click or a second tab gets the job that is there already.
 
@@ -75,7 +97,8 @@ def start(root: str, study: Study) -> Job | None:
         The job, or None after the reason has been shown on the page.
     """
     try:
-        job = queue.submit(Path(root), study, label=job_label(study))
+        packed.require_here(root, study)
+        job = submit(root, study, job_label(study))
     except GpruneError as error:
         st.error(plain(error), icon=":material/error:")
         return None
@@ -109,7 +132,7 @@ def autostart(situation: Situation) -> bool:
     if not wanted or situation.runs or situation.jobs or situation.problem:
         return False
     try:
-        queue.submit(Path(situation.root), demo_study())
+        submit(situation.root, demo_study())
     except GpruneError as error:
         st.error(plain(error), icon=":material/error:")
         return False

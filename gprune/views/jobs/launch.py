@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from gprune import corpora
+from gprune.door.terms import COMMAND, TRUST_OPTION, trusts_code
 from gprune.errors import GpruneError
 from gprune.methods import METHODS
 from gprune.models import identity
@@ -174,8 +175,19 @@ def _machine() -> dict[str, Any]:
         dtype = st.selectbox(
             "Number type", ["auto", "float32", "bfloat16", "float16"], key="launch_dtype", help=help_["dtype"]
         )
-        trust = st.toggle("Trust the model's code", key="launch_trust", help=help_["trust_remote_code"])
+        trust = _trust(help_)
     return {"device": device or "auto", "dtype": dtype, "trust_remote_code": trust}
+
+
+def _trust(help_: dict[str, str]) -> bool:
+    """Whether the model may bring code of its own; only where the server was started for it."""
+    allowed = trusts_code()
+    asked = st.toggle(
+        "Trust the model's code", key="launch_trust", disabled=not allowed, help=help_["trust_remote_code"]
+    )
+    if not allowed:
+        st.caption(f"This server runs no code of models. `{COMMAND} {TRUST_OPTION}` starts one that can.")
+    return asked and allowed
 
 
 def _checked(values: dict[str, Any], changes: dict[str, Any], complaint: Any, key: str) -> Study | None:

@@ -114,7 +114,7 @@ def _cancel(root: str, job_id: str) -> None:
 
 def _resume(root: str, job_id: str) -> None:
     try:
-        st.session_state[WANTED] = queue.resume(Path(root), job_id).id
+        st.session_state[WANTED] = work.resume(root, job_id).id
     except GpruneError as error:
         st.session_state["jobs_problem"] = str(error)
 

@@ -14,7 +14,7 @@ from gprune.errors import GpruneError
 from gprune.pipeline import outlook
 from gprune.preview import Answer, Question, Source
 from gprune.study import Study
-from gprune.views.frame import address, derived, story, work
+from gprune.views.frame import address, derived, packed, story, work
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import duration, plain
@@ -79,6 +79,9 @@ def show(run: Run) -> None:
             )
         if not texts:
             return
+        if live and (missing := packed.lacking(run)):
+            st.info(plain(missing), icon=":material/inventory_2:")
+            live = False
         # here, because an error inside a fragment does not reach the card
         known = preview_curve.measured(derived.measurements(run), texts[0])
         wanted = _Wanted(choice, texts, methods, known)

@@ -14,7 +14,7 @@ from gprune import stages
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
 from gprune.store import Store
-from gprune.views.frame import frame, work
+from gprune.views.frame import frame, packed, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain
@@ -103,6 +103,9 @@ def destination(run: Run, form: Form) -> Path:
 def _unfinished(run: Run, folder: Path | None) -> None:
     if not run.complete and work.is_live(run):
         st.info("The pruned model is written at the end of the run.", icon=":material/hourglass_top:")
+        return
+    if run.packed:
+        st.info(packed.no_model(run), icon=":material/inventory_2:")
         return
     reason = "has not written its model" if folder is None else "has lost the folder of its model"
     st.info(
@@ -201,7 +204,7 @@ def submit(run: Run, form: Form, arguments: tuple[str, ...]) -> Job | None:
     """
     title = f"{form.title} of {work.job_label(run.study)}"
     try:
-        job = queue.submit(Path(run.root), run.study, label=title, arguments=arguments)
+        job = work.submit(run.root, run.study, title, arguments)
     except GpruneError as error:
         st.error(plain(error), icon=":material/error:")
         return None

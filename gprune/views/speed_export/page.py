@@ -19,7 +19,7 @@ from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, labels
 from gprune.views.frame.speed_presets import SPEEDS
 from gprune.views.frame.text import plain
-from gprune.views.speed_export import accuracy_card, export_card, widths_card
+from gprune.views.speed_export import accuracy_card, export_card, pack_card, widths_card
 from gprune.views.speed_export import charts as figures
 
 SMALL = 100_000_000
@@ -43,6 +43,8 @@ def show() -> None:
         export_card.draw(drawn, run)
     with card("sx_accuracy", "Zero-shot accuracy", run) as drawn:
         accuracy_card.draw(drawn, run)
+    with card("sx_pack", "This run in one file, to be looked at elsewhere", run):
+        pack_card.draw(run)
 
 
 def measured(run: Run) -> Throughput | None:

@@ -1,0 +1,205 @@
+"""Answers: what takes how much room in a cache, which runs need it, and what can go?
+
+A run needs the results whose keys stand in its record, also where that cannot be read otherwise; one that has
+not come to its end needs those as well that it would go on with.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gprune import untrusted
+from gprune.checksums import Stamp, stamp
+from gprune.errors import GpruneError, StoreError, UnreadableError
+from gprune.stages import KINDS, Graph, named
+from gprune.stages.inputs import from_plain
+from gprune.store import Store
+from gprune.study import from_dict
+
+_KEY = re.compile(r"[0-9a-f]{32}")
+RUNS, EXPORTS = "runs", "exports"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Stored:
+    """A result in the cache, whole or not."""
+
+    stage: str
+    key: str
+    size: int
+    """bytes of its files"""
+
+    @property
+    def name(self) -> str:
+        """Its place below the cache."""
+        return f"{self.stage}/{self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunUsage:
+    """The room that a run takes."""
+
+    total: int
+    """bytes of everything that it needs"""
+    own: int
+    """bytes of that which no other run needs: what comes free when it is removed"""
+
+
+def stored(store: Store) -> list[Stored]:
+    """Every result of a cache, by stage and key; what is being written is left out."""
+    return [
+        Stored(kind, path.name, size_of(path))
+        for kind in sorted(KINDS)
+        for path in _listed(store.root / kind)
+        if _KEY.fullmatch(path.name)
+    ]
+
+
+def size_of(place: Path) -> int:
+    """Bytes of a file, or of all files below a folder; what has just gone counts nothing."""
+    if not place.is_dir() or place.is_symlink():
+        return _bytes(place)
+    return sum(_bytes(Path(folder, name)) for folder, _, files in os.walk(place) for name in files)
+
+
+def needed_by(store: Store) -> dict[tuple[str, str], set[str]]:
+    """Which runs need the results that are there.
+
+    Returns:
+        Names of runs by stage and key; a result that no run needs has an empty set.
+
+    Raises:
+        StoreError: the record of a run is there, and the disk does not give it.
+    """
+    found: dict[tuple[str, str], set[str]] = {(one.stage, one.key): set() for one in stored(store)}
+    by_key: dict[str, list[tuple[str, str]]] = {}
+    for stage, key in found:
+        by_key.setdefault(key, []).append((stage, key))
+    for run, keys in _runs(store).items():
+        for key in keys & by_key.keys():
+            for place in by_key[key]:
+                found[place].add(run)
+    return found
+
+
+def of_run(store: Store, run: str) -> RunUsage:
+    """The room that a run takes, its record and its exports included.
+
+    Raises:
+        StoreError: the record of a run cannot be read, or the name is none.
+    """
+    needed = needed_by(store)
+    files = sum(size_of(store.folder(part, run)) for part in (RUNS, EXPORTS))
+    sizes = {
+        (one.stage, one.key): one.size for one in stored(store) if run in needed.get((one.stage, one.key), ())
+    }
+    own = sum(size for place, size in sizes.items() if needed[place] == {run})
+    return RunUsage(files + sum(sizes.values()), files + own)
+
+
+def unneeded(store: Store) -> list[Stored]:
+    """The results that no run needs.
+
+    Raises:
+        StoreError: the record of a run cannot be read.
+    """
+    needed = needed_by(store)
+    return [one for one in stored(store) if not needed.get((one.stage, one.key), {""})]
+
+
+def remove_unneeded(store: Store, among: Iterable[Stored] | None = None) -> list[Stored]:
+    """Removes results that no run needs; those that a process is at work on stay.
+
+    Args:
+        store: the cache.
+        among: results of which to remove those that are still not needed; all by default.
+
+    Returns:
+        What was removed.
+
+    Raises:
+        StoreError: the cache cannot be written, or the record of a run not be read.
+    """
+    chosen = list(among) if among is not None else unneeded(store)
+    removed = []
+    for one in chosen:
+        try:
+            with store.lock(one.stage, one.key, _give_up):
+                # a run that has begun meanwhile has said so in its record
+                if any(one.key in keys for keys in _runs(store).values()):
+                    continue
+                store.discard(one.stage, one.key)
+                removed.append(one)
+        except _BusyError:
+            continue
+    return removed
+
+
+class _BusyError(Exception):
+    """Another process holds a result."""
+
+
+def _give_up() -> None:
+    raise _BusyError
+
+
+def _runs(store: Store) -> dict[str, frozenset[str]]:
+    """The keys that every run needs."""
+    found = {}
+    for folder in _listed(store.root / RUNS):
+        path = folder / "run.json"
+        try:
+            found[folder.name] = _keys(str(path), stamp(path))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StoreError(
+                f"{path} cannot be read ({reason}): check the disk and its permissions"
+            ) from error
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _keys(path: str, _: Stamp) -> frozenset[str]:
+    """The keys that the run of a record needs; read again only when the file has changed."""
+    text = Path(path).read_bytes()
+    named_there = frozenset(_KEY.findall(text.decode("utf-8", "replace")))
+    try:
+        values = untrusted.json_object(text, path, finite=False)
+    except UnreadableError:
+        return named_there
+    return named_there if values.get("state") == "done" else named_there | _ahead(values)
+
+
+def _ahead(values: dict[str, Any]) -> frozenset[str]:
+    """The keys of all that a run may still come to."""
+    provenance = values.get("provenance")
+    inputs = from_plain(provenance.get("inputs") if isinstance(provenance, dict) else None)
+    if inputs is None:
+        return frozenset()
+    try:
+        return frozenset(stage.key for stage in named(Graph(from_dict(values["study"]), inputs)).values())
+    except (GpruneError, ValueError, KeyError, TypeError, AttributeError):
+        return frozenset()
+
+
+def _listed(folder: Path) -> list[Path]:
+    """What a folder holds, without what is hidden; nothing where it is missing."""
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _bytes(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,66 @@
+"""Opens the app in a browser of this machine without showing the token to its other users."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator
+from html import escape
+from pathlib import Path
+
+SECONDS = 60.0
+"""after which the file that leads to the app is gone; a browser that starts takes a few"""
+
+
+def has_screen() -> bool:
+    """Whether a window can be shown to the person who started the server."""
+    if any(name in os.environ for name in ("SSH_CONNECTION", "SSH_TTY")):
+        return False
+    if sys.platform in ("darwin", "win32"):
+        return True
+    # without a screen a browser for terminals would take this one
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+@contextlib.contextmanager
+def opened(address: str, folder: Path, show: Callable[[str], object] = webbrowser.open) -> Iterator[None]:
+    """Opens an address, and leaves no trace of it.
+
+    A browser gets its address as an argument, which every user of the machine can read while it runs. So it
+    gets that of a file, which only this user can read, and the file leads on.
+
+    Args:
+        address: what to open, with the token in it.
+        folder: where the file is put; one that a confined browser can read, so not that of temporary files.
+        show: hands an address to a browser; replaced in tests.
+    """
+    try:
+        handle, name = tempfile.mkstemp(prefix="open-", suffix=".html", dir=folder)
+    except OSError:
+        # a cache that is not there yet, or that is read-only
+        handle, name = tempfile.mkstemp(prefix="open-", suffix=".html")
+    with open(handle, "w", encoding="utf-8") as file:
+        file.write(_leading_to(address))
+    path = Path(name)
+    remover = threading.Timer(SECONDS, path.unlink, kwargs={"missing_ok": True})
+    remover.daemon = True
+    remover.start()
+    try:
+        # some browsers keep who opens them until they are closed
+        threading.Thread(target=show, args=(path.as_uri(),), daemon=True).start()
+        yield
+    finally:
+        remover.cancel()
+        path.unlink(missing_ok=True)
+
+
+def _leading_to(address: str) -> str:
+    return (
+        '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+        f'<meta http-equiv="refresh" content="0; url={escape(address)}">'
+        f'<title>GPrune Studio</title><a href="{escape(address)}">Open GPrune Studio</a>\n'
+    )

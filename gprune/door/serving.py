@@ -1,0 +1,74 @@
+"""Starts the app's server behind its door: the one place outside of the pages that knows Streamlit.
+
+Streamlit is imported only when a server is started, so that every other command stays quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from gprune.door.guard import Guard
+from gprune.door.place import UNSAFE, Place
+from gprune.door.terms import Terms, open_with
+
+SCRIPT = Path(__file__).resolve().parents[2] / "app.py"
+
+
+def serve(place: Place, terms: Terms, shown: AbstractContextManager[None]) -> None:
+    """Serves the app until it is interrupted.
+
+    Args:
+        place: where it is served.
+        terms: what the server may do.
+        shown: entered once the server listens, and left when it ends.
+    """
+    open_with(terms)
+    # beside the script Streamlit looks for its settings, and that folder is where imports are looked for
+    sys.argv = [str(SCRIPT)]
+    logging.getLogger("uvicorn.error").addFilter(lambda record: record.levelno >= logging.WARNING)
+    with contextlib.suppress(KeyboardInterrupt):
+        app(place, shown).run(config=_settings(place))
+
+
+def app(place: Place, shown: AbstractContextManager[None]) -> Any:
+    """The app behind its door, for any ASGI server.
+
+    Args:
+        place: where it is served.
+        shown: see `serve`.
+    """
+    import streamlit as st
+    from starlette.middleware import Middleware
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        print(place.told(), flush=True)
+        if not place.private:
+            print(UNSAFE, file=sys.stderr, flush=True)
+        with shown:
+            yield
+
+    guard = Middleware(Guard, names=place.names, keys=place.keys)
+    return st.App(SCRIPT, middleware=[guard], lifespan=lifespan)
+
+
+def _settings(place: Place) -> dict[str, Any]:
+    """Streamlit's settings for this server; what is not here stands in .streamlit/config.toml."""
+    return {
+        "server.address": place.address,
+        "server.port": place.port,
+        "server.allowedHosts": place.names.hosts,
+        # Streamlit would print and open the address without the token
+        "server.headless": True,
+        "logger.hideWelcomeMessage": True,
+        "server.baseUrlPath": "",
+        "server.enableXsrfProtection": True,
+        "server.enableCORS": True,
+        "browser.gatherUsageStats": False,
+    }

@@ -1,0 +1,73 @@
+"""Whether a manifest and the headers of its arrays are those of a record, told from the record's class.
+
+No array is read: names and types of the fields, number types and shapes, and the bytes that these take.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gprune.array_files import file_name, header
+from gprune.records.base import axes_of, misfit
+
+
+@cache
+def plain_fields(kind: type) -> dict[str, Any]:
+    """The type of every field of a record that is no array."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind) if field.name not in axes_of(kind)}
+
+
+def record_fault(folder: Path, manifest: Mapping[str, Any], kind: type) -> str:
+    """What keeps a folder from holding a record of some kind, as the end of a sentence; empty if nothing.
+
+    Args:
+        folder: of the result; its files are there in the sizes that the manifest says.
+        manifest: its manifest, whose entry `files` is in order.
+        kind: class of the record.
+    """
+    if manifest.get("record") != kind.__name__:
+        return f"it is no {kind.__name__}"
+    values, wanted = manifest.get("values"), plain_fields(kind)
+    if not isinstance(values, dict) or values.keys() != wanted.keys():
+        return f"its values are not those of a {kind.__name__}"
+    wrong = next((name for name, hint in wanted.items() if not _is_of(values[name], hint)), None)
+    if wrong is not None:
+        return f"its value {wrong} is of another type"
+    axes = axes_of(kind)
+    if manifest["files"].keys() != {file_name(name) for name in axes}:
+        return f"its arrays are not those of a {kind.__name__}"
+    shapes = {}
+    for name, one in axes.items():
+        found = header(folder / file_name(name))
+        if found is None or found[1].kind not in one.kinds:
+            return f"{file_name(name)} is no array of such numbers"
+        shapes[name] = found[0]
+    return misfit(kind, shapes)
+
+
+def plain_values(kind: type, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a record that are no arrays, from a manifest without a fault."""
+    values = manifest["values"]
+    return {
+        name: tuple(values[name]) if typing.get_origin(hint) is tuple else values[name]
+        for name, hint in plain_fields(kind).items()
+    }
+
+
+def _is_of(value: Any, hint: Any) -> bool:
+    """Whether a value as JSON gives it is of a field's type."""
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if typing.get_origin(hint) is tuple:
+        inner = typing.get_args(hint)[0]
+        return isinstance(value, list) and all(_is_of(one, inner) for one in value)
+    plain = typing.get_origin(hint) or hint
+    return isinstance(value, plain)

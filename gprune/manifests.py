@@ -1,0 +1,268 @@
+"""What stands in a result's folder: which files, how long and of which content, and the record's values.
+
+    {..., "record": "Tokens", "values": {...}, "files": {"ids.npy": 4224},
+     "sha256": {"ids.npy": "9f86…"}, "seal": "60303…"}
+
+The seal is the SHA-256 of the manifest itself with zeros in its place, so that a changed letter is found as a
+changed array is. Manifests of before the checksums have neither; their files are known by their size alone.
+
+`look` says whether a folder is what its manifest says, without reading an array: names, sizes, number types
+and shapes. What a record may hold follows from its class. `unlike` reads everything and compares checksums.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from gprune import array_files, checksums, records, untrusted
+from gprune.checksums import Stamp
+from gprune.errors import UnreadableError
+from gprune.files import sync
+from gprune.manifest_records import plain_values, record_fault
+from gprune.records.base import axes_of
+
+NAME = "manifest.json"
+SUMS = "sha256"
+_SEAL, _UNSEALED = "seal", "0" * 64
+_MOST_BYTES = 2**24
+_MISSING: Stamp = (-1, -1, -1)
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a folder was seen to hold."""
+
+    manifest: dict[str, Any] | None
+    """None where it is damaged or absent"""
+    fault: str
+    """what is wrong with it, as the end of a sentence; empty if nothing is or nothing is there"""
+    stamps: dict[str, Stamp]
+    """every file that was looked at"""
+
+
+_looked: dict[tuple[str, type | None], Looked] = {}
+
+
+class _DamagedError(ValueError):
+    """Something is not as it was written."""
+
+
+def sealed(entries: Mapping[str, Any]) -> bytes:
+    """A manifest as it is written, with its own checksum as the last entry."""
+    text = json.dumps({**entries, _SEAL: _UNSEALED}, indent=1, ensure_ascii=False)
+    head, _, tail = text.rpartition(_UNSEALED)
+    return f"{head}{checksums.of_bytes(text.encode())}{tail}".encode()
+
+
+def close(folder: Path, entries: Mapping[str, Any], kind: type | None) -> None:
+    """Ends a folder that was just filled: its manifest is written, and the disk has all of it.
+
+    Args:
+        folder: filled with files that nobody else knows of.
+        entries: what the manifest says besides; checksums among them are those of files just written.
+        kind: class of the record that was written, if it is one.
+
+    Raises:
+        OSError: the disk has no room for it.
+        ValueError: what was written is no such record.
+    """
+    paths = sorted(folder.rglob("*"))
+    names = {str(path.relative_to(folder)): path for path in paths if path.is_file()}
+    sums = entries.get(SUMS, {})
+    manifest = {
+        **entries,
+        "files": {name: path.stat().st_size for name, path in names.items()},
+        SUMS: {name: sums.get(name) or checksums.of_file(path) for name, path in names.items()},
+    }
+    fault = record_fault(folder, json.loads(json.dumps(manifest)), kind) if kind else ""
+    if fault:
+        raise ValueError(f"what was made is not what it should be: {fault}")
+    (folder / NAME).write_bytes(sealed(manifest))
+    for path in (*paths, folder / NAME):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+        sync(path)
+    sync(folder)
+
+
+def fields_of(folder: Path, manifest: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    """Every field of a record, from a folder that was looked at; what is read is held against its checksum.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: one does not hold what was written.
+    """
+    sums = manifest.get(SUMS, {})
+    names = {name: array_files.file_name(name) for name in axes_of(kind)}
+    arrays = {name: array_files.read(folder / file, sums.get(file)) for name, file in names.items()}
+    return plain_values(kind, manifest) | arrays
+
+
+def look(folder: Path, kind: type | None = None) -> Looked:
+    """What a folder holds; known while none of its files has changed.
+
+    Args:
+        folder: of a result.
+        kind: class of its record; where it is left out, the one that the manifest names.
+
+    Raises:
+        OSError: the disk or its permissions keep it from being read.
+    """
+    found = _looked.get((str(folder), kind))
+    if found is None or found.stamps != _stamps(folder, found.stamps):
+        found = _look(folder, kind)
+        _keep(folder, kind, found)
+    if found.manifest is not None:
+        for name, wanted in found.manifest.get(SUMS, {}).items():
+            # what a read has found out; nothing is read here
+            if checksums.known(folder / name, found.stamps[name]) not in (wanted, None):
+                return Looked(None, changed(name), found.stamps)
+    return found
+
+
+def refuse(folder: Path, kind: type, fault: str) -> None:
+    """Remembers that a folder cannot be used although its manifest fits, until one of its files changes."""
+    for one in (kind, None):
+        seen = look(folder, one)
+        _keep(folder, one, Looked(None, seen.fault or fault, seen.stamps))
+
+
+def unlike(folder: Path, manifest: Mapping[str, Any]) -> str:
+    """Which file of a folder does not hold what was written; every file is read. Empty if all do.
+
+    Raises:
+        OSError: one cannot be read.
+    """
+    sums = manifest.get(SUMS, {})
+    return next((changed(name) for name in sums if checksums.of_file(folder / name) != sums[name]), "")
+
+
+def changed(name: str) -> str:
+    """The fault of a file with another checksum."""
+    return f"{name} does not hold what was written"
+
+
+def _keep(folder: Path, kind: type | None, found: Looked) -> None:
+    if _MISSING not in found.stamps.values() and all(map(checksums.settled, found.stamps.values())):
+        _looked[str(folder), kind] = found
+    else:
+        _looked.pop((str(folder), kind), None)
+
+
+def _stamps(folder: Path, names: Mapping[str, Stamp]) -> dict[str, Stamp]:
+    found = {}
+    for name in names:
+        try:
+            found[name] = checksums.stamp(folder / name)
+        except OSError:
+            found[name] = _MISSING
+    return found
+
+
+def _look(folder: Path, kind: type | None) -> Looked:
+    stamps = _stamps(folder, {NAME: (0, 0, 0)})
+    try:
+        status = os.lstat(folder / NAME)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+            return Looked(None, f"its {NAME} is no file of such a kind", stamps)
+        data = (folder / NAME).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        there = os.path.lexists(folder)
+        return Looked(None, f"it has no {NAME}" if there else "", stamps)
+    try:
+        manifest = _read(data)
+        stamps |= _stamps(folder, manifest["files"])
+        _require_files(folder, manifest["files"])
+        _require_details(manifest)
+        wanted = kind or _named(manifest)
+        fault = record_fault(folder, manifest, wanted) if wanted else ""
+    except (UnreadableError, _DamagedError) as error:
+        return Looked(None, str(error), stamps)
+    return Looked(None if fault else manifest, fault, stamps)
+
+
+def _read(data: bytes) -> dict[str, Any]:
+    """A manifest whose entries on files are in order."""
+    manifest = untrusted.json_object(data, NAME, finite=False)
+    sums, seal = manifest.get(SUMS), manifest.get(_SEAL)
+    if sums is not None or seal is not None:
+        if not isinstance(seal, str) or not _DIGEST.fullmatch(seal) or _seal_of(data, seal) != seal:
+            raise _DamagedError(f"{NAME} is not as it was written")
+    files = manifest.get("files")
+    if not isinstance(files, dict) or not all(map(_is_size, files.values())):
+        raise _DamagedError(f"{NAME} does not say which files there are")
+    if seal is not None and not _is_sums(sums, files):
+        raise _DamagedError(f"{NAME} lacks checksums")
+    return manifest
+
+
+def _seal_of(data: bytes, seal: str) -> str:
+    head, _, tail = data.rpartition(seal.encode())
+    return checksums.of_bytes(head + _UNSEALED.encode() + tail)
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_sums(sums: object, files: Mapping[str, int]) -> bool:
+    if not isinstance(sums, dict) or sums.keys() != files.keys():
+        return False
+    return all(isinstance(value, str) and _DIGEST.fullmatch(value) for value in sums.values())
+
+
+def _require_files(folder: Path, files: Mapping[str, int]) -> None:
+    """Checks that the files are there, of the sizes that they had, and nowhere else."""
+    for name, size in files.items():
+        parts = PurePosixPath(name).parts
+        if not parts or parts[0] == "/" or ".." in parts or "\0" in name or str(PurePosixPath(name)) != name:
+            raise _DamagedError(f"{NAME} names the file {untrusted.quoted(name)}")
+        try:
+            found = [os.lstat(folder.joinpath(*parts[: end + 1])) for end in range(len(parts))]
+        except (OSError, ValueError) as error:
+            raise _DamagedError(f"{untrusted.quoted(name)} is missing") from error
+        *above, status = found
+        if not all(stat.S_ISDIR(one.st_mode) for one in above):
+            # a link could lead anywhere
+            raise _DamagedError(f"{untrusted.quoted(name)} is in no folder of its own")
+        if not stat.S_ISREG(status.st_mode):
+            raise _DamagedError(f"{untrusted.quoted(name)} is no file")
+        if status.st_size != size:
+            raise _DamagedError(f"{untrusted.quoted(name)} has {status.st_size} bytes instead of {size}")
+
+
+def _require_details(manifest: Mapping[str, Any]) -> None:
+    """Checks what is kept beside a result and read by the pipeline."""
+    seconds, passes, left_out = (manifest.get(name) for name in ("seconds", "passes", "left_out"))
+    fits = (
+        (seconds is None or _is_amount(seconds))
+        and (passes is None or (isinstance(passes, dict) and all(map(_is_amount, passes.values()))))
+        and (left_out is None or (isinstance(left_out, list) and all(isinstance(o, str) for o in left_out)))
+    )
+    if not fits:
+        raise _DamagedError(f"{NAME} does not say how the result was made")
+
+
+def _is_amount(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and value >= 0
+
+
+def _named(manifest: Mapping[str, Any]) -> type | None:
+    """The class of the record that a manifest names; None for a folder without a record."""
+    name = manifest.get("record")
+    if name is None:
+        return None
+    if not isinstance(name, str) or name not in records.__all__:
+        raise _DamagedError(f"{NAME} names the record {untrusted.quoted(name)}")
+    found: type = getattr(records, name)
+    return found

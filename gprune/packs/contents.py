@@ -1,0 +1,96 @@
+"""What goes into a pack, and what does not: the results of a run that are there, without model and texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gprune import run_records, stages
+from gprune.errors import StoreError
+from gprune.packs.record import graph_of
+from gprune.stages import KINDS, Results, Stage
+from gprune.stages.inputs import roles
+from gprune.store import Store
+from gprune.study import Study
+from gprune.untrusted import quoted
+
+TEXTS, MODEL, STEP = "texts", "model", "step"
+"""why a result is left out: a text can be had back from it, it is a model, or no page reads it"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contents:
+    """What a pack of a run holds."""
+
+    run: str
+    """name of the run"""
+    study: Study
+    """the study behind it"""
+    record: dict[str, Any]
+    """what its run.json holds"""
+    results: tuple[Stage[Any], ...]
+    """stages whose results go in, in the order of their places"""
+    left_out: dict[str, str]
+    """TEXTS, MODEL or STEP by the name of a stage whose result is there and stays"""
+    texts: tuple[str, ...]
+    """the texts that can be had back from the pack, as the study names them"""
+    size: int
+    """bytes of the results before they are compressed"""
+
+
+def contents(store: Store, run: str, *, with_texts: bool = False, with_steps: bool = False) -> Contents:
+    """Chooses what goes into a pack; reads no array.
+
+    Args:
+        store: the cache.
+        run: name of the run.
+        with_texts: whether results go in from which texts can be had back.
+        with_steps: whether results go in that no page reads.
+
+    Raises:
+        StoreError: there is no such run, or its record cannot be used.
+    """
+    record = run_records.read(store, run)
+    if record is None:
+        raise StoreError(
+            f"there is no run {quoted(run)} in {store.root}: `python -m gprune runs` lists those that are"
+        )
+    graph = graph_of(record, f"the record of the run {quoted(run)}")
+    results = Results(store, graph)
+    chosen: dict[tuple[str, str], Stage[Any]] = {}
+    left_out = {}
+    for name, stage in stages.named(graph).items():
+        if not results.holds(stage):
+            continue
+        reason = _reason(stage, with_texts, with_steps)
+        if reason:
+            left_out[name] = reason
+        else:
+            chosen[stage.kind, stage.key] = stage
+    size = sum(_size(store, stage) for stage in chosen.values())
+    texts = _texts(graph.study, [stage for stage in chosen.values() if KINDS[stage.kind].holds_text])
+    return Contents(
+        run, graph.study, record, tuple(chosen[place] for place in sorted(chosen)), left_out, texts, size
+    )
+
+
+def _reason(stage: Stage[Any], with_texts: bool, with_steps: bool) -> str:
+    """Why a result is left out; empty where it goes in."""
+    kind = KINDS[stage.kind]
+    if kind.record is None:
+        return MODEL
+    if kind.holds_text and not with_texts:
+        return TEXTS
+    return STEP if not kind.on_pages and not with_steps else ""
+
+
+def _texts(study: Study, holding: list[Stage[Any]]) -> tuple[str, ...]:
+    """Names of the texts that some results hold."""
+    known = roles(study)
+    used = dict.fromkeys(known.get(role, role) for stage in holding for role in stage.id.texts)
+    return tuple(used)
+
+
+def _size(store: Store, stage: Stage[Any]) -> int:
+    folder = store.folder(stage.kind, stage.key)
+    return sum(path.stat().st_size for path in folder.glob("*.npy"))
