@@ -214,7 +214,6 @@ class Store:
 
         def write(folder: Path) -> dict[str, Any]:
             values: dict[str, Any] = {}
-            sums: dict[str, str] = {}
             for field in fields(record):  # type: ignore[arg-type]
                 value = getattr(record, field.name)
                 if isinstance(value, np.ndarray):
@@ -222,9 +221,10 @@ class Store:
                     sums[name] = array_files.write(folder / name, value)
                 else:
                     values[field.name] = value
-            return {"record": type(record).__name__, "values": values, manifests.SUMS: sums}
+            return {"record": type(record).__name__, "values": values}
 
-        self.put_folder(stage, key, write, details, type(record))
+        sums: dict[str, str] = {}
+        self._fill(stage, key, write, details, type(record), sums)
 
     def discard(self, stage: str, key: str) -> None:
         """Removes a result, if there is one; no reader meets half of it."""
@@ -241,17 +241,14 @@ class Store:
         key: str,
         write: Callable[[Path], dict[str, Any]],
         details: dict[str, Any] | None = None,
-        kind: type | None = None,
     ) -> Path:
         """Lets `write` fill a temporary folder, adds the manifest and moves it into place.
 
         Args:
             stage: name of the stage.
             key: content key of the result.
-            write: fills the folder it is given and returns entries for the manifest; checksums among them are
-                taken as they are.
+            write: fills the folder it is given and returns entries for the manifest.
             details: further entries for the manifest.
-            kind: class of the record, if it is one.
 
         Returns:
             The folder in its final place.
@@ -259,12 +256,24 @@ class Store:
         Raises:
             StoreError: the disk is full or the cache is read-only.
         """
+        return self._fill(stage, key, write, details, None, {})
+
+    def _fill(
+        self,
+        stage: str,
+        key: str,
+        write: Callable[[Path], dict[str, Any]],
+        details: dict[str, Any] | None,
+        kind: type | None,
+        sums: dict[str, str],
+    ) -> Path:
+        """Like `put_folder`, for a record of some kind as well; `write` may leave checksums in `sums`."""
         final = self.folder(stage, key)
         temporary = beside(final)
         try:
             make_folder(temporary)
             entries = write(temporary)
-            manifests.close(temporary, {**(details or {}), **entries}, kind)
+            manifests.close(temporary, {**(details or {}), **entries}, sums, kind)
             self._move(temporary, final, kind)
         except OSError as error:
             raise explain(error, self.root) from error
