@@ -67,7 +67,7 @@ def _offer(run: Run, size: int, name: str) -> None:
     if size <= MOST_DOWNLOADED:
         st.download_button(
             f"Pack this run (at most {amount(size)})",
-            data=lambda: _bytes(run.root, run.name),
+            data=lambda: archive(run.root, run.name),
             file_name=name,
             mime="application/zip",
             key="sx_pack_run",
@@ -80,7 +80,7 @@ def _offer(run: Run, size: int, name: str) -> None:
     st.code(f"python -m gprune pack {shlex.quote(run.name)}", language="bash", wrap_lines=True)
 
 
-def _bytes(root: str, name: str) -> bytes:
+def archive(root: str, name: str) -> bytes:
     """The archive."""
     file, store = io.BytesIO(), Store(Path(root))
     fill(store, packs.contents(store, name), file)
