@@ -130,6 +130,16 @@ def look(folder: Path, kind: type | None = None) -> Looked:
     return found
 
 
+def stamp_of(folder: Path) -> str:
+    """What changes whenever a file that lies right in a folder does; empty where there is no such folder."""
+    try:
+        with os.scandir(folder) as found:
+            stamps = sorted((entry.name, *checksums.stamp_of(entry.stat())) for entry in found)
+    except OSError:
+        return ""
+    return repr(stamps)
+
+
 def refuse(folder: Path, kind: type, fault: str) -> None:
     """Remembers that a folder cannot be used although its manifest fits, until one of its files changes."""
     for one in (kind, None):
@@ -181,6 +191,7 @@ def _look(folder: Path, kind: type | None) -> Looked:
         return Looked(None, f"it has no {NAME}" if there else "", stamps)
     try:
         manifest = _read(data)
+        _require_names(manifest["files"])
         stamps |= _stamps(folder, manifest["files"])
         _require_files(folder, manifest["files"])
         _require_details(manifest)
@@ -221,12 +232,20 @@ def _is_sums(sums: object, files: Mapping[str, int]) -> bool:
     return all(isinstance(value, str) and _DIGEST.fullmatch(value) for value in sums.values())
 
 
+def _require_names(files: Mapping[str, int]) -> None:
+    """Checks that every file is named as one below the folder."""
+    for name in files:
+        place = PurePosixPath(name)
+        longest = max((len(part.encode("utf-8", "surrogatepass")) for part in place.parts), default=0)
+        plain = str(place) == name and not place.is_absolute() and ".." not in place.parts
+        if not plain or "\0" in name or not 0 < longest <= 255 or name == NAME:
+            raise _DamagedError(f"{NAME} names the file {untrusted.quoted(name)}")
+
+
 def _require_files(folder: Path, files: Mapping[str, int]) -> None:
     """Checks that the files are there, of the sizes that they had, and nowhere else."""
     for name, size in files.items():
         parts = PurePosixPath(name).parts
-        if not parts or parts[0] == "/" or ".." in parts or "\0" in name or str(PurePosixPath(name)) != name:
-            raise _DamagedError(f"{NAME} names the file {untrusted.quoted(name)}")
         try:
             found = [os.lstat(folder.joinpath(*parts[: end + 1])) for end in range(len(parts))]
         except (OSError, ValueError) as error:

@@ -30,9 +30,9 @@ from uuid import uuid4
 import filelock
 import numpy as np
 
-from gprune import array_files, manifests
+from gprune import array_files, manifests, untrusted
 from gprune.errors import DamagedError, NumericsError, StoreError
-from gprune.files import beside, make_folder, sync
+from gprune.files import beside, is_beside, make_folder, remove, sync
 
 Record = TypeVar("Record")
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_.-]{0,120}$")
@@ -42,9 +42,16 @@ DAMAGED = "damaged"
 
 
 def default_cache() -> Path:
-    """The cache folder: GPRUNE_CACHE, or `cache/` in the project."""
+    """The cache folder: GPRUNE_CACHE, or `cache/` in the project.
+
+    Raises:
+        StoreError: no folder of this system can have the name in GPRUNE_CACHE.
+    """
     chosen = os.environ.get("GPRUNE_CACHE")
-    return Path(chosen).expanduser().resolve() if chosen else Path(__file__).resolve().parents[1] / "cache"
+    if not chosen:
+        return Path(__file__).resolve().parents[1] / "cache"
+    with untrusted.refused_as(StoreError):
+        return untrusted.path(chosen, "GPRUNE_CACHE").resolve()
 
 
 def is_full(error: OSError) -> bool:
@@ -75,6 +82,11 @@ class Store:
             root: the cache folder; `default_cache()` when left out.
         """
         self.root = (root or default_cache()).resolve()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether there is a cache, and nothing new can be kept in it."""
+        return self.root.is_dir() and not os.access(self.root, os.W_OK)
 
     @property
     def texts(self) -> Path:
@@ -144,6 +156,10 @@ class Store:
         if fault:
             raise DamagedError(stage, key, fault)
         return folder
+
+    def stamp(self, stage: str, key: str) -> str:
+        """What changes whenever a file of a record does; cheap, nothing is read."""
+        return manifests.stamp_of(self.folder(stage, key))
 
     def _whole(self, stage: str, key: str, kind: type | None) -> dict[str, Any]:
         folder = self.folder(stage, key)
@@ -216,7 +232,8 @@ class Store:
         if final.exists():
             aside = beside(final)
             final.rename(aside)
-            shutil.rmtree(aside, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove(aside)
 
     def put_folder(
         self,
@@ -301,10 +318,13 @@ class Store:
 
     def sweep(self) -> None:
         """Removes what killed processes left half-written more than a day ago."""
-        for path in self.root.glob("*/.*"):
+        if self.read_only:
+            return
+        for path in (*self.root.glob("*/.*"), *self.root.glob("*/*/.*")):
+            half = is_beside(path.name) or (path.is_dir() and path.parent.parent == self.root)
             with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                    shutil.rmtree(path, ignore_errors=True)
+                if half and time.time() - path.lstat().st_mtime > _STALE_SECONDS:
+                    remove(path)
 
 
 def _unreadable(folder: Path, error: OSError) -> StoreError:
