@@ -45,8 +45,9 @@ def draw(run: Run) -> None:
         _offer(run, size, name)
     with right, st.container(border=True, height="stretch"):
         st.markdown("**On the other machine**")
-        st.caption("In a checkout of this project, after `make app` has worked there once:")
-        st.code(f"python -m gprune unpack {shlex.quote(name)}", language="bash", wrap_lines=True)
+        st.caption("In a checkout of this project, where `make app` has worked once:")
+        unpacked = f"python -m gprune unpack {shlex.quote(name)}\npython -m gprune app"
+        st.code(unpacked, language="bash", wrap_lines=True)
         st.caption("The run is then in the list of runs of its app; what is there already stays.")
     with st.popover("What is in it, and what is not", icon=":material/help:", type="tertiary"):
         st.markdown(
