@@ -17,7 +17,7 @@ from gprune.study import ReliabilitySettings, Study
 from gprune.views.frame import address, derived, selection, work
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain, short
+from gprune.views.frame.text import said, short
 from gprune.views.reliability import charts as figures
 from gprune.views.reliability import controls
 from gprune.views.reliability.threshold_lines import Lines, draw
@@ -62,8 +62,8 @@ def show(run: Run, settings: ReliabilitySettings, on_select: Callable[[], None])
         with st.container(horizontal=True):
             if settings.score_scale == "raw":
                 address.toggle("Log scale of the score", "rasa_log", True)
-            figure = st.toggle(
-                "As a figure", key="rasa_figure", help="The same for a paper: its camera writes SVG."
+            figure = address.toggle(
+                "As a figure", "rasa_figure", help="The same for a paper: its camera writes SVG."
             )
         if figure:
             drawn.chart(figures.scatter(statistics, adapted, log, settings.selection), _CAPTION)
@@ -170,7 +170,7 @@ def _prune(run: Run, settings: ReliabilitySettings) -> None:
         try:
             job = work.start(run.root, changed_study(run, settings))
         except GpruneError as error:
-            st.error(plain(error), icon=":material/error:")
+            st.error(said(error), icon=":material/error:")
             return
         if job is not None:
             st.rerun(scope="app")
