@@ -16,6 +16,8 @@ from faults import victims
 from faults.arena import Arena, contents, different
 from faults.verdict import FAILED, UNTRUE, WRONG, Verdict, judge_broken, judge_mended, shown_state
 
+from gprune.store import Store
+
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -95,18 +97,22 @@ def flipped_bits(arena: Arena, tries: int, seed: int) -> Verdict:
     verdict, chance = Verdict("flipped bits"), random.Random(seed)
     for _ in range(tries):
         cache = arena.copied("flipped")
-        what = damage.flip_bit(cache, chance)
-        _repair(verdict, arena, cache, what)
+        ((path, bit),) = damage.random_flips(Store(cache), 1, chance.randrange(10**9))
+        damage.flip_bit(path, bit)
+        _repair(verdict, arena, cache, f"bit {bit} of {path.relative_to(cache)}")
     return verdict
 
 
 def damaged_manifests(arena: Arena, tries: int, seed: int) -> Verdict:
     """A manifest is damaged in each of many ways; the run is run again."""
     verdict, chance = Verdict("damaged manifests"), random.Random(seed)
+    kinds = sorted(damage.MANIFESTS)
     for number in range(tries):
-        cache = arena.copied("manifest")
-        what = damage.damage_manifest(cache, chance, number)
-        _repair(verdict, arena, cache, what)
+        cache, kind = arena.copied("manifest"), kinds[number % len(kinds)]
+        store = Store(cache)
+        folder = store.folder(*chance.choice(damage.results(store)))
+        damage.MANIFESTS[kind](folder, chance)
+        _repair(verdict, arena, cache, f"{kind}: {folder.relative_to(cache)}")
     return verdict
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import psutil
 from faults.arena import Arena, Contents, contents, different
 
 from gprune import run_records
+from gprune.errors import GpruneError
 from gprune.store import Store
 
 LOST, WRONG, ORPHAN, UNTRUE, FAILED = (
@@ -47,7 +49,9 @@ class Verdict:
     def row(self) -> str:
         """One line of the table."""
         found = "".join(f"{self.counts[kind]:>16}" for kind in KINDS)
-        return f"{self.scenario:<34}{self.tries:>6}{found}{'  skipped: ' + self.skipped if self.skipped else ''}"
+        return (
+            f"{self.scenario:<34}{self.tries:>6}{found}{'  skipped: ' + self.skipped if self.skipped else ''}"
+        )
 
 
 def whole(cache: Path) -> dict[str, int]:
@@ -56,7 +60,8 @@ def whole(cache: Path) -> dict[str, int]:
     found = {}
     for manifest in cache.glob("[!.]*/[!.]*/manifest.json"):
         stage, key = manifest.parent.parent.name, manifest.parent.name
-        if store.has(stage, key):
+        with contextlib.suppress(GpruneError):
+            store.check(stage, key)
             found[f"{stage}/{key}"] = manifest.stat().st_ino
     return found
 
@@ -98,7 +103,8 @@ def judge_mended(
 
 def shown_state(cache: Path, run: str) -> str:
     """What the app says of a run; empty where there is none."""
-    return run_records.shown_state(Store(cache), run)
+    record = run_records.read(Store(cache), run)
+    return "" if record is None else run_records.standing(record)
 
 
 def orphans(cache: Path) -> list[str]:

@@ -18,6 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import damage
+
+from gprune.__main__ import main
+
 LONGEST_SECONDS = 600.0
 FSYNC = "fsync"
 # what changes files, as Python reports it before it is done; it reports no fsync
@@ -59,8 +63,8 @@ def start(study: Path, cache: Path, prepare: Prepare, log: Path) -> int:
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(out, 1)
         os.dup2(out, 2)
-        from gprune.__main__ import main
-
+        # as a process of its own would begin
+        damage.fresh_process()
         finish = prepare()
         code = main(["run", str(study), "--cache", str(cache)])
         finish()
@@ -90,9 +94,7 @@ def wait(pid: int, signal_after: float | None = None, number: int = signal.SIGKI
         time.sleep(0.002)
 
 
-def run(
-    study: Path, cache: Path, prepare: Prepare = undisturbed, kill_after: float | None = None
-) -> Outcome:
+def run(study: Path, cache: Path, prepare: Prepare = undisturbed, kill_after: float | None = None) -> Outcome:
     """Runs a study in a child to its end, whichever that is."""
     log = cache.with_name(f"{cache.name}.log")
     log.unlink(missing_ok=True)
