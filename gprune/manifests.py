@@ -31,7 +31,9 @@ from gprune.records.base import axes_of
 
 NAME = "manifest.json"
 SUMS = "sha256"
-SEAL, _UNSEALED = "seal", "0" * 64
+_SEAL, _UNSEALED = "seal", "0" * 64
+OF_FILES = ("files", SUMS, _SEAL)
+"""what a manifest says of the files beside it, and of itself"""
 _MOST_BYTES = 2**24
 _MISSING: Stamp = (-1, -1, -1)
 _DIGEST, _KEY = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{32}")
@@ -58,7 +60,7 @@ class _DamagedError(ValueError):
 
 def sealed(entries: Mapping[str, Any]) -> bytes:
     """A manifest as it is written, with its own checksum as the last entry."""
-    text = json.dumps({**entries, SEAL: _UNSEALED}, indent=1, ensure_ascii=False)
+    text = json.dumps({**entries, _SEAL: _UNSEALED}, indent=1, ensure_ascii=False)
     head, _, tail = text.rpartition(_UNSEALED)
     return f"{head}{checksums.of_bytes(text.encode())}{tail}".encode()
 
@@ -79,7 +81,7 @@ def close(folder: Path, entries: Mapping[str, Any], sums: Mapping[str, str], kin
     paths = sorted(folder.rglob("*"))
     names = {str(path.relative_to(folder)): path for path in paths if path.is_file()}
     manifest = {
-        **{name: value for name, value in entries.items() if name not in ("files", SUMS, SEAL)},
+        **{name: value for name, value in entries.items() if name not in OF_FILES},
         "files": {name: path.stat().st_size for name, path in names.items()},
         SUMS: {name: sums.get(name) or checksums.of_file(path) for name, path in names.items()},
     }
@@ -221,7 +223,7 @@ def _look(folder: Path, kind: type | None) -> Looked:
 def _read(data: bytes) -> dict[str, Any]:
     """A manifest whose entries on files are in order."""
     manifest = untrusted.json_object(data, NAME, finite=False)
-    sums, seal = manifest.get(SUMS), manifest.get(SEAL)
+    sums, seal = manifest.get(SUMS), manifest.get(_SEAL)
     if sums is not None or seal is not None:
         if not isinstance(seal, str) or not _DIGEST.fullmatch(seal) or _seal_of(data, seal) != seal:
             raise _DamagedError(f"{NAME} is not as it was written")

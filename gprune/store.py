@@ -30,7 +30,7 @@ from uuid import uuid4
 import filelock
 import numpy as np
 
-from gprune import array_files, manifests
+from gprune import array_files, manifests, untrusted
 from gprune.errors import DamagedError, NumericsError, StoreError
 from gprune.files import beside, is_beside, make_folder, remove, sync
 
@@ -42,9 +42,16 @@ DAMAGED = "damaged"
 
 
 def default_cache() -> Path:
-    """The cache folder: GPRUNE_CACHE, or `cache/` in the project."""
+    """The cache folder: GPRUNE_CACHE, or `cache/` in the project.
+
+    Raises:
+        StoreError: no folder of this system can have the name in GPRUNE_CACHE.
+    """
     chosen = os.environ.get("GPRUNE_CACHE")
-    return Path(chosen).expanduser().resolve() if chosen else Path(__file__).resolve().parents[1] / "cache"
+    if not chosen:
+        return Path(__file__).resolve().parents[1] / "cache"
+    with untrusted.refused_as(StoreError):
+        return untrusted.path(chosen, "GPRUNE_CACHE").resolve()
 
 
 def is_full(error: OSError) -> bool:
@@ -234,6 +241,7 @@ class Store:
         key: str,
         write: Callable[[Path], dict[str, Any]],
         details: dict[str, Any] | None = None,
+        kind: type | None = None,
     ) -> Path:
         """Lets `write` fill a temporary folder, adds the manifest and moves it into place.
 
@@ -242,6 +250,7 @@ class Store:
             key: content key of the result.
             write: fills the folder it is given and returns entries for the manifest.
             details: further entries for the manifest.
+            kind: class of the record that is written, if it is one.
 
         Returns:
             The folder in its final place.
@@ -249,7 +258,7 @@ class Store:
         Raises:
             StoreError: the disk is full or the cache is read-only.
         """
-        return self._fill(stage, key, write, details, None, {})
+        return self._fill(stage, key, write, details, kind, {})
 
     def _fill(
         self,
@@ -260,7 +269,7 @@ class Store:
         kind: type | None,
         sums: dict[str, str],
     ) -> Path:
-        """Like `put_folder`, for a record of some kind as well; `write` may leave checksums in `sums`."""
+        """Like `put_folder`; `write` may leave checksums of what it has written in `sums`."""
         final = self.folder(stage, key)
         temporary = beside(final)
         try:

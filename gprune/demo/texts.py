@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gprune import untrusted
 from gprune.demo import prose
 from gprune.demo.docstrings import docstrings
 from gprune.files import make_folder, write_text
@@ -258,7 +259,7 @@ def _digest(text: str) -> str:
 
 def _read_whole(file: Path) -> dict[str, list[str]] | None:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = untrusted.json_file(file, file.name)
         splits: dict[str, list[str]] = content["splits"]
         whole = content["digest"] == _digest(json.dumps(splits))
     except (OSError, ValueError, KeyError, TypeError):

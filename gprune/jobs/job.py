@@ -16,8 +16,9 @@ from gprune.errors import JobError
 from gprune.files import make_folder, write_text
 from gprune.jobs import folder as files
 from gprune.jobs.local import CommandBuilder
-from gprune.jobs.state import JobState, one_line, read_state, write_state
+from gprune.jobs.state import JobState, is_time, one_line, read_state, write_state
 from gprune.study import Study
+from gprune.untrusted import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,8 @@ def read_job(folder: Path) -> Job:
     values = files.read_json(folder / files.JOB) or {}
     state = read_state(folder)
     try:
+        if not is_time(values["created"]):
+            raise ValueError(f"created is {quoted(values['created'])}")
         return Job(
             id=folder.name,
             folder=folder,

@@ -117,7 +117,7 @@ def finish(
     def answered(task: Task) -> Any:
         method, name = task.stage.id.method, task.asked
         known = accuracy_of(study, method, name) if accuracy is None else accuracy.get(method, {}).get(name)
-        asked = {"limit": study.evaluation.limit, "version": "1, lm-eval 0.4"}
+        asked = {"limit": study.evaluation.limit or 0, "version": "1, lm-eval 0.4"}
         return an_accuracy(name, **({"chance": math.nan} | asked | dict(known))) if known else None
 
     makers = STRUCTURE | {"perplexity": perplexity, "accuracy": answered}

@@ -9,11 +9,12 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
+from gprune import run_records
 from gprune.door.terms import COMMAND, terms
 from gprune.views.frame import address, live, navigation, packed, run_choice, selection, titles, tour, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, root
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import duration, plain, said, seconds_since
 
 _SITUATION = "frame_situation"
 _LOOK = (
@@ -66,10 +67,12 @@ def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
         _sidebar(situation)
     with links:
         navigation.show(sections)
-    if situation.active and page.url_path != "launch":
+    # a run that another program computes is followed as well, and redrawn when its process is gone
+    going_on = situation.active or any(run.state == "running" for run in situation.runs)
+    if going_on and page.url_path != "launch":
         live.watch(situation.root, situation.states, situation.signature, time.monotonic())
     if situation.problem:
-        st.error(plain(situation.problem), icon=":material/error:")
+        st.error(said(situation.problem), icon=":material/error:")
     if not situation.runs:
         _nothing_yet(situation)
 
@@ -153,10 +156,22 @@ def _badges(run: Run) -> None:
     if run.packed:
         st.badge("pack", icon=":material/inventory_2:", color="grey", help=packed.ABOUT)
     state = run.state
-    if state == "running" and not work.is_live(run):
-        st.badge("interrupted", color="orange", help="No process is at work on it; continue it to finish it.")
-    else:
+    if state != run_records.INTERRUPTED:
         st.badge(plain(state or "unknown"), color=colors.get(state, "blue"))
+    elif work.is_live(run):
+        st.badge("to be continued", color="blue", help="A job goes on with it as soon as it has its turn.")
+    else:
+        st.badge("interrupted", color="orange", help=_why_interrupted(run))
+
+
+def _why_interrupted(run: Run) -> str:
+    host = run_records.elsewhere(run.record)
+    if not host:
+        return "No process is at work on it; continue it to finish it."
+    silent = duration(seconds_since(run.record.get("updated")))
+    return (
+        f"It ran on {plain(host)}, which has not been heard of for {silent}; continue it to finish it here."
+    )
 
 
 def _settings(run: Run) -> None:
@@ -237,11 +252,11 @@ def _short(run: Run) -> None:
 
 def _incomplete(run: Run) -> None:
     """Says that a run stopped before its end, and offers to go on with it."""
-    reason = (
-        f" It failed: {plain(run.record['error'])}."
-        if run.state == "failed" and run.record.get("error")
-        else ""
-    )
+    reason = ""
+    if run.state == "failed" and run.record.get("error"):
+        reason = f" It failed: {plain(run.record['error'])}."
+    elif run_records.elsewhere(run.record) and run.state == run_records.INTERRUPTED:
+        reason = f" {_why_interrupted(run)}"
     found = titles.outlook(run)
     where = f" after {found.done} of {found.steps} steps" if found.steps else " before its first step"
     with st.container(horizontal=True, vertical_alignment="center"):

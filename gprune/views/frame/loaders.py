@@ -24,7 +24,7 @@ from gprune.stages.results import Declaration
 from gprune.store import Store, default_cache
 from gprune.study import ReliabilitySettings, Study, from_dict
 from gprune.views.frame.chart_style import label
-from gprune.views.frame.text import short
+from gprune.views.frame.text import seconds_since_1970, short
 
 AGREEMENT_TITLE = "module agreement"
 R = TypeVar("R")
@@ -66,8 +66,8 @@ class Run:
 
     @property
     def state(self) -> str:
-        """running, done, failed or cancelled, as the run last wrote it."""
-        return str(self.record.get("state", ""))
+        """running, done, failed or cancelled as its record says, or interrupted where its process is gone."""
+        return run_records.standing(self.record)
 
     @property
     def stages(self) -> dict[str, dict[str, Any]]:
@@ -87,21 +87,17 @@ class Run:
     @property
     def unavailable(self) -> dict[str, dict[str, Any]]:
         """Stages that a method could not be brought through, by name: key and reason."""
-        found = self.record.get("unavailable")
-        entries = found.items() if isinstance(found, dict) else ()
-        return {name: entry for name, entry in entries if isinstance(entry, dict) and "reason" in entry}
+        return cast("dict[str, dict[str, Any]]", self.record.get("unavailable") or {})
 
     @property
     def missing_tasks(self) -> dict[str, str]:
         """Why zero-shot tasks could not be measured, by task."""
-        found = self.record.get("missing_tasks")
-        return found if isinstance(found, dict) else {}
+        return self.record.get("missing_tasks") or {}
 
     @property
     def outlook(self) -> dict[str, float]:
         """Seconds that every stage was expected to take when the run began, by name, in order."""
-        expected = self.record.get("expected")
-        return expected if isinstance(expected, dict) else {}
+        return self.record.get("expected") or {}
 
     @property
     def complete(self) -> bool:
@@ -291,17 +287,18 @@ def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
             status = path.stat()
         except OSError:
             continue
-        values, graph, reason = _read(str(path), status.st_mtime_ns, status.st_size)
+        # a record that is replaced within one tick of the clock is another file
+        values, graph, reason = _read(str(path), status.st_mtime_ns, (status.st_ino, status.st_size))
         if values is None or graph is None:
             bad.append(Unreadable(path.parent.name, reason))
         else:
             good.append(Run(root, path.parent.name, values, graph.study, graph))
-    good.sort(key=lambda run: (str(run.record.get("started", "")), run.name), reverse=True)
+    good.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
     return good, bad
 
 
 @st.cache_resource(max_entries=1024, show_spinner=False)
-def _read(path: str, changed: int, size: int) -> tuple[dict[str, Any] | None, Graph | None, str]:
+def _read(path: str, changed: int, which: tuple[int, int]) -> tuple[dict[str, Any] | None, Graph | None, str]:
     """Record and graph of a run, or why there is none; read again only when the file has changed."""
     try:
         values = run_records.load(Path(path))

@@ -18,7 +18,7 @@ from gprune.store import Store
 from gprune.views.frame import frame, packed, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 
 PLAN = "plan.json"
 
@@ -183,7 +183,7 @@ def _form(run: Run, form: Form, folder: Path) -> None:
         if job is not None and job.active:
             st.caption(f":material/hourglass_top: {_state(run, job)}")
         elif job is not None and job.state == "failed":
-            st.error(plain(job.error), icon=":material/error:")
+            st.error(said(job.error), icon=":material/error:")
         st.code(shlex.join(["python", "-m", "gprune", *arguments]), language="bash", wrap_lines=True)
         if st.button(f"Make it ({form.command})", key=f"sx_{form.command}", icon=":material/play_arrow:"):
             if submit(run, form, arguments) is not None:
@@ -196,7 +196,7 @@ def _state(run: Run, job: Job) -> str:
     try:
         progress = queue.progress(Path(run.root), job.id)
     except GpruneError as error:
-        return plain(error)
+        return said(error)
     return f"At work: {plain(progress.message or 'starting')} ({progress.done}/{progress.total or 1})."
 
 
@@ -210,7 +210,7 @@ def submit(run: Run, form: Form, arguments: tuple[str, ...]) -> Job | None:
     try:
         job = work.submit(run.root, run.study, title, arguments)
     except GpruneError as error:
-        st.error(plain(error), icon=":material/error:")
+        st.error(said(error), icon=":material/error:")
         return None
     st.toast(f"{'Started' if job.state == 'running' else 'Waiting in the queue'}: {plain(job.label)}")
     return job
