@@ -25,19 +25,7 @@ import sys
 import traceback
 
 from gprune import __version__, machine, untrusted
-from gprune.commands import (
-    Parser,
-    app,
-    arrays,
-    cache,
-    export,
-    listing,
-    packs,
-    reproduce,
-    run,
-    speed,
-    study,
-)
+from gprune.commands import Parser, app, arrays, cache, export, listing, packs, reproduce, run, speed, study
 from gprune.errors import Cancelled, GpruneError
 
 EXIT_ERROR, EXIT_UNEXPECTED, EXIT_STOPPED = 2, 1, 130

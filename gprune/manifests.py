@@ -31,8 +31,8 @@ from gprune.records.base import axes_of
 
 NAME = "manifest.json"
 SUMS = "sha256"
-_SEAL, _UNSEALED = "seal", "0" * 64
-OF_FILES = ("files", SUMS, _SEAL)
+SEAL, _UNSEALED = "seal", "0" * 64
+OF_FILES = ("files", SUMS, SEAL)
 """what a manifest says of the files beside it, and of itself"""
 _MOST_BYTES = 2**24
 _MISSING: Stamp = (-1, -1, -1)
@@ -60,7 +60,7 @@ class _DamagedError(ValueError):
 
 def sealed(entries: Mapping[str, Any]) -> bytes:
     """A manifest as it is written, with its own checksum as the last entry."""
-    text = json.dumps({**entries, _SEAL: _UNSEALED}, indent=1, ensure_ascii=False)
+    text = json.dumps({**entries, SEAL: _UNSEALED}, indent=1, ensure_ascii=False)
     head, _, tail = text.rpartition(_UNSEALED)
     return f"{head}{checksums.of_bytes(text.encode())}{tail}".encode()
 
@@ -223,7 +223,7 @@ def _look(folder: Path, kind: type | None) -> Looked:
 def _read(data: bytes) -> dict[str, Any]:
     """A manifest whose entries on files are in order."""
     manifest = untrusted.json_object(data, NAME, finite=False)
-    sums, seal = manifest.get(SUMS), manifest.get(_SEAL)
+    sums, seal = manifest.get(SUMS), manifest.get(SEAL)
     if sums is not None or seal is not None:
         if not isinstance(seal, str) or not _DIGEST.fullmatch(seal) or _seal_of(data, seal) != seal:
             raise _DamagedError(f"{NAME} is not as it was written")
