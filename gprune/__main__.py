@@ -13,6 +13,7 @@ python -m gprune pack RUN                  (a run in one file, to be looked at e
 python -m gprune unpack FILE               (reads it: needs neither its model nor its texts)
 python -m gprune texts
 python -m gprune runs
+python -m gprune cache list                (what takes how much room, and for which runs; also prune, verify)
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ import signal
 import sys
 import traceback
 
-from gprune import __version__, machine
-from gprune.commands import app, arrays, export, listing, packs, reproduce, run, speed, study
+from gprune import __version__, machine, untrusted
+from gprune.commands import Parser, app, arrays, cache, export, listing, packs, reproduce, run, speed, study
 from gprune.errors import Cancelled, GpruneError
 
 EXIT_ERROR, EXIT_UNEXPECTED, EXIT_STOPPED = 2, 1, 130
@@ -52,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("stopped on request: finished stages are kept, run it again to go on", file=sys.stderr)
         return EXIT_STOPPED
     except GpruneError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {untrusted.sentence(error)}", file=sys.stderr)
         return EXIT_ERROR
     except BrokenPipeError:
         return EXIT_ERROR
@@ -69,10 +70,10 @@ def _interrupt(*_: object) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gprune", description="Structured pruning with GPrune-LLM.")
+    parser = Parser(prog="gprune", description="Structured pruning with GPrune-LLM.")
     parser.add_argument("--version", action="version", version=f"gprune {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (study, run, app, reproduce, arrays, export, speed, packs, listing):
+    for command in (study, run, app, reproduce, arrays, export, speed, packs, listing, cache):
         command.add(commands)
     return parser
 

@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
+from gprune import limits
 from gprune.errors import SettingsError
+from gprune.limits import (
+    MOST_ALIGNMENT,
+    MOST_BATCH,
+    MOST_CONTEXTS,
+    MOST_COUNT,
+    MOST_LENGTH,
+    require_affordable,
+    require_length,
+)
+from gprune.untrusted import quoted
 
 PRESET_LENGTHS = {"128": 128, "2048": 2048}
 
@@ -22,7 +33,7 @@ def require(condition: bool, name: str, value: object, rule: str) -> None:
         SettingsError: it does not hold; the message names the setting, the rule and the value.
     """
     if not condition:
-        raise SettingsError(f"{name} must be {rule} (got {value!r})")
+        raise SettingsError(f"{name} must be {rule} (got {quoted(value)})")
 
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
@@ -32,7 +43,7 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         SettingsError: it is not.
     """
     if value not in choices:
-        raise SettingsError(f"{name} must be one of {', '.join(choices)} (got {value!r})")
+        raise SettingsError(f"{name} must be one of {', '.join(choices)} (got {quoted(value)})")
 
 
 def require_choices(settings: Any, where: str = "") -> None:
@@ -82,7 +93,10 @@ class CalibrationSettings:
         rule = f"at least calibration.shards ({self.shards}), so that no shard is empty"
         require(self.samples >= self.shards, "calibration.samples", self.samples, rule)
         require(self.shards <= 16, "calibration.shards", self.shards, "at most 16")
-        require(self.batch >= 1, "calibration.batch", self.batch, "at least 1")
+        require(1 <= self.batch <= MOST_BATCH, "calibration.batch", self.batch, f"1 to {MOST_BATCH}")
+        require_length("calibration.length", self.length)
+        asked = {"calibration.samples": self.samples, "calibration.length": self.length}
+        require_affordable(limits.MOST_TOKENS, "tokens of each text", asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +111,8 @@ class ContextSettings:
     """tokens that the clusters are made from, rounded up to whole sequences"""
     temperature: float = 1.0
     """of the token weights; distances between contexts have a mean of 1"""
+    clustering: Literal["balanced", "released"] = "balanced"
+    """clusters of equal size, or as FANG's code has them: within 40 % of that, the best of several starts"""
     module_profile: Literal["dominant", "mixed"] = "dominant"
     """a module of GPrune weights tokens by the context it stands out in, or by a mixture of all of them"""
 
@@ -104,9 +120,12 @@ class ContextSettings:
         """Checks every field."""
         where = "contexts."
         require_choices(self, where)
-        require(self.count >= 2, where + "count", self.count, "at least 2")
-        require(self.dimensions >= 1, where + "dimensions", self.dimensions, "at least 1")
+        require(2 <= self.count <= MOST_CONTEXTS, where + "count", self.count, f"2 to {MOST_CONTEXTS}")
+        valid = 1 <= self.dimensions <= MOST_COUNT
+        require(valid, where + "dimensions", self.dimensions, "at least 1, and a number of 31 bits")
         require(self.tokens >= 2, where + "tokens", self.tokens, "at least 2")
+        asked = {where + "tokens": self.tokens}
+        require_affordable(limits.MOST_CONTEXT_TOKENS, "tokens in memory at once", asked)
         require(self.temperature > 0, where + "temperature", self.temperature, "positive")
 
 
@@ -127,6 +146,9 @@ class BaselineSettings:
         require_choices(self, where)
         require(self.taylor_samples >= 1, where + "taylor_samples", self.taylor_samples, "at least 1")
         require(self.taylor_length >= 2, where + "taylor_length", self.taylor_length, "at least 2")
+        require_length(where + "taylor_length", self.taylor_length)
+        asked = {where + "taylor_samples": self.taylor_samples, where + "taylor_length": self.taylor_length}
+        require_affordable(limits.MOST_TOKENS, "tokens of gradients", asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +184,20 @@ class ModularizationSettings:
         require_choices(self, where)
         valid = bool(self.candidates) and all(isinstance(k, int) and k >= 2 for k in self.candidates)
         require(valid, where + "candidates", self.candidates, "module counts of at least 2")
+        valid = max(self.candidates) <= limits.MOST_MODULES
+        require(
+            valid, where + "candidates", self.candidates, f"module counts of at most {limits.MOST_MODULES}"
+        )
         require(self.restarts >= 1, where + "restarts", self.restarts, "at least 1")
+        asked = {where + "restarts": self.restarts, "candidates": len(self.candidates)}
+        require_affordable(limits.MOST_CLUSTERINGS, "k-means runs in every layer", asked)
         require(0 <= self.split_fraction <= 1, where + "split_fraction", self.split_fraction, "in [0, 1]")
         for name in ("pair_weight", "repulsion_weight", "consistency_weight"):
             require(getattr(self, name) >= 0, where + name, getattr(self, name), "0 or more")
         require(self.learning_rate > 0, where + "learning_rate", self.learning_rate, "positive")
         require(self.steps >= 0, where + "steps", self.steps, "0 or more")
+        asked = {where + "steps": self.steps}
+        require_affordable(limits.MOST_STEPS, "steps over all neurons of every layer", asked)
         require(self.temperature > 0, where + "temperature", self.temperature, "positive")
 
 
@@ -218,6 +248,8 @@ class SparsitySettings:
     """straight-through derivative of the step function"""
     bias_compensation: bool = False
     """add the removed units' mean contribution to the bias, as FLAP does (paper: off for GPrune)"""
+    attention: Literal["own", "gprune"] = "own"
+    """whose key/value groups the controls keep: each its own, or GPrune's, at the same retention in all"""
     alignment: int = 1
     """FFN widths are multiples of this, for hardware that likes it; of every method (8 to 256; 1 = any)"""
 
@@ -226,13 +258,21 @@ class SparsitySettings:
         where = "sparsity."
         require_choices(self, where)
         require(self.epochs >= 0, where + "epochs", self.epochs, "0 or more")
+        passes = "passes over both texts, each forward and backward through the whole model"
+        require_affordable(limits.MOST_EPOCHS, passes, {where + "epochs": self.epochs})
+        require(self.batch <= MOST_BATCH, where + "batch", self.batch, f"at most {MOST_BATCH}")
         valid = self.batch >= 4 and self.batch % 4 == 0
         require(valid, where + "batch", self.batch, "a multiple of 4, one quarter for each subset")
         for name in ("distillation_weight", "penalty", "dual_rate"):
             require(getattr(self, name) >= 0, where + name, getattr(self, name), "0 or more")
         for name in ("distillation_temperature", "learning_rate"):
             require(getattr(self, name) > 0, where + name, getattr(self, name), "positive")
-        require(self.alignment >= 1, where + "alignment", self.alignment, "at least 1")
+        require(
+            1 <= self.alignment <= MOST_ALIGNMENT,
+            where + "alignment",
+            self.alignment,
+            f"1 to {MOST_ALIGNMENT}",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,13 +299,15 @@ class EvaluationSettings:
     def __post_init__(self) -> None:
         """Checks every field."""
         require_choices(self, "evaluation.")
-        valid = self.preset.isdigit() and int(self.preset) >= 2
-        rule = "128, 2048 or another number of tokens of at least 2"
+        # "²" counts as a digit and is no number; int() refuses thousands of digits
+        digits = self.preset.isascii() and self.preset.isdecimal() and len(self.preset) <= 9
+        valid = digits and 2 <= int(self.preset) <= MOST_LENGTH
+        rule = f"128, 2048 or another number of tokens from 2 to {MOST_LENGTH}"
         require(valid, "evaluation.preset", self.preset, rule)
-        enough = self.windows is None or self.windows >= 1
+        enough = self.windows is None or 1 <= self.windows <= MOST_COUNT
         require(enough, "evaluation.windows", self.windows, "at least 1, or null for all")
-        require(self.batch >= 1, "evaluation.batch", self.batch, "at least 1")
-        some = self.limit is None or self.limit >= 1
+        require(1 <= self.batch <= MOST_BATCH, "evaluation.batch", self.batch, f"1 to {MOST_BATCH}")
+        some = self.limit is None or 1 <= self.limit <= MOST_COUNT
         require(some, "evaluation.limit", self.limit, "at least 1, or null for all")
         different = len(set(self.tasks)) == len(self.tasks)
         require(different, "evaluation.tasks", self.tasks, "tasks that differ from each other")

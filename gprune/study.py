@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from gprune import untrusted
+from gprune import limits, untrusted
 from gprune.errors import SettingsError
 from gprune.methods import DEFAULT, METHODS
 from gprune.settings import (
@@ -55,10 +55,8 @@ __all__ = [
 ]
 
 METRIC_NAMES = ("flap", "wanda_sp", "twflap")
-_LONGEST_NAME = 200
-# the longest path of the system
-_LONGEST_TEXT = 4096
-_LONGEST_LIST = 1000
+_LATER = {"contexts": {"clustering": "balanced"}, "sparsity": {"attention": "own"}}
+"""settings that came after studies had names, with the value under which a study is what it was"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +116,7 @@ class Study:
         valid = self.device in ("auto", "cpu") or self.device.startswith("cuda")
         require(valid, "device", self.device, "auto, cpu or cuda")
         require(self.seed >= 0, "seed", self.seed, "0 or more")
+        self._require_affordable()
         for method in self.methods:
             require_choice("methods", method, tuple(METHODS))
         distinct = bool(self.methods) and len(set(self.methods)) == len(self.methods)
@@ -132,6 +131,16 @@ class Study:
                 f"substitute is already the {'primary' if self.substitute == self.primary else 'auxiliary'} "
                 f"text ({self.substitute!r}): choose a third text, or leave it empty"
             )
+
+    def _require_affordable(self) -> None:
+        """Refuses what each setting alone allows and together would take for ever."""
+        asked = {
+            "sparsity.epochs": self.sparsity.epochs,
+            "texts": 2,
+            "calibration.samples": self.calibration.samples,
+            "calibration.length": self.calibration.length,
+        }
+        limits.require_affordable(limits.MOST_LEARNING, "tokens to learn from", asked)
 
     def to_dict(self) -> dict[str, Any]:
         """Every field as plain JSON values."""
@@ -163,6 +172,8 @@ class Study:
     def digest(self) -> str:
         """SHA-256 of every setting but the names for people: equal for studies that are the same."""
         values = {name: value for name, value in self.to_dict().items() if name not in ("name", "group")}
+        for section, plain in _LATER.items():
+            values[section] = dict(values[section].items() - plain.items())
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def renamed(self, name: str) -> Study:
@@ -192,7 +203,7 @@ def field_names() -> tuple[str, ...]:
 
 
 def _suggestion(name: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(name[:_LONGEST_NAME], known, n=1)
+    close = difflib.get_close_matches(name[: limits.LONGEST_NAME], known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known fields: {', '.join(known)}"
 
 
@@ -206,8 +217,8 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise SettingsError(f"{name} must be a list (got {untrusted.quoted(value)})")
-        if len(value) > _LONGEST_LIST:
-            raise SettingsError(f"{name} must have at most {_LONGEST_LIST} entries (got {len(value)})")
+        if len(value) > limits.LONGEST_LIST:
+            raise SettingsError(f"{name} must have at most {limits.LONGEST_LIST} entries (got {len(value)})")
         item = typing.get_args(hint)[0]
         return tuple(_coerce(f"{name}[{i}]", v, item) for i, v in enumerate(value))
     return _plain(name, value, str if origin is Literal else hint)
@@ -229,20 +240,8 @@ def _plain(name: str, value: Any, expected: type) -> Any:
         words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
         raise SettingsError(f"{name} must be {words[expected]} (got {untrusted.quoted(value)})")
     if isinstance(value, str):
-        _require_text(name, value)
+        limits.require_text(name, value)
     return value
-
-
-def _require_text(name: str, value: str) -> None:
-    """Refuses a text that no file name, record or page can carry."""
-    longest = _LONGEST_NAME if name in ("name", "group") else _LONGEST_TEXT
-    if len(value) > longest:
-        shown = untrusted.quoted(value)
-        raise SettingsError(f"{name} must have at most {longest} characters (got {len(value)}: {shown})")
-    odd = next((letter for letter in value if letter == "\0" or "\ud800" <= letter <= "\udfff"), "")
-    if odd:
-        shown = untrusted.quoted(value)
-        raise SettingsError(f"{name} must be text without NUL or half a character {odd!r} (got {shown})")
 
 
 def _build(cls: Any, values: Any, where: str) -> Any:

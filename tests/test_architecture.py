@@ -1,5 +1,6 @@
 """The house's walls: who may import what, and that no part of it is forgotten by the contracts."""
 
+import ast
 import tomllib
 from pathlib import Path
 
@@ -53,3 +54,67 @@ def test_the_contracts_of_layers_name_every_part(contracts):
 def test_pages_are_short_and_only_choose_a_view(project):
     for page in (project / "pages").glob("*.py"):
         assert len(page.read_text(encoding="utf-8").splitlines()) <= 15, page
+
+
+def calls(project: Path):
+    """Every call in the package, as (file, dotted name of what is called, arguments)."""
+    for file in sorted(
+        [project / "app.py", *(project / "gprune").rglob("*.py"), *(project / "pages").rglob("*.py")]
+    ):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                yield file.relative_to(project).as_posix(), ast.unparse(node.func), node.args
+
+
+READ_ELSEWHERE = {
+    "gprune/manifests.py": "what json.dumps has written in the line before",
+}
+"""files that parse JSON by themselves, and why they may"""
+BUILT_PATTERNS = {
+    "gprune/packs/privacy.py": "escaped names of this machine and its folders, which no file brings along",
+    "gprune/demo/docstrings.py": "put together from constants",
+    "gprune/demo/questions.py": "a word that an expression of letters alone has found",
+    "gprune/reproduction/scale.py": "constants of the module",
+}
+"""files that match a regular expression which is not written out in the call, and why they may"""
+
+
+def test_json_yaml_and_typed_paths_have_one_reader(project):
+    names = (
+        "json.loads",
+        "json.load",
+        "yaml.load",
+        "yaml.safe_load",
+        "yaml.unsafe_load",
+        "pickle.loads",
+        "eval",
+    )
+    found = {file for file, name, _ in calls(project) if name in names or name.endswith(".expanduser")}
+    assert found - {"gprune/untrusted.py"} == set(READ_ELSEWHERE)
+
+
+def test_no_regular_expression_is_made_of_what_came_from_outside(project):
+    kinds = ("compile", "match", "search", "fullmatch", "sub", "split", "findall", "finditer")
+    found = {
+        file
+        for file, name, arguments in calls(project)
+        if name in [f"re.{kind}" for kind in kinds] and not isinstance(arguments[0], ast.Constant)
+    }
+    assert found == set(BUILT_PATTERNS)
+
+
+def test_no_library_is_told_to_load_unsafely(project):
+    for file in sorted((project / "gprune").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and isinstance(node.value, ast.Constant):
+                unsafe = {("trust_remote_code", True), ("allow_pickle", True), ("weights_only", False)}
+                assert (node.arg, node.value.value) not in unsafe, file
+
+
+def test_tables_reach_a_page_and_a_file_in_one_way(project):
+    """Their cells are guarded there against being run by a spreadsheet."""
+    drawn = {
+        file for file, name, _ in calls(project) if name in ("st.dataframe", "st.data_editor", "st.table")
+    }
+    written = {file for file, name, _ in calls(project) if name.endswith(".to_csv")}
+    assert drawn == {"gprune/views/frame/tables.py"} and written == {"gprune/analysis/spreadsheet.py"}

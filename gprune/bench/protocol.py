@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from gprune.errors import SettingsError
+from gprune import untrusted
+from gprune.errors import SettingsError, UnreadableError
 from gprune.records import Array, PruningMasks
 
 
@@ -36,7 +37,7 @@ def unpacked(values: Any) -> PruningMasks:
     """
     try:
         ffn, heads = _unpack(values["ffn"]), _unpack(values["heads"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise SettingsError(f"the masks of a question cannot be read ({error}): ask again") from error
     return PruningMasks("preview", ffn, heads, float("nan"), float("nan"))
 
@@ -49,10 +50,9 @@ def line(message: dict[str, Any]) -> bytes:
 def read(data: bytes) -> dict[str, Any] | None:
     """The message of a line; None where it holds none."""
     try:
-        message = json.loads(data)
-    except ValueError:
+        return untrusted.json_object(data, "the message", finite=False)
+    except UnreadableError:
         return None
-    return message if isinstance(message, dict) else None
 
 
 def _pack(mask: Array) -> dict[str, Any]:
@@ -63,4 +63,6 @@ def _pack(mask: Array) -> dict[str, Any]:
 def _unpack(values: dict[str, Any]) -> Array:
     layers, units = (int(size) for size in values["shape"])
     bits = np.frombuffer(base64.b64decode(values["bits"], validate=True), dtype=np.uint8)
+    if min(layers, units) < 0 or layers * units > 8 * len(bits):
+        raise ValueError(f"{len(bits)} bytes hold no {layers} x {units} bits")
     return np.unpackbits(bits, count=layers * units).astype(bool).reshape(layers, units)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from pathlib import Path
 from typing import Any
 
-from gprune.commands import add_cache
+from gprune.commands import add_cache, place
 from gprune.commands.run import read
 from gprune.store import Store
 
@@ -17,7 +16,7 @@ def add(commands: Any) -> None:
     """Registers the command."""
     arrays = commands.add_parser("arrays", help="write every result array of a study to one .npz file")
     arrays.add_argument("study", metavar="STUDY", help="a study file, or `demo`")
-    arrays.add_argument("out", metavar="OUT.npz", type=Path, help="file to write")
+    arrays.add_argument("out", metavar="OUT.npz", type=place, help="file to write")
     arrays.set_defaults(command=_arrays)
     add_cache(arrays)
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.commands import add_cache
+from gprune.commands import add_cache, place
 from gprune.store import Store, default_cache
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
     )
     pack.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
     pack.add_argument(
-        "-o", "--out", metavar="FILE", type=Path, help="file to write (default: RUN.gprune.zip)"
+        "-o", "--out", metavar="FILE", type=place, help="file to write (default: RUN.gprune.zip)"
     )
     pack.add_argument(
         "--with-contexts",
@@ -51,7 +51,7 @@ def add(commands: Any) -> None:
     unpack = commands.add_parser(
         "unpack", help="read a packed run, with neither model nor texts", description=_FROM
     )
-    unpack.add_argument("file", metavar="FILE", type=Path, help="a file that `pack` has written")
+    unpack.add_argument("file", metavar="FILE", type=place, help="a file that `pack` has written")
     unpack.add_argument("--as", dest="name", metavar="NAME", default="", help="call the run so in this cache")
     unpack.add_argument(
         "--largest", metavar="GIB", type=float, help="unpack up to so many GiB, however small the file is"

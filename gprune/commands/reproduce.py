@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from gprune.commands import add_cache
+from gprune import untrusted
+from gprune.commands import add_cache, place
 from gprune.commands.study import add_field, assignment
 from gprune.errors import SettingsError
 from gprune.study_fields import OPTIONS, hint
@@ -40,7 +40,7 @@ def add(commands: Any) -> None:
     add_field(parser, "model", OPTIONS["model"])
     parser.add_argument("--scale", help="paper or demo (default: demo for `demo`, else paper)")
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to write (default: in the cache)")
+    parser.add_argument("--out", type=place, metavar="FOLDER", help="where to write (default: in the cache)")
     parser.add_argument("--devices", nargs="+", default=[], help="as cuda:0 cuda:1: one study on each")
     _add_scale(parser)
     parser.set_defaults(command=_reproduce)
@@ -98,15 +98,15 @@ def _scale(options: argparse.Namespace, model: str) -> Any:
         changes[field] = tuple(map(_whole, values)) if values else None
     changes["tasks"] = tuple(map(_located, options.tasks)) if options.tasks else None
     folder = options.task_folder
-    changes["task_folder"] = str(Path(folder).expanduser().resolve()) if folder else None
+    changes["task_folder"] = str(untrusted.path(folder, "--task-folder").resolve()) if folder else None
     changes["settings"] = tuple(assignment(word) for word in options.set)
     return scale.choose(model, options.scale, changes)
 
 
 def _located(name: str) -> str:
     """A name as it is, or the whole path of a file or folder."""
-    place = Path(name).expanduser()
-    return str(place.resolve()) if place.exists() else name
+    path = untrusted.path(name, "the name of a model, a text or a task")
+    return str(path.resolve()) if path.exists() else name
 
 
 def _whole(value: Any) -> Any:
@@ -180,7 +180,7 @@ def _print(table: Assembled) -> None:
     console.print(drawn)
     missing = [answer.reason for answer in table.answers if answer.reason]
     for reason in dict.fromkeys(missing):
-        words = f"{missing.count(reason)} of {len(table.answers)} rows: {reason}"
+        words = f"{missing.count(reason)} of {len(table.answers)} rows: {untrusted.sentence(reason)}"
         console.print(words, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -216,7 +216,7 @@ class _Shown:
         self.bar.update(self.line, completed=status.done, total=status.total, description=words)
 
     def ended(self, errand: Errand, reason: str) -> None:
-        words = f"failed: {reason}" if reason else "done"
+        words = f"failed: {untrusted.sentence(reason)}" if reason else "done"
         self.console.print(f"{errand.study.name}: {words}", markup=False, highlight=False, soft_wrap=True)
 
 

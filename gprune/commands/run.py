@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gprune.commands import add_cache
+from gprune.commands import add_cache, place
 from gprune.stages import UNTIL
 from gprune.store import Store
 from gprune.study import Study, from_file, run_name
@@ -24,7 +24,7 @@ def add(commands: Any) -> None:
     run.add_argument(
         "--dry-run", action="store_true", help="print every stage, its key and whether it is there, and stop"
     )
-    run.add_argument("--job", type=Path, help=argparse.SUPPRESS)
+    run.add_argument("--job", type=place, help=argparse.SUPPRESS)
     run.set_defaults(command=_run)
     add_cache(run)
 
@@ -35,7 +35,7 @@ def read(name: str) -> Study:
     Raises:
         SettingsError: the file is missing or does not hold a valid study.
     """
-    if name == "demo" and not Path(name).exists():
+    if name == "demo" and not Path("demo").exists():
         from gprune.study_demo import demo_study
 
         return demo_study()

@@ -12,9 +12,9 @@ import csv
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
+from gprune.commands import place
 from gprune.errors import SettingsError
 from gprune.models.shapes import SHAPES
 
@@ -55,7 +55,7 @@ def add(commands: Any) -> None:
     speed.add_argument("--device", help="cpu or cuda")
     speed.add_argument("--modes", nargs="+", help="ways to decode: eager, graph (a captured CUDA graph)")
     speed.add_argument("--align", type=int, default=64, help="FFN widths of random:SHAPE@RETENTION")
-    speed.add_argument("--json", type=Path, metavar="OUT.json", help="write everything measured to a file")
+    speed.add_argument("--json", type=place, metavar="OUT.json", help="write everything measured to a file")
     speed.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
     speed.set_defaults(command=_speed)
 
@@ -162,6 +162,8 @@ def _print_table(rows: list[Any], settings: Any, machine: dict[str, str]) -> Non
 
 
 def _print_csv(rows: list[Any]) -> None:
+    from gprune.analysis.spreadsheet import guarded
+
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(_FIELDS)
-    writer.writerows([getattr(row, name) for name in _FIELDS] for row in rows)
+    writer.writerows([guarded(getattr(row, name)) for name in _FIELDS] for row in rows)

@@ -22,9 +22,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gprune import untrusted
 from gprune.demo import prose
 from gprune.demo.docstrings import docstrings
-from gprune.files import write_text
+from gprune.files import make_folder, write_text
 
 NAMES: tuple[str, ...] = ("python-reference", "science-docs", "python-code")
 DESCRIPTIONS: dict[str, str] = {
@@ -258,7 +259,7 @@ def _digest(text: str) -> str:
 
 def _read_whole(file: Path) -> dict[str, list[str]] | None:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = untrusted.json_file(file, file.name)
         splits: dict[str, list[str]] = content["splits"]
         whole = content["digest"] == _digest(json.dumps(splits))
     except (OSError, ValueError, KeyError, TypeError):
@@ -268,6 +269,6 @@ def _read_whole(file: Path) -> dict[str, list[str]] | None:
 
 def _write_whole(file: Path, splits: dict[str, list[str]]) -> None:
     content = {"digest": _digest(json.dumps(splits)), "splits": splits}
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.parent)
     # ASCII: a docstring may hold half of a surrogate pair, which UTF-8 cannot
     write_text(file, json.dumps(content))

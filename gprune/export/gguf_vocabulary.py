@@ -11,11 +11,11 @@ adds where that is its default; here both are seen on a text.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from gprune import untrusted
 from gprune.errors import CheckpointError
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
@@ -94,7 +94,7 @@ def vocabulary_of(tokenizer: Any, size: int) -> Vocabulary:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise CheckpointError(f"a {type(tokenizer).__name__} has no tokenizer.json, from which it is written")
-    values = json.loads(backend.to_str())
+    values = untrusted.json_object(backend.to_str(), "the tokenizer", finite=False)
     model = values["model"]
     if model["type"] != "BPE" or model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
         raise CheckpointError(

@@ -73,9 +73,9 @@ def _random_model(text: str, device: str, dtype: str, align: int) -> nn.Module:
     try:
         with torch.random.fork_rng(devices=generators), torch.device(place):
             model: Any = AutoModelForCausalLM.from_config(config, dtype=loading.DTYPES[dtype])
-    except (RuntimeError, MemoryError) as error:
+    except Exception as error:  # sizes that fit nowhere or not together
         if not loading.out_of_memory(error):
-            raise
+            raise ModelError(f"{RANDOM}{text} cannot be made: {loading.one_line(error)}") from error
         raise SettingsError(
             f"{RANDOM}{text} in {dtype} does not fit in the memory of {place}: use a smaller shape or fewer "
             "models"
@@ -99,9 +99,8 @@ def _random_config(text: str, align: int) -> Any:
 
 
 def _configured(folder: Path) -> Any:
-    """The configuration of a folder of a family that can be pruned; none of its code is run."""
+    """The configuration of a folder; none of its code is run."""
     values = configuration(folder)
-    layout_of(values.get("model_type"), f"the model {quoted(str(folder))}")
     try:
         return AutoConfig.for_model(**values)
     except Exception as error:  # whatever the library finds wrong with its fields

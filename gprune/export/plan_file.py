@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gprune import untrusted
 from gprune.errors import CheckpointError
 from gprune.records import Array, PruningMasks
 
@@ -23,6 +24,8 @@ BIASES = ("o_proj", "down_proj")
 """Projections whose biases a compensated plan holds."""
 _FORMAT = "gprune-plan"
 _VERSION = 1
+# far beyond any model: 64 times the layers and the neurons of the largest
+_MOST_LAYERS, _MOST_UNITS = 8192, 2**22
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +86,27 @@ def read(place: Path) -> CutPlan:
     Raises:
         CheckpointError: the file is missing, is not such a plan, or names units that cannot exist.
     """
-    path = place if place.is_file() else place / PLAN_FILE
+    with untrusted.refused_as(CheckpointError):
+        place = untrusted.path(str(place), "the plan")
+        path = place if place.is_file() else untrusted.path(str(place / PLAN_FILE), "the plan")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(values, dict) or values.get("format") != _FORMAT:
-            raise CheckpointError(
-                f"{str(path)!r} is no plan of a cut: take the {PLAN_FILE} of a pruned model"
-            )
-        if values["version"] != _VERSION:
-            raise ValueError(f"its version is {values['version']!r}, this program reads {_VERSION!r}")
-        return _plan(values)
+        return _checked(untrusted.json_file(path, "it", finite=False), path)
     except FileNotFoundError as error:
         raise CheckpointError(
             f"the folder {str(place)!r} has no {PLAN_FILE}: it is no pruned checkpoint"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        what = f"{error} is missing" if isinstance(error, KeyError) else error
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else untrusted.sentence(error, 160)
         raise CheckpointError(f"{str(path)!r} cannot be read ({what}): save the checkpoint again") from error
+
+
+def _checked(values: Any, path: Path) -> CutPlan:
+    if not isinstance(values, dict) or values.get("format") != _FORMAT:
+        raise CheckpointError(f"{str(path)!r} is no plan of a cut: take the {PLAN_FILE} of a pruned model")
+    if values["version"] != _VERSION:
+        shown = untrusted.quoted(values["version"])
+        raise ValueError(f"its version is {shown}, this program reads {_VERSION!r}")
+    return _plan(values)
 
 
 def _plan(values: dict[str, Any]) -> CutPlan:
@@ -115,20 +122,35 @@ def _plan(values: dict[str, Any]) -> CutPlan:
         source=str(values["source"]),
         fingerprint=str(values["fingerprint"]),
         bias_compensation=bool(values["bias_compensation"]),
-        study=values["study"],
-        probe_ids=tuple(int(i) for i in values["probe"]["ids"]),
-        probe_logits=tuple(float(x) for x in values["probe"]["logits"]),
-        dtype=values.get("dtype"),
+        study=_of(values["study"], dict, "study", None),
+        probe_ids=tuple(_whole(i, _MOST_UNITS) for i in _of(values["probe"]["ids"], list, "probe")),
+        probe_logits=tuple(float(x) for x in _of(values["probe"]["logits"], list, "probe")),
+        dtype=_of(values.get("dtype"), str, "dtype", None),
         biases=_decoded(values.get("biases"), len(masks.ffn)),
     )
 
 
-def _mask(kept: list[list[int]], units: int) -> Array:
-    mask = np.zeros((len(kept), units), dtype=bool)
+def _of(value: Any, kind: type, field: str, other: Any = ...) -> Any:
+    """A value that is of a kind, or the one other value that may stand there."""
+    if not isinstance(value, kind) and value is not other:
+        raise ValueError(f"{field} is {untrusted.quoted(value)}")
+    return value
+
+
+def _whole(value: Any, most: int) -> int:
+    """A whole number from 0 that is less than `most`: a switch or a fraction is none."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < most:
+        raise ValueError(f"{untrusted.quoted(value)} is no number from 0 to {most - 1}")
+    return value
+
+
+def _mask(kept: Any, units: Any) -> Array:
+    layers, width = len(_of(kept, list, "kept units")), _whole(units, _MOST_UNITS)
+    if not 1 <= layers <= _MOST_LAYERS:
+        raise ValueError(f"it has {layers} layers, and 1 to {_MOST_LAYERS} are read")
+    mask = np.zeros((layers, width), dtype=bool)
     for row, index in zip(mask, kept, strict=True):
-        if index and min(index) < 0:
-            raise ValueError(f"unit {min(index)} does not exist")
-        row[index] = True
+        row[[_whole(unit, width) for unit in _of(index, list, "kept units")]] = True
     return mask
 
 

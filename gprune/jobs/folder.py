@@ -23,7 +23,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from gprune.errors import JobError
+from gprune import untrusted
+from gprune.errors import JobError, UnreadableError
 from gprune.files import write_bytes
 
 STUDY = "study.json"
@@ -41,7 +42,8 @@ LOCK_SECONDS = 10.0
 
 def root(cache: Path) -> Path:
     """The folder of all jobs of a cache, absolute; it need not exist."""
-    return Path(cache).expanduser().resolve() / "jobs"
+    with untrusted.refused_as(JobError):
+        return untrusted.path(str(cache), "the cache folder").resolve() / "jobs"
 
 
 def locate(cache: Path, job_id: str) -> Path:
@@ -76,8 +78,9 @@ def all_folders(home: Path) -> list[Path]:
 def read_json(path: Path) -> dict[str, Any] | None:
     """The object in a JSON file; None where the file is missing or damaged."""
     try:
-        values = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        # what a run reports may be a perplexity beyond every float
+        values = untrusted.json_file(path, path.name, finite=False)
+    except (OSError, UnreadableError):
         return None
     return values if isinstance(values, dict) else None
 
@@ -124,7 +127,7 @@ def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     if not folder.is_dir():
         # the lock would make the folder anew, with nothing in it
         raise JobError(f"{folder} cannot be written: it was deleted")
-    lock = FileLock(folder / LOCK, poll_interval=0.01)
+    lock = FileLock(folder / LOCK, mode=0o600, poll_interval=0.01)
     try:
         lock.acquire(timeout=seconds)
     except Timeout as error:

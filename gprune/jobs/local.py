@@ -69,7 +69,8 @@ def start(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
     Raises:
         OSError: the program does not exist, or the system cannot start it.
     """
-    with open(folder / files.LOG, "ab") as log:
+    # what a job writes below the cache is its owner's alone
+    with open(os.open(folder / files.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
         return subprocess.Popen(
             list(command),
             stdin=subprocess.DEVNULL,
@@ -78,6 +79,7 @@ def start(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
             cwd=PROJECT,
             env=environment(),
             start_new_session=True,
+            umask=0o077,
         )
 
 

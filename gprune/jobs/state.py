@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from gprune import untrusted
 from gprune.jobs import folder as files
 
 FINISHED = ("cancelled", "failed", "done")
@@ -20,7 +21,6 @@ STATES = ("queued", "running", "cancelling", *FINISHED)
 REMEDY = "start it again: finished stages are kept"
 LOST = f"the process ended without a result (killed or the machine restarted); {REMEDY}"
 DAMAGED = f"the job's {files.STATE} is missing or damaged; {REMEDY}"
-ERROR_LENGTH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,8 @@ class JobState:
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks and of bounded length."""
-    line = " ".join(text.split())
-    return line if len(line) <= ERROR_LENGTH else line[: ERROR_LENGTH - 1] + "…"
+    """The text without line breaks and of bounded length; its end, where the remedy stands, survives."""
+    return untrusted.sentence(text)
 
 
 def read_state(folder: Path) -> JobState:
@@ -89,9 +88,14 @@ def _plausible(values: dict[str, Any]) -> bool:
     texts = all(isinstance(values.get(name, ""), str) for name in ("error", "run_id"))
     pids = all(values.get(name) is None or _is_pid(values[name]) for name in ("pid", "supervisor"))
     times = ("process_started", "supervisor_started", "started", "ended", "cancel_requested")
-    numbers = all(values.get(name) is None or isinstance(values[name], int | float) for name in times)
-    grace = isinstance(values.get("grace", 0.0), int | float)
+    numbers = all(values.get(name) is None or is_time(values[name]) for name in times)
+    grace = is_time(values.get("grace", 0.0))
     return texts and pids and numbers and grace and isinstance(values.get("summary", {}), dict)
+
+
+def is_time(value: object) -> bool:
+    """Whether a value is seconds that a calendar and a clock can show, up to the year 5000."""
+    return isinstance(value, int | float) and 0 <= value < 1e11
 
 
 def _is_pid(value: object) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from gprune import untrusted
 from gprune.jobs.state import JobState
 
 # the moving rate looks at this many events and seconds; with less behind it there is no estimate yet
@@ -112,7 +112,7 @@ def _read_trace(path: Path, size: int, changed: int) -> Trace:
 def _parse(line: bytes) -> tuple[float, str, int, int, str] | None:
     """The fields of an event; a long run writes tens of thousands, of which few become records."""
     try:
-        values = json.loads(line)
+        values = untrusted.json_value(line, "the event")
         counts = int(values["done"]), int(values["total"])
         return float(values["ts"]), str(values["stage"]), *counts, str(values.get("message", ""))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gprune import untrusted
 from gprune.errors import MethodError, StoreError
 from gprune.pipeline import provenance
 from gprune.pipeline.keeper import Keeper
@@ -96,7 +97,7 @@ class _Runner:
             except MethodError as error:
                 if stage in essential:
                     raise
-                left_out[stage] = str(error)
+                left_out[stage] = untrusted.sentence(error)
                 self.listener(stage.name, 1, 1, f"left out: {error}")
 
     def _provided(self, stage: Stage[Any]) -> Iterator[Stage[Any]]:

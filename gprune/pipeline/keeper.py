@@ -23,7 +23,7 @@ import time
 from types import TracebackType
 from typing import Any
 
-from gprune import run_records
+from gprune import run_records, untrusted
 from gprune.errors import Cancelled, StoreError
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.run_records.owner import BEAT_SECONDS
@@ -73,7 +73,7 @@ class Keeper:
             if isinstance(error, Cancelled | KeyboardInterrupt):
                 self._stopped("cancelled", "stopped on request; finished stages are kept")
             elif isinstance(error, Exception):
-                self._stopped("failed", str(error))
+                self._stopped("failed", untrusted.sentence(error))
         finally:
             self._right.give_up()
 

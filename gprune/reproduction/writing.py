@@ -21,7 +21,9 @@ from typing import Any
 import filelock
 import pandas as pd
 
+from gprune import untrusted
 from gprune.analysis.latex import source
+from gprune.analysis.spreadsheet import csv
 from gprune.analysis.studies import StudyRow
 from gprune.errors import StoreError
 from gprune.files import write_json, write_text
@@ -101,7 +103,7 @@ def _write(folder: Path, series: Series, tables: Iterable[Assembled], command: s
 def read_index(folder: Path) -> dict[str, Any] | None:
     """The index of a folder of tables; None where there is none that can be read."""
     try:
-        values = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        values = untrusted.json_file(folder / INDEX, INDEX, finite=False)
     except (OSError, ValueError):
         return None
     valid = (
@@ -115,7 +117,7 @@ def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, An
     name = table.table.name
     frames = {f"{name}.csv": table.long}
     frames |= {f"{name}-{end}.csv": frame for end, frame in table.attachments.items()}
-    texts = {file: frame.to_csv(index=False) for file, frame in frames.items()}
+    texts = {file: csv(frame) for file, frame in frames.items()}
     texts |= _short(name, table, series) | (
         _short(f"{name}-fixed", table.fixed, series) if table.fixed else {}
     )
@@ -137,7 +139,7 @@ def _short(name: str, table: Assembled, series: Series) -> dict[str, str]:
     """The files that people read, and the published figures of the same rule."""
     texts = {f"{name}.md": markdown(table, series), f"{name}.tex": latex(table, series)}
     if len(table.published):
-        texts[f"{name}-published.csv"] = table.published.to_csv(index=False)
+        texts[f"{name}-published.csv"] = csv(table.published)
     return texts
 
 

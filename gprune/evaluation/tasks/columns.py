@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gprune import untrusted
+
 Row = dict[str, Any]
 Check = Callable[[Row], Row]
 
 _SHOWN = 60
+_MOST_DIGITS = 9
 
 
 class ColumnError(ValueError):
@@ -44,7 +47,9 @@ def _broken(value: str) -> bool:
 def index(row: Row, column: str, count: int) -> int:
     """The index of the right choice, as a number or as a text of digits."""
     value = _value(row, column)
-    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    # a text of thousands of digits is no number of a choice, and Python does not turn it into one
+    digits = isinstance(value, str) and value.isdecimal() and len(value) <= _MOST_DIGITS
+    number = int(value) if digits else value
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:
         raise _wrong(column, value, f"a number from 0 to {count - 1}")
     return number
@@ -65,17 +70,18 @@ def one_of(row: Row, column: str, known: list[str]) -> str:
     """A text that is one of several."""
     value = text(row, column)
     if value not in known:
-        raise _wrong(column, value, f"one of {', '.join(known)}")
+        raise _wrong(column, value, f"one of {untrusted.sentence(', '.join(known), 120)}")
     return value
 
 
 def _value(row: Row, column: str) -> Any:
     if column not in row:
-        raise ColumnError(f"lacks the column {column!r}; it has {', '.join(map(str, row)) or 'none'}")
+        shown = untrusted.sentence(", ".join(map(str, row)) or "none", 120)
+        raise ColumnError(f"lacks the column {column!r}; it has {shown}")
     return row[column]
 
 
 def _wrong(column: str, value: Any, rule: str) -> ColumnError:
-    shown = repr(value)
-    shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."
-    return ColumnError(f"holds {shown} in the column {column!r}, which must be {rule}")
+    return ColumnError(
+        f"holds {untrusted.quoted(value, _SHOWN)} in the column {column!r}, which must be {rule}"
+    )

@@ -7,6 +7,9 @@ choices.
 
 from __future__ import annotations
 
+from collections import Counter
+
+from gprune import untrusted
 from gprune.evaluation.tasks import columns
 from gprune.evaluation.tasks.columns import ColumnError, Row
 
@@ -30,8 +33,8 @@ def check(row: Row) -> Row:
     if not all(choice.strip() for choice in choices):
         raise ColumnError("has an empty text in the column 'choices'")
     if len(set(choices)) < len(choices):
-        repeated = next(choice for choice in choices if choices.count(choice) > 1)
-        raise ColumnError(f"has {repeated!r} more than once in the column 'choices'")
+        repeated = Counter(choices).most_common(1)[0][0]
+        raise ColumnError(f"has {untrusted.quoted(repeated)} more than once in the column 'choices'")
     if isinstance(row.get("answer"), str):
         answer = choices.index(columns.one_of(row, "answer", choices))
     else:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from gprune import untrusted
 from gprune.corpora import hub, naming, rows
 from gprune.demo import questions
 from gprune.errors import CorpusError, GpruneError, SettingsError
@@ -66,7 +67,8 @@ def resolve(task: str, settings: EvaluationSettings, download: bool = False) -> 
     if task in STANDARD_TASKS:
         find = _in_folder if settings.task_folder else _on_hub
         return TaskSource(task, "standard", find(STANDARD_TASKS[task], settings, download))
-    file = Path(task).expanduser()
+    with untrusted.refused_as(SettingsError):
+        file = untrusted.path(task, "a task")
     if file.suffix.lower() not in _OWN_SUFFIXES:
         near = naming.closest(task, known())
         meant = f": did you mean {near}?" if near else f"; known tasks: {', '.join(known())}."
@@ -176,7 +178,8 @@ def _checked(task: str, file: Path, check: Check) -> Iterator[Row]:
 
 
 def _in_folder(entry: StandardTask, settings: EvaluationSettings, download: bool) -> Path:
-    folder = Path(settings.task_folder).expanduser()
+    with untrusted.refused_as(SettingsError):
+        folder = untrusted.path(settings.task_folder, "evaluation.task_folder")
     if not folder.is_dir():
         raise SettingsError(f"evaluation.task_folder must be a folder (got {settings.task_folder!r})")
     places = [

@@ -22,7 +22,7 @@ from gprune.study import Study
 from gprune.views.frame import user_files, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 
 MOST_MEGABYTES = 5
 FEWEST_SEQUENCES = 128
@@ -247,7 +247,7 @@ def _start(run: Run, study: Study) -> None:
     try:
         job = work.submit(run.root, study, work.job_label(study), UNTIL_DRIFT)
     except GpruneError as error:
-        st.error(plain(error), icon=":material/error:")
+        st.error(said(error), icon=":material/error:")
         return
     st.toast(f"{'Started' if job.state == 'running' else 'Waiting in the queue'}: {plain(job.label)}")
     st.rerun()

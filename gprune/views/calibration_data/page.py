@@ -23,7 +23,7 @@ from gprune.store import Store
 from gprune.study import CalibrationSettings
 from gprune.views.calibration_data import charts as figures
 from gprune.views.calibration_data import own_text
-from gprune.views.frame import address, frame
+from gprune.views.frame import address, frame, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import MissingResultError, Run, record
@@ -99,9 +99,8 @@ def _texts(run: Run, drawn: Card) -> None:
     table["name"] = [_names(run)[letter] for letter in table["text"]]
     counts = {f"{tokens.ids.shape[0]:,} sequences of {tokens.ids.shape[1]:,}" for tokens in texts.values()}
     drawn.title(f"{len(texts)} texts, {' / '.join(sorted(counts))} tokens each")
-    st.dataframe(
+    tables.show(
         _shown(table),
-        hide_index=True,
         column_config=_columns(table),
         placeholder="–",
         alt="the calibration texts",

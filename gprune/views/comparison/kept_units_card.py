@@ -12,7 +12,7 @@ from gprune.methods import METHODS
 from gprune.records import PruningMasks
 from gprune.views.comparison import charts as figures
 from gprune.views.comparison.chosen import Shown
-from gprune.views.frame import address
+from gprune.views.frame import address, tables
 from gprune.views.frame.card import Card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import in_figure, plain
@@ -57,9 +57,8 @@ def _draw(drawn: Card, first: Line, second: Line, kind: str, shown: Shown) -> No
         f"where chance gives {known.chance:.2f}"
     )
     three = st.column_config.NumberColumn(format="%.3f")
-    st.dataframe(
+    tables.show(
         kept_units.total_table(found, *names),
-        hide_index=True,
         column_config={"Jaccard": three, "by chance": three},
         alt=f"units kept by {names[0]} and {names[1]}",
     )

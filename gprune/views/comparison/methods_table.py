@@ -12,11 +12,13 @@ from pandas.io.formats.style import Styler
 from gprune.analysis import comparison as analysis
 from gprune.analysis.comparison import Line
 from gprune.analysis.paired import BETTER, CLOSE, NOISE, WORSE, Difference
+from gprune.analysis.spreadsheet import guarded
 from gprune.views.comparison import marked_table
 from gprune.views.comparison.chosen import Shown
+from gprune.views.frame import tables
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import METHOD_LABELS, label
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 
 REASON = "left out because"
 METHOD, RETENTION, SEEDS = ("", "method"), ("", "retention"), ("", "seeds")
@@ -42,9 +44,8 @@ def show(drawn: Card, shown: Shown) -> None:
     _still_to_come(shown)
     _verdict(drawn, shown)
     numbers = table(shown)
-    st.dataframe(
+    tables.show(
         styled(numbers, shown),
-        hide_index=True,
         height=marked_table.height(numbers) + marked_table.ROW_PIXELS,
         column_config=_columns(numbers),
         placeholder="–",
@@ -65,18 +66,20 @@ def table(shown: Shown) -> pd.DataFrame:
     several, reasons = any(len(line.seeds) > 1 for line in shown.lines), _has_reasons(shown)
     lines = []
     for line in shown.lines:
-        cells: dict[tuple[str, str], Any] = {METHOD: shown.names[line.name], RETENTION: line.retention}
+        cells: dict[tuple[str, str], Any] = {METHOD: guarded(shown.names[line.name])}
+        cells |= {RETENTION: line.retention}
         cells |= {SEEDS: len(line.seeds)} if several else {}
         for text in shown.texts:
             cells |= _numbers(line, text, shown, several)
-        lines.append(cells | ({("", REASON): line.reason} if reasons else {}))
+        lines.append(cells | ({("", REASON): guarded(line.reason)} if reasons else {}))
     return pd.DataFrame(lines, columns=pd.MultiIndex.from_tuples(lines[0]))
 
 
 def heading(text: str, shown: Shown) -> str:
     """Title of a text's columns."""
     role = shown.role(text)
-    return f"{text} · {role}" if role.startswith("held out") else f"{text} · {role} (calibrated)"
+    words = f"{text} · {role}" if role.startswith("held out") else f"{text} · {role} (calibrated)"
+    return str(guarded(words))
 
 
 def _numbers(line: Line, text: str, shown: Shown, several: bool) -> dict[tuple[str, str], Any]:
@@ -223,7 +226,7 @@ def _explain(shown: Shown) -> None:
     if shown.differences:
         for (text, reason), methods in analysis.without_change(shown.lines, shown.pinned).items():
             names = plain(", ".join(dict.fromkeys(map(label, methods))))
-            st.caption(f"– on {plain(text)}, {names}: no difference to {pinned}, because of {plain(reason)}.")
+            st.caption(f"– on {plain(text)}, {names}: no difference to {pinned}, because of {said(reason)}.")
     for reason in dict.fromkeys(line.reason for line in shown.lines if line.reason):
         left_out = dict.fromkeys(label(line.method) for line in shown.lines if line.reason == reason)
-        st.caption(f"Left out: {plain('; '.join(left_out))}. {plain(reason)}.")
+        st.caption(f"Left out: {plain('; '.join(left_out))}. {said(reason)}.")

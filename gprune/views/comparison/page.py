@@ -12,7 +12,7 @@ from gprune.analysis import run_settings
 from gprune.views.comparison import charts as figures
 from gprune.views.comparison import chosen, kept_units_card, methods_table, paper, study_cards
 from gprune.views.comparison.chosen import Shown
-from gprune.views.frame import address, frame
+from gprune.views.frame import address, frame, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS
 from gprune.views.frame.loaders import Run, labels
@@ -72,7 +72,7 @@ def _settings(drawn: Card, runs: list[Run]) -> None:
         return
     count = len(table)
     drawn.title(f"The runs differ in {count} setting{'s' if count > 1 else ''}")
-    st.dataframe(table, hide_index=True, alt="settings in which the runs differ")
+    tables.show(table, alt="settings in which the runs differ")
     drawn.tools(lambda: table, switch=False)
 
 

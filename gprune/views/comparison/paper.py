@@ -12,7 +12,7 @@ from gprune.analysis import published as claims
 from gprune.published import Figure, Inconsistency
 from gprune.reproduction.assembly import cell, heading, number
 from gprune.views.comparison import marked_table
-from gprune.views.frame import address
+from gprune.views.frame import address, tables
 from gprune.views.frame.card import card, published_badge
 from gprune.views.frame.text import plain
 
@@ -38,9 +38,8 @@ def show() -> None:
             st.badge(plain(model), color="grey")
         st.caption(f"{plain(model)}: {plain(DERIVED.get(name) or published.TABLES[name])}.")
         table = shown(model, name, rule)
-        st.dataframe(
+        tables.show(
             table,
-            hide_index=True,
             height=marked_table.height(table),
             column_config=_columns(table),
             alt="published figures of the paper",

@@ -19,10 +19,10 @@ from gprune.reproduction.assembly import heading
 from gprune.reproduction.tables import TABLES
 from gprune.views.comparison import marked_table, studies, study_figures
 from gprune.views.comparison.studies import StudyTable
-from gprune.views.frame import address, frame, run_choice
+from gprune.views.frame import address, frame, run_choice, tables
 from gprune.views.frame.card import Card, card, published_badge
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 
 REASON = "not filled because"
 _OPENED = "cp_study_run"
@@ -101,7 +101,7 @@ def _reasons(table: StudyTable) -> None:
     reasons = list(dict.fromkeys(row.reason for row in table.rows if row.reason))
     for reason in reasons[:5]:
         count = sum(row.reason == reason for row in table.rows)
-        st.caption(f"{count} of {len(table.rows)} rows: {plain(reason)}.")
+        st.caption(f"{count} of {len(table.rows)} rows: {said(reason)}.")
 
 
 def _head(choice: _Choice, table: StudyTable, run: Run | None) -> None:
@@ -127,9 +127,8 @@ def _measured(drawn: Card, table: StudyTable) -> None:
     index, deltas = _against(settings, columns)
     shown = _table(settings, columns, index if deltas else None)
     key = f"cp_study_rows_{table.name}_{each}"
-    st.dataframe(
+    tables.show(
         shown,
-        hide_index=True,
         height=marked_table.height(shown),
         key=key,
         on_select=partial(_select, key, settings),
@@ -271,4 +270,4 @@ def _beside(table: StudyTable) -> None:
     with st.expander("The same table in the paper", icon=":material/menu_book:"):
         published_badge()
         st.caption(f"{plain(table.published_title)}.")
-        st.dataframe(table.published, hide_index=True, alt=f"published figures of the table {table.name}")
+        tables.show(table.published, alt=f"published figures of the table {table.name}")

@@ -13,7 +13,7 @@ from gprune.reproduction.assembly import gaps, heading
 from gprune.views.comparison import studies
 from gprune.views.comparison import study_charts as figures
 from gprune.views.comparison.studies import StudyTable
-from gprune.views.frame import address
+from gprune.views.frame import address, tables
 from gprune.views.frame.card import Card, card
 
 MAIN_LIKE = ("main", "metric-gap", "gain-by-retention")
@@ -125,9 +125,8 @@ def _gap(drawn: Card, gap: pd.DataFrame) -> None:
     shown = gap.drop(columns="seed", errors="ignore")
     percent = st.column_config.NumberColumn(format="percent")
     two = st.column_config.NumberColumn(format="%.2f")
-    st.dataframe(
+    tables.show(
         shown,
-        hide_index=True,
         column_config={"retention": percent, "reduction": percent, "before": two, "after": two},
         alt="gap between the base metrics before and after GPrune",
     )

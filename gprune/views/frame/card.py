@@ -17,9 +17,9 @@ import streamlit as st
 from gprune.analysis.published import Published, same_setting
 from gprune.errors import CorpusError, GpruneError, ModelError
 from gprune.study import Study
-from gprune.views.frame import address, marks, packed, selection, work
+from gprune.views.frame import address, marks, packed, selection, tables, work
 from gprune.views.frame.loaders import MissingResultError, Run
-from gprune.views.frame.text import csv, plain
+from gprune.views.frame.text import csv, said
 
 MAXIMISED = "card"
 MAXIMISED_HEIGHT = 640
@@ -157,7 +157,7 @@ class Card:
                     on_click="ignore",
                 )
         if shown and table is not None:
-            st.dataframe(table(), hide_index=True, alt="the numbers behind the chart")
+            tables.show(table(), alt="the numbers behind the chart")
 
     def published(self, claim: Published, study: Study) -> None:
         """Shows what the paper reports, and whether its setting is this run's."""
@@ -203,9 +203,9 @@ def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
 def _explain_error(run: Run | None, error: GpruneError) -> None:
     """Says what went wrong; of a packed run what it did not bring is no fault."""
     if run is not None and run.packed and isinstance(error, ModelError | CorpusError):
-        st.info(plain(packed.sentence(error)), icon=":material/inventory_2:")
+        st.info(said(packed.sentence(error)), icon=":material/inventory_2:")
     else:
-        st.error(plain(error), icon=":material/error:")
+        st.error(said(error), icon=":material/error:")
 
 
 def published_badge() -> None:
@@ -227,10 +227,10 @@ def _explain_missing(drawn: Card, missing: MissingResultError) -> None:
         st.info(sentence, icon=":material/hourglass_top:")
         return
     if run is not None and (reason := packed.reason(run, what)):
-        st.info(plain(reason), icon=":material/inventory_2:")
+        st.info(said(reason), icon=":material/inventory_2:")
         return
     if run is not None and "gprune" not in run.study.methods:
         reason = f"Needs “{what}”: this run compares {', '.join(run.study.methods)} and leaves GPrune out."
-        st.info(plain(reason), icon=":material/hourglass_empty:")
+        st.info(said(reason), icon=":material/hourglass_empty:")
         return
     st.info(f"Needs “{what}”, which this run does not have.", icon=":material/hourglass_empty:")

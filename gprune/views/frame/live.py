@@ -15,7 +15,7 @@ from gprune.errors import GpruneError
 from gprune.jobs import Job, JobProgress, queue
 from gprune.study import Study
 from gprune.views.frame import titles, work
-from gprune.views.frame.text import duration, plain
+from gprune.views.frame.text import duration, plain, said
 
 POLL_SECONDS = 2.0
 SOONEST, LATEST, SHARE = 4.0, 20.0, 0.1
@@ -64,7 +64,7 @@ def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
         study = queue.study_of(Path(situation.root), job.id)
         progress = queue.progress(Path(situation.root), job.id)
     except GpruneError as error:
-        return f"{name}: {plain(error)}", 0.0
+        return f"{name}: {said(error)}", 0.0
     verb = "is being stopped" if job.state == "cancelling" else "is being computed on this machine"
     if work.exports(job):
         return f":material/hourglass_top: {name} {verb}: {_now(study, progress)}", min(1.0, progress.fraction)

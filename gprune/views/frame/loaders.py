@@ -1,7 +1,7 @@
 """Reads runs and records from the cache; the only place of the pages that touches files of results.
 
-Records are shared between sessions as read-only memory maps. Every cache here is keyed by strings alone:
-a key in the store names its content, so nothing that is cached can go stale.
+Records are shared between sessions, read-only. Every cache here is keyed by strings alone: a key in the store
+names its content, and a stamp its files as they are, so nothing that is cached can go stale.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import streamlit as st
 from gprune import records, run_records, stages
 from gprune.analysis import thresholds
 from gprune.errors import SettingsError, StoreError, UnreadableError
-from gprune.methods import METHODS
+from gprune.methods import METHODS, of_masks
 from gprune.records import ModelShape, ModelSize
 from gprune.stages import Graph, Inputs, Results, Stage
 from gprune.stages.inputs import from_plain, roles
@@ -192,9 +192,9 @@ class Run:
 
     @property
     def masked(self) -> list[str]:
-        """Masks that are there, by the names under which the methods of the run use them, GPrune's first."""
+        """Masks that are there, by the names under which methods use them, GPrune's first, controls last."""
         methods = {METHODS[name].masks for name in self.study.methods if METHODS[name].decision != "none"}
-        order = sorted(methods, key=lambda name: (name != "gprune", name))
+        order = sorted(methods, key=lambda name: (name != "gprune", of_masks(name).control, name))
         return [name for name in order if self.has(stages.masks, name)]
 
     def masks(self) -> dict[str, records.PruningMasks]:
@@ -260,13 +260,21 @@ def root() -> str:
     return str(default_cache().resolve())
 
 
-@st.cache_resource(max_entries=256, show_spinner=False)
 def record(root: str, stage: str, key: str, kind: str) -> Any:
     """One record of the store, shared by all sessions, read-only.
+
+    Its files are looked at each time that it is handed out: one that another program has changed in place is
+    read and checked anew, because touching a memory map of a file that was shortened ends the whole app.
 
     Raises:
         StoreError: the result is absent or damaged.
     """
+    return _record(root, stage, key, kind, Store(Path(root)).stamp(stage, key))
+
+
+# a large run has 233 records: four of them side by side
+@st.cache_resource(max_entries=1024, show_spinner=False)
+def _record(root: str, stage: str, key: str, kind: str, stamp: str) -> Any:
     return Store(Path(root)).get(stage, key, _RECORDS[kind])
 
 

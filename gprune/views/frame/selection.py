@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from gprune import stages
-from gprune.views.frame import address
+from gprune.views.frame import address, tables
 from gprune.views.frame.loaders import Run
 
 LAYER, MODULE, NEURON = KEYS = ("layer", "module", "neuron")
@@ -106,7 +106,7 @@ def table(frame: pd.DataFrame, key: str, then: Callable[[], None] | None = None,
             if then is not None:
                 then()
 
-    st.dataframe(frame, hide_index=True, key=key, on_select=take, selection_mode="single-row", **options)
+    tables.show(frame, key=key, on_select=take, selection_mode="single-row", **options)
 
 
 def chip(run: Run) -> None:

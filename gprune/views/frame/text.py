@@ -9,10 +9,10 @@ from datetime import datetime
 
 import pandas as pd
 
-from gprune import study
+from gprune import study, untrusted
+from gprune.analysis import spreadsheet
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-.!|$:<>~&])")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def plain(text: object) -> str:
@@ -44,17 +44,13 @@ def duration(seconds: float | None) -> str:
 
 
 def csv(frame: pd.DataFrame) -> bytes:
-    """A table as CSV; text cells that a spreadsheet would run as a formula get an apostrophe in front."""
-    safe = frame.copy()
-    for name in safe.columns:
-        if not pd.api.types.is_numeric_dtype(safe[name]):
-            safe[name] = [_guard(value) for value in safe[name]]
-    safe.columns = [_guard(name) for name in safe.columns]
-    return safe.to_csv(index=False, lineterminator="\n").encode("utf-8")
+    """A table as the bytes of a CSV file, its cells guarded against spreadsheets."""
+    return spreadsheet.csv(frame).encode("utf-8", "replace")
 
 
-def _guard(value: object) -> object:
-    return "'" + value if isinstance(value, str) and value.startswith(_FORMULA) else value
+def said(error: object) -> str:
+    """What went wrong, for a page: one sentence of bounded length, without mark-up of its own."""
+    return plain(untrusted.sentence(error))
 
 
 def seconds_since(moment: object) -> float:

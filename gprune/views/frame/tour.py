@@ -15,7 +15,7 @@ import streamlit as st
 from gprune.errors import GpruneError
 from gprune.views.frame import address, story, work
 from gprune.views.frame.loaders import MissingResultError, Run
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 
 TOUR = "tour"
 
@@ -132,7 +132,7 @@ def _finding(step: Step, run: Run | None) -> None:
         coming = "is being computed" if work.is_live(run) else "is not part of this run"
         st.markdown(f"What this step tells needs “{plain(missing.title)}”, which {coming}. The tour goes on.")
     except GpruneError as error:
-        st.error(plain(error), icon=":material/error:")
+        st.error(said(error), icon=":material/error:")
 
 
 def _buttons(number: int) -> None:

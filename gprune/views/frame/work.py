@@ -19,7 +19,7 @@ from gprune.study_demo import demo_study
 from gprune.views.frame import packed
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run, Unreadable, all_runs
-from gprune.views.frame.text import plain, seconds_since_1970, short
+from gprune.views.frame.text import plain, said, seconds_since_1970, short
 
 AUTOSTART_VARIABLE = "GPRUNE_AUTOSTART"
 
@@ -100,7 +100,7 @@ def start(root: str, study: Study) -> Job | None:
         packed.require_here(root, study)
         job = submit(root, study, job_label(study))
     except GpruneError as error:
-        st.error(plain(error), icon=":material/error:")
+        st.error(said(error), icon=":material/error:")
         return None
     st.toast(f"{'Started' if job.state == 'running' else 'Waiting in the queue'}: {plain(job.label)}")
     return job
@@ -134,7 +134,7 @@ def autostart(situation: Situation) -> bool:
     try:
         submit(situation.root, demo_study())
     except GpruneError as error:
-        st.error(plain(error), icon=":material/error:")
+        st.error(said(error), icon=":material/error:")
         return False
     return True
 

@@ -20,7 +20,7 @@ from gprune.views.frame import frame, text_picker, work
 from gprune.views.frame.card import card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 from gprune.views.jobs import settings_form, task_form
 
 _ASKED_ABOVE = {
@@ -195,7 +195,7 @@ def _checked(values: dict[str, Any], changes: dict[str, Any], complaint: Any, ke
     try:
         return from_dict(values).with_settings(changes)
     except GpruneError as error:
-        complaint.error(plain(error), icon=":material/error:")
+        complaint.error(said(error), icon=":material/error:")
         # an error about a setting begins with its name
         field = str(error).partition(" ")[0]
         mark(complaint, _FIELDS.get(field, f"{key}_{field}"))
@@ -244,9 +244,9 @@ def _start(root: str, study: Study, complaint: Any = None) -> None:
     """Submits a study; what is wrong with it is said beside the button and in `complaint`."""
     problem = input_problem(study)
     if problem:
-        st.error(plain(problem), icon=":material/error:")
+        st.error(said(problem), icon=":material/error:")
         if complaint is not None:
-            complaint.error(plain(problem), icon=":material/error:")
+            complaint.error(said(problem), icon=":material/error:")
             for field, value in _named(study).items():
                 if value and repr(value) in problem:
                     mark(complaint, _FIELDS[field])
@@ -273,7 +273,7 @@ def evaluate_run(root: str) -> None:
         try:
             study = run.study.with_settings({f"evaluation.{name}": value for name, value in wanted.items()})
         except GpruneError as error:
-            st.error(plain(error), icon=":material/error:")
+            st.error(said(error), icon=":material/error:")
             return
         if study == run.study:
             st.caption("The run is measured on just this already.")

@@ -11,7 +11,7 @@ import streamlit as st
 from gprune.errors import CorpusError, GpruneError
 from gprune.evaluation.tasks import TaskSource, documents
 from gprune.views.frame import user_files
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 
 MOST_MEGABYTES = 5
 SUFFIX = ".jsonl"
@@ -46,7 +46,7 @@ def uploader(root: str, key: str) -> str:
         path = user_files.place(root, "tasks", uploaded.name, SUFFIX, raw)
         user_files.save(path, raw)
     except GpruneError as error:
-        st.error(plain(error), icon=":material/error:")
+        st.error(said(error), icon=":material/error:")
         return ""
     st.caption(
         f"{count:,} question{'s' if count > 1 else ''}, kept as {plain(path.relative_to(root))} in the cache."

@@ -12,9 +12,9 @@ import streamlit as st
 from gprune import stages
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
-from gprune.views.frame import frame, live, run_choice, titles, work
+from gprune.views.frame import frame, live, run_choice, tables, titles, work
 from gprune.views.frame.card import card
-from gprune.views.frame.text import duration, plain
+from gprune.views.frame.text import duration, plain, said
 from gprune.views.jobs import charts as figures
 from gprune.views.jobs import launch
 
@@ -133,12 +133,12 @@ def _polled(root: str, signature: str, job_id: str) -> None:
 def _detail(situation: work.Situation, job: Job) -> None:
     problem = st.session_state.pop("jobs_problem", None)
     if problem:
-        st.error(plain(problem), icon=":material/error:")
+        st.error(said(problem), icon=":material/error:")
     with card("jobs_table", "All jobs"):
         _table(situation)
     with card("jobs_detail", plain(job.label)):
         if job.state == "failed":
-            st.error(plain(job.error), icon=":material/error:")
+            st.error(said(job.error), icon=":material/error:")
         elif job.active:
             sentence, fraction = live.describe(situation, job)
             st.markdown(sentence)
@@ -161,9 +161,7 @@ def _times(table: pd.DataFrame, active: bool) -> None:
         st.info("No stage has begun yet." if active else "It ended before any stage had begun.")
         return
     wide = st.column_config.Column(width="medium")
-    st.dataframe(
-        table, hide_index=True, height=300, column_config={"stage": wide}, alt="seconds of each stage"
-    )
+    tables.show(table, height=300, column_config={"stage": wide}, alt="seconds of each stage")
 
 
 def _table(situation: work.Situation) -> None:
@@ -171,9 +169,7 @@ def _table(situation: work.Situation) -> None:
     bar = st.column_config.ProgressColumn(min_value=0.0, max_value=1.0, format="percent", width=110)
     widths = {"job": 290, "state": 120, "stage": 140, "elapsed": 90, "time left": 120}
     columns: dict[str, Any] = {name: st.column_config.Column(width=width) for name, width in widths.items()}
-    st.dataframe(
-        pd.DataFrame(rows), hide_index=True, column_config=columns | {"progress": bar}, alt="all jobs"
-    )
+    tables.show(pd.DataFrame(rows), column_config=columns | {"progress": bar}, alt="all jobs")
 
 
 def _row(situation: work.Situation, job: Job) -> dict[str, Any]:

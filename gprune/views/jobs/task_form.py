@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from gprune import untrusted
 from gprune.errors import CorpusError, GpruneError
 from gprune.evaluation.tasks import STANDARD_TASKS, known, resolve
 from gprune.study import EvaluationSettings
 from gprune.views.frame.speed_presets import SPEEDS
-from gprune.views.frame.text import plain, short
+from gprune.views.frame.text import plain, said, short
 from gprune.views.jobs import own_questions, settings_form
 
 
@@ -115,7 +115,7 @@ def _where_from(tasks: tuple[str, ...], folder: str) -> None:
             source = resolve(task, settings)
         except (GpruneError, OSError, RuntimeError) as error:
             # a path that is too long, or of a person that this machine does not know
-            st.warning(plain(error), icon=":material/warning:")
+            st.warning(said(error), icon=":material/warning:")
             continue
         if source.kind == "standard" and source.file is None:
             fetched.append(task)
@@ -139,6 +139,9 @@ def problem(settings: EvaluationSettings) -> str:
                 return str(error)
         except (GpruneError, OSError, RuntimeError) as error:
             return str(error)
-    if settings.task_folder and not Path(settings.task_folder).expanduser().is_dir():
-        return f"evaluation.task_folder must be a folder (got {settings.task_folder!r})"
+    try:
+        if settings.task_folder and not untrusted.path(settings.task_folder, "the task folder").is_dir():
+            return f"evaluation.task_folder must be a folder (got {settings.task_folder!r})"
+    except GpruneError as error:
+        return str(error)
     return ""

@@ -15,11 +15,11 @@ from gprune.comparisons import COMPARISONS, FANG
 from gprune.errors import GpruneError, SettingsError
 from gprune.modularization.agreement import contingency, matched_overlap
 from gprune.study import Study
-from gprune.views.frame import address, derived, frame, selection, text_picker, work
+from gprune.views.frame import address, derived, frame, selection, tables, text_picker, work
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 from gprune.views.module_agreement import charts as figures
 
 MOST_MODULES = 24
@@ -169,8 +169,8 @@ def _fang(run: Run) -> None:
             width="stretch",
         )
         if st.button("Compute with FANG", key="ma_fang", icon=":material/play_arrow:"):
-            work.start(run.root, study)
-            st.rerun()
+            if work.start(run.root, study) is not None:
+                st.rerun()
 
 
 def _confusion(run: Run, drawn: Card) -> None:
@@ -206,7 +206,7 @@ def _summary(run: Run, drawn: Card) -> None:
         for name, label in zip(table.columns[1:], short, strict=True)
     }
     columns["comparison"] = st.column_config.Column(width=200)
-    st.dataframe(table, hide_index=True, column_config=columns, alt="mean and deviation of every comparison")
+    tables.show(table, column_config=columns, alt="mean and deviation of every comparison")
     drawn.tools(lambda: table, switch=False)
 
 
@@ -232,7 +232,7 @@ def _published(run: Run, drawn: Card) -> None:
         "layers:"
     )
     table = published.substitution()
-    st.dataframe(table, hide_index=True, alt="published module agreement")
+    tables.show(table, alt="published module agreement")
 
 
 def _third_text(run: Run) -> None:
@@ -248,12 +248,12 @@ def _third_text(run: Run) -> None:
         if not chosen:
             raise SettingsError("choose a third text first")
     except GpruneError as error:
-        st.caption(plain(error))
+        st.caption(said(error))
         return
     st.code(command(study), language="bash", wrap_lines=True)
     st.caption("Finished stages are reused: only what needs the third text is computed.")
     if st.button(
         "Compute with this third text", key="ma_start", icon=":material/play_arrow:", type="primary"
     ):
-        work.start(run.root, study)
-        st.rerun()
+        if work.start(run.root, study) is not None:
+            st.rerun()

@@ -20,7 +20,7 @@ from gprune.views.frame import selection, slope, story, tour, work
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS, label, waiting
 from gprune.views.frame.loaders import MissingResultError, Run
-from gprune.views.frame.text import plain, short
+from gprune.views.frame.text import plain, said, short
 from gprune.views.overview import charts as figures
 
 NARROWEST = 245
@@ -44,7 +44,7 @@ def _headline(run: Run) -> None:
     try:
         found = story.headline(run)
     except GpruneError as error:
-        st.error(plain(error), icon=":material/error:")
+        st.error(said(error), icon=":material/error:")
         return
     with st.container(key="ov_headline", gap="xsmall"):
         left, right = st.columns([5, 1.25], vertical_alignment="center")

@@ -12,12 +12,12 @@ import streamlit as st
 from gprune import records, stages
 from gprune.analysis import agreement, comparison, summary, thresholds
 from gprune.errors import GpruneError
-from gprune.views.frame import derived, frame, selection
+from gprune.views.frame import derived, frame, selection, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS, label
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import MissingResultError, Run
-from gprune.views.frame.text import duration, plain, short
+from gprune.views.frame.text import duration, plain, said, short
 from gprune.views.overview import charts as figures
 from gprune.views.overview import first_screen
 
@@ -171,7 +171,7 @@ def _checks(run: Run) -> None:
     try:
         masks = {METHOD_LABELS.get(method, method): mask for method, mask in run.masks().items()}
     except GpruneError as error:
-        st.error(plain(error), icon=":material/error:")
+        st.error(said(error), icon=":material/error:")
     for check in summary.checks(run.record, run.study, run.shape, masks):
         st.markdown(f"{_VERDICTS[check.verdict]} {plain(check.sentence)}")
 
@@ -194,9 +194,9 @@ def _provenance(run: Run, drawn: Card) -> None:
     }
     table = pd.DataFrame({"field": list(values), "value": [str(value) for value in values.values()]})
     with st.expander("Texts, versions and machine", icon=":material/info:"):
-        st.dataframe(table, hide_index=True, alt="texts, versions and machine behind this run")
+        tables.show(table, alt="texts, versions and machine behind this run")
     with st.expander("Time of each stage", icon=":material/timer:"):
-        st.dataframe(_times(run), hide_index=True, alt="seconds that each stage took")
+        tables.show(_times(run), alt="seconds that each stage took")
     drawn.tools(lambda: table, switch=False)
 
 

@@ -11,11 +11,11 @@ import streamlit as st
 from gprune import whatif
 from gprune.errors import GpruneError
 from gprune.methods import METHODS
-from gprune.views.frame import address
+from gprune.views.frame import address, tables
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 from gprune.views.reliability import lab, preview_curve, retention_line
 from gprune.views.reliability.preview_curve import Known
 from gprune.views.reliability.retention_card import KEEP, LEAST, MOST
@@ -72,7 +72,7 @@ def show(
     drawn.tools(lambda: preview_curve.table(points), caption=_CAPTION, how=_HOW)
     refused = dict(refused) | _kept(run, choice, methods)
     for method, reason in refused.items():
-        st.caption(f"Points of {plain(label(method))} are missing: {plain(reason)}.")
+        st.caption(f"Points of {plain(label(method))} are missing: {said(reason)}.")
 
 
 def _keep(retention: float) -> None:
@@ -98,9 +98,8 @@ def _kept(run: Run, choice: whatif.LabChoice, methods: Sequence[str]) -> dict[st
         )
     if rows:
         percent = st.column_config.NumberColumn(format="percent")
-        st.dataframe(
+        tables.show(
             pd.DataFrame(rows),
-            hide_index=True,
             alt=f"what each method keeps at {choice.retention:.0%}",
             column_config=dict.fromkeys(list(rows[0])[1:], percent),
         )

@@ -17,7 +17,7 @@ from gprune.study import ReliabilitySettings, Study
 from gprune.views.frame import address, derived, selection, work
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain, short
+from gprune.views.frame.text import said, short
 from gprune.views.reliability import charts as figures
 from gprune.views.reliability import controls
 from gprune.views.reliability.threshold_lines import Lines, draw
@@ -170,7 +170,7 @@ def _prune(run: Run, settings: ReliabilitySettings) -> None:
         try:
             job = work.start(run.root, changed_study(run, settings))
         except GpruneError as error:
-            st.error(plain(error), icon=":material/error:")
+            st.error(said(error), icon=":material/error:")
             return
         if job is not None:
             st.rerun(scope="app")

@@ -17,7 +17,7 @@ from gprune.study import Study
 from gprune.views.frame import address, derived, packed, story, work
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import duration, plain
+from gprune.views.frame.text import duration, plain, said
 from gprune.views.reliability import controls, curve_card, lab, preview_curve, retention_card
 from gprune.views.reliability.changes_card import NOT_LEARNED
 from gprune.views.reliability.lines_card import changed_study
@@ -183,7 +183,7 @@ def _answered(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked, refining: b
 def _of_text(text: str, answer: Answer | None, slot: str | None) -> None:
     """The answer for one text; no digit stands in its slot before a value is known."""
     if answer is not None and answer.problem:
-        st.error(f"{plain(text)}: {plain(answer.problem)}", icon=":material/error:")
+        st.error(f"{plain(text)}: {said(answer.problem)}", icon=":material/error:")
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.container(key=slot, width=230):

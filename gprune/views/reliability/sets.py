@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gprune.errors import SettingsError
-from gprune.files import write_json
+from gprune import untrusted
+from gprune.errors import SettingsError, UnreadableError
+from gprune.files import make_folder, write_json
 from gprune.store import explain
 from gprune.study import ReliabilitySettings
 
@@ -45,7 +46,7 @@ def save(root: str, chosen: ThresholdSet) -> None:
     if not path.exists() and len(list(path.parent.glob("*.json"))) >= MOST_SETS:
         raise SettingsError(f"{MOST_SETS} threshold sets are kept already: delete one first")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_json(path, _plain([chosen]))
     except OSError as error:
         raise explain(error, path.parent) from error
@@ -69,8 +70,8 @@ def kept(root: str) -> tuple[list[ThresholdSet], list[str]]:
     found, faults = list[ThresholdSet](), list[str]()
     for path in sorted((Path(root) / "thresholds").glob("*.json")):
         try:
-            found += read(path.read_bytes())
-        except (OSError, SettingsError) as error:
+            found += read(untrusted.contents(path, "the file"))
+        except (OSError, SettingsError, UnreadableError) as error:
             faults.append(f"{path.name}: {error}")
     return sorted(found, key=lambda one: one.name.casefold()), faults
 
@@ -86,18 +87,13 @@ def read(raw: bytes) -> list[ThresholdSet]:
     Raises:
         SettingsError: it is not a file of threshold sets, or one of them is not valid.
     """
-    try:
-        values = json.loads(raw.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise SettingsError(
-            f"the file is not JSON ({error}): choose a file that was exported here"
-        ) from error
+    with untrusted.refused_as(SettingsError, "choose a file that was exported here"):
+        values = untrusted.json_value(raw, "the file")
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise SettingsError(f"the file is not one of threshold sets: its `format` is not {FORMAT!r}")
     if values.get("version") != VERSION:
-        raise SettingsError(
-            f"the file has version {values.get('version')!r} and {VERSION} is read here: export it again"
-        )
+        shown = untrusted.quoted(values.get("version"))
+        raise SettingsError(f"the file has version {shown} and {VERSION} is read here: export it again")
     entries = values.get("sets")
     if not isinstance(entries, list) or not entries or len(entries) > MOST_SETS:
         raise SettingsError(f"the file has no list `sets` of 1 to {MOST_SETS} threshold sets")
@@ -112,11 +108,12 @@ def _parsed(entry: Any, number: int) -> ThresholdSet:
     missing = {"name", *_FIELDS} - set(entry)
     if unknown or missing:
         words = [f"lacks {', '.join(sorted(missing))}"] if missing else []
-        words += [f"has unknown {', '.join(sorted(map(str, unknown)))}"] if unknown else []
-        raise SettingsError(f"{where} {' and '.join(words)}")
+        words += [f"has unknown {untrusted.quoted(', '.join(sorted(unknown)))}"] if unknown else []
+        raise SettingsError(f"{where} {' and '.join(words)}: export it again")
     for field in _FIELDS[:2]:
         if isinstance(entry[field], bool) or not isinstance(entry[field], (int, float)):
-            raise SettingsError(f"{where}: {field} must be a number from 0 to 1 (got {entry[field]!r})")
+            shown = untrusted.quoted(entry[field])
+            raise SettingsError(f"{where}: {field} must be a number from 0 to 1 (got {shown})")
     try:
         settings = ReliabilitySettings(**{field: entry[field] for field in _FIELDS})
         return ThresholdSet(_checked(entry["name"]), settings)
@@ -127,7 +124,8 @@ def _parsed(entry: Any, number: int) -> ThresholdSet:
 def _checked(name: Any) -> str:
     cleaned = " ".join(name.split()) if isinstance(name, str) else ""
     if not cleaned or len(cleaned) > LONGEST_NAME or not cleaned.isprintable():
-        raise SettingsError(f"a threshold set needs a name of 1 to {LONGEST_NAME} letters (got {name!r})")
+        shown = untrusted.quoted(name)
+        raise SettingsError(f"a threshold set needs a name of 1 to {LONGEST_NAME} letters (got {shown})")
     return cleaned
 
 

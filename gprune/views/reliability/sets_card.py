@@ -10,10 +10,10 @@ import streamlit as st
 from gprune.analysis import flips, thresholds
 from gprune.errors import GpruneError
 from gprune.study import ReliabilitySettings
-from gprune.views.frame import derived
+from gprune.views.frame import derived, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import said
 from gprune.views.reliability import controls, lab, sets
 from gprune.views.reliability.sets import ThresholdSet
 
@@ -30,10 +30,10 @@ def show(run: Run, settings: ReliabilitySettings) -> None:
     with card("rasa_sets", "Threshold sets", run) as drawn:
         _saving(run, settings)
         if problem := st.session_state.pop(_ERROR, ""):
-            st.error(plain(problem), icon=":material/error:")
+            st.error(said(problem), icon=":material/error:")
         kept, faults = sets.kept(run.root)
         for fault in faults:
-            st.warning(f"A threshold set cannot be read: {plain(fault)}.", icon=":material/warning:")
+            st.warning(f"A threshold set cannot be read: {said(fault)}.", icon=":material/warning:")
         _compared(run, drawn, settings, kept)
         if kept:
             _use(run, kept)
@@ -70,8 +70,8 @@ def _compared(run: Run, drawn: Card, settings: ReliabilitySettings, kept: list[T
     if kept:
         drawn.title(f"{len(kept)} threshold set{'s' if len(kept) > 1 else ''} beside the present lines")
     percent = st.column_config.NumberColumn(format="percent")
-    st.dataframe(
-        table, hide_index=True, alt="threshold sets side by side",
+    tables.show(
+        table, alt="threshold sets side by side",
         column_config={"neurons kept": percent, "key/value groups kept": percent},
     )  # fmt: skip
     drawn.tools(
@@ -155,7 +155,7 @@ def _files(run: Run, kept: list[ThresholdSet]) -> None:
                 for one in found:
                     sets.save(run.root, one)
             except GpruneError as error:
-                st.error(plain(error), icon=":material/error:")
+                st.error(said(error), icon=":material/error:")
                 return
             st.toast(f"{len(found)} threshold set{'s' if len(found) > 1 else ''} kept")
             st.rerun()

@@ -12,11 +12,11 @@ from gprune import stages
 from gprune.analysis import accuracy
 from gprune.evaluation.tasks import STANDARD_TASKS, known
 from gprune.records import Accuracy
-from gprune.views.frame import work
+from gprune.views.frame import tables, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import plain, said
 
 _RULE_HELP = (
     "max: the higher of raw and length-normalised accuracy of each task, as in the paper's tables. fixed: "
@@ -44,7 +44,7 @@ def draw(drawn: Card, run: Run) -> None:
             )
         for version in dict.fromkeys(each.version for tasks in found.values() for each in tasks.values()):
             st.badge(plain(f"task version {version}"), color="grey")
-    st.dataframe(summary(found, rule), hide_index=True, alt="accuracy of every task and method")
+    tables.show(summary(found, rule), alt="accuracy of every task and method")
     st.caption(
         f"Percent right ± one standard error over documents, higher is better; {NORMALISED} marks "
         "length-normalised figures. A method near chance, the accuracy of guessing, has learned nothing of a "
@@ -145,7 +145,7 @@ def details(found: dict[str, dict[str, Accuracy]], rule: str) -> pd.DataFrame:
 
 def _left_out(missing: dict[str, Any]) -> None:
     for task, reason in missing.items():
-        st.warning(f"{plain(_task(task))} was left out: {plain(reason)}", icon=":material/warning:")
+        st.warning(f"{plain(_task(task))} was left out: {said(reason)}", icon=":material/warning:")
 
 
 def _nothing(run: Run, missing: dict[str, Any]) -> None:

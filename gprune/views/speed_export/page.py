@@ -10,9 +10,10 @@ import streamlit as st
 
 from gprune import stages
 from gprune.analysis import speed as analysis
+from gprune.files import amount
 from gprune.methods import METHODS
 from gprune.records import Throughput
-from gprune.views.frame import address, frame, run_choice, work
+from gprune.views.frame import address, frame, run_choice, tables, work
 from gprune.views.frame.card import Card, card, published_badge
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
@@ -77,7 +78,7 @@ def _speed(drawn: Card, run: Run) -> None:
             table=lambda: table,
             how=_reading(rows),
         )
-        st.dataframe(_shown(table), hide_index=True, alt="tokens a second, ratio and memory of every model")
+        tables.show(_shown(table), alt="tokens a second, ratio and memory of every model")
         st.caption(f"{plain(found.setting)}. {plain(found.machine)}. Memory: {plain(_memory(table))}.")
         if max(table["parameters"]) < SMALL:
             st.caption(
@@ -126,7 +127,7 @@ def _shown(table: pd.DataFrame) -> pd.DataFrame:
                 f"{ratio:.2f} ± {spread:.2f}"
                 for ratio, spread in zip(table["ratio"], table["ratio spread"], strict=True)
             ],
-            "memory": [export_card.amount(value * 2**20) for value in table["MiB"]],
+            "memory": [amount(value * 2**20) for value in table["MiB"]],
         }
     )
 
@@ -150,7 +151,7 @@ def _published() -> None:
     )
     sizes = {"method": 128, "params": 64, "tokens/s": 68, "ratio": 52}
     narrow = {name: st.column_config.Column(width=width) for name, width in sizes.items()}
-    st.dataframe(shown, hide_index=True, column_config=narrow, alt="published throughput of the paper")
+    tables.show(shown, column_config=narrow, alt="published throughput of the paper")
     st.caption("Another model on other hardware: read it beside the measured ratios, not among them.")
     with st.popover("How to read", type="tertiary", icon=":material/help:", key="sx_published_how"):
         st.markdown(

@@ -12,19 +12,19 @@ import streamlit as st
 from gprune import stages
 from gprune.analysis import speed as analysis
 from gprune.errors import GpruneError
+from gprune.files import amount
 from gprune.methods import METHODS, compensates, of_masks
 from gprune.models import identity
 from gprune.records import ModelShape, PruningMasks
 from gprune.stages import Graph
 from gprune.study import Study
-from gprune.views.frame import address, frame, work
+from gprune.views.frame import address, frame, tables, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import MissingResultError, Run, labels
 from gprune.views.frame.text import plain, short
 from gprune.views.speed_export import charts as figures
-from gprune.views.speed_export.export_card import amount
 
 ALIGNMENTS = (1, 8, 16, 32, 64, 128, 256)
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -171,7 +171,7 @@ def _beside(run: Run) -> None:
     known = labels(runs)
     runs.sort(key=lambda other: (other.study.sparsity.alignment, other.name))
     table = pd.DataFrame([_line(other, known[other.name], other.name == run.name) for other in runs])
-    st.dataframe(table, hide_index=True, alt="perplexity and speed of GPrune at every alignment")
+    tables.show(table, alt="perplexity and speed of GPrune at every alignment")
     st.caption(
         "GPrune in the runs that differ from this one in alignment alone (→ marks the one shown): "
         "perplexity, lower is better, and decoding speed relative to the first model of the same run, "

@@ -1,0 +1,25 @@
+"""The one way to a table on a page: what its toolbar downloads is as safe in a spreadsheet as our own CSV."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+from pandas.io.formats.style import Styler
+
+from gprune.analysis import spreadsheet
+
+
+def show(frame: pd.DataFrame | Styler, **options: Any) -> Any:
+    """Draws a table without row names; Streamlit's own download writes the cells as they are in the frame.
+
+    Args:
+        frame: the rows; of a styled table whoever styles it has guarded the cells, whose places have styles.
+        options: further arguments of `st.dataframe`.
+
+    Returns:
+        What `st.dataframe` returns.
+    """
+    safe = frame if isinstance(frame, Styler) else spreadsheet.guard(frame, shown=True)
+    return st.dataframe(safe, hide_index=True, **options)
