@@ -38,6 +38,8 @@ class _State:
     """why what the address brought was not used, by key"""
     defaults: dict[str, dict[str, Any]] = field(default_factory=dict)
     """what each page has read when it was last drawn, by page and key: the default of each value"""
+    called: dict[str, dict[str, str]] = field(default_factory=dict)
+    """what the choices of each list were called when it was last drawn, by widget"""
     unclaimed: dict[str, str] = field(default_factory=dict)
     """what the address brought for `names` and nothing on the page is called, by key"""
     collecting: bool = False
@@ -202,14 +204,14 @@ def segmented(label: str, choices: Options, key: str, default: str, **options: A
 
 def selectbox(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
     """A list of which one is chosen."""
-    _offer(key, "selectbox", choice(key, choices, default))
+    _offer(key, "selectbox", choice(key, choices, default), choices)
     shown: dict[str, Any] = {"format_func": _labels(choices)}
     return str(st.selectbox(label, list(choices), **_bound(key, "selectbox"), **(shown | options)))
 
 
 def multiselect(label: str, choices: Options, key: str, default: Iterable[str], **options: Any) -> list[str]:
     """A list of which any number is chosen."""
-    _offer(key, "multiselect", several(key, choices, default))
+    _offer(key, "multiselect", several(key, choices, default), choices)
     shown: dict[str, Any] = {"format_func": _labels(choices)}
     return list(st.multiselect(label, list(choices), **_bound(key, "multiselect"), **(shown | options)))
 
@@ -292,10 +294,14 @@ def _labels(choices: Options) -> Callable[[str], str]:
     return choices.__getitem__ if isinstance(choices, Mapping) else str
 
 
-def _offer(key: str, kind: str, value: Any) -> None:
-    """Lets the widget show the value, whoever has changed it."""
-    name = f"{key}_{kind}"
-    if st.session_state.get(name) != value or name not in st.session_state:
+def _offer(key: str, kind: str, value: Any, choices: Options = ()) -> None:
+    """Lets the widget show the value, whoever has changed it, under the names that its choices have now."""
+    name, called = f"{key}_{kind}", dict(choices) if isinstance(choices, Mapping) else {}
+    before = _state().called.get(name, {})
+    _state().called[name] = called
+    # the browser speaks of a choice by what it was called when it was last drawn
+    renamed = any(called.get(one, words) != words for one, words in before.items())
+    if renamed or st.session_state.get(name) != value or name not in st.session_state:
         st.session_state[name] = value
 
 
