@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -110,6 +111,8 @@ def _sidebar(situation: work.Situation) -> None:
     if run is not None:
         with st.container(horizontal=True, gap="xsmall"):
             _badges(run)
+        if run.about.note:
+            st.caption(plain(shorten(run.about.note, 200, placeholder=" …")))
     _at_work(situation, run)
     if run is not None:
         selection.chip(run)
@@ -144,7 +147,10 @@ def _unreadable(situation: work.Situation) -> None:
     with st.expander(f"{count} run{'s' if count > 1 else ''} cannot be read", icon=":material/warning:"):
         for broken in situation.unreadable:
             st.caption(f"**{plain(broken.name)}**: {plain(broken.reason)}.")
-        st.caption("Delete the folder, or run the study again. The other runs are not affected.")
+        st.caption(
+            "Run the study again, or delete it on the page Launch & jobs, tab Runs. The other runs are not "
+            "affected."
+        )
 
 
 def _badges(run: Run) -> None:

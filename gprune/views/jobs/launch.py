@@ -19,6 +19,7 @@ from gprune.views.frame import frame, text_picker, work
 from gprune.views.frame.card import card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
+from gprune.views.frame.loaders import labels
 from gprune.views.frame.text import plain, said
 from gprune.views.jobs import comparison_form, settings_form, task_form
 
@@ -269,7 +270,8 @@ def evaluate_run(root: str) -> None:
     if run is None:
         return
     with card("launch_measure", "Measure an existing run: other texts, tasks, speed", run):
-        st.caption(f"Uses the masks of {plain(run.name)}: nothing is calibrated or learned again.")
+        called = labels(frame.situation().runs)[run.name]
+        st.caption(f"Uses the masks of {plain(called)}: nothing is calibrated or learned again.")
         wanted = _evaluation(root, run.study, "measure", run.name)
         try:
             study = run.study.with_settings({f"evaluation.{name}": value for name, value in wanted.items()})
