@@ -9,8 +9,9 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,12 @@ from gprune.checksums import Writer
 
 LARGEST_IN_MEMORY = 2**20
 """bytes of a file up to which an array is read into memory"""
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+# as numpy writes it for plain numbers; its own reader runs a parser of Python over whatever stands there
+_HEADER = re.compile(
+    rb"\{'descr': '([<>|][fiub]\d{1,2})', 'fortran_order': (?:True|False), "
+    rb"'shape': \(((?:\d{1,18},? ?){0,8})\), \} *\n"
+)
+_LONGEST_HEADER = 2**12
 
 
 def file_name(field: str) -> str:
@@ -66,20 +72,23 @@ def read(path: Path, wanted: str | None) -> np.ndarray[Any, Any]:
 
 
 def header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """Shape and number type that an array's file begins with; None where the rest does not follow."""
-    try:
-        with open(path, "rb") as file:
-            shape, dtype = _read_header(file)
-            rest = os.fstat(file.fileno()).st_size - file.tell()
-    except (OSError, ValueError, TypeError, MemoryError, RecursionError, KeyError):
+    """Shape and number type that an array's file begins with; None where the rest does not follow.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with open(path, "rb") as file:
+        start, size = file.read(_LONGEST_HEADER), os.fstat(file.fileno()).st_size
+    length = int.from_bytes(start[8:10], "little")
+    found = _HEADER.fullmatch(start[10 : 10 + length])
+    if not start.startswith(b"\x93NUMPY\x01\x00") or found is None:
         return None
-    whole = all(type(length) is int and length >= 0 for length in shape)
-    return (shape, dtype) if whole and math.prod(shape) * dtype.itemsize == rest else None
-
-
-def _read_header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
-    return shape, dtype
+    shape = tuple(int(digits) for digits in re.findall(rb"\d+", found[2]))
+    try:
+        dtype = np.dtype(found[1].decode())
+    except TypeError:
+        return None
+    return (shape, dtype) if 10 + length + math.prod(shape) * dtype.itemsize == size else None
 
 
 def _require(wanted: str | None, digest: str | None, path: Path) -> None:

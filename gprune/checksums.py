@@ -59,7 +59,7 @@ def stamp(path: Path) -> Stamp:
     Raises:
         OSError: there is no such file.
     """
-    return _stamp(path.stat())
+    return stamp_of(path.stat())
 
 
 def of_bytes(data: bytes) -> str:
@@ -74,9 +74,9 @@ def of_file(path: Path) -> str:
         OSError: the file cannot be read.
     """
     with open(path, "rb") as file:
-        seen = _stamp(os.fstat(file.fileno()))
+        seen = stamp_of(os.fstat(file.fileno()))
         digest = known(path, seen) or hashlib.file_digest(file, "sha256").hexdigest()
-        if _stamp(os.fstat(file.fileno())) == seen:
+        if stamp_of(os.fstat(file.fileno())) == seen:
             remember(path, seen, digest)
     return digest
 
@@ -98,5 +98,6 @@ def settled(seen: Stamp) -> bool:
     return abs(time.time_ns() - seen[2]) > _TICK_NANOSECONDS
 
 
-def _stamp(status: os.stat_result) -> Stamp:
+def stamp_of(status: os.stat_result) -> Stamp:
+    """The stamp of a file whose status is known."""
     return status.st_size, status.st_ino, status.st_ctime_ns

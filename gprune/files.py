@@ -11,15 +11,44 @@ import contextlib
 import errno
 import json
 import os
+import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+_BESIDE = re.compile(r"\..*-[0-9a-f]{32}(\.[^.]*)?", re.DOTALL)
+
 
 def beside(path: Path) -> Path:
     """A hidden name in the same folder, with the same ending, that no other process or thread has chosen."""
     return path.with_name(f".{path.stem}-{uuid4().hex}{path.suffix}")
+
+
+def amount(count: float) -> str:
+    """Bytes in the unit that leaves a number to be read."""
+    for power, unit in ((30, "GiB"), (20, "MiB")):
+        if count >= 2**power:
+            return f"{count / 2**power:,.1f} {unit}"
+    return f"{count / 2**10:,.1f} KiB"
+
+
+def is_beside(name: str) -> bool:
+    """Whether `beside` has made a name: one that is old belongs to a writer that was killed."""
+    return _BESIDE.fullmatch(name) is not None
+
+
+def remove(path: Path) -> None:
+    """Removes a file, a link, or a folder with all that is in it, as far as it can be.
+
+    Raises:
+        OSError: the file cannot be removed.
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink()
 
 
 def make_folder(path: Path) -> None:

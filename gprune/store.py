@@ -32,7 +32,7 @@ import numpy as np
 
 from gprune import array_files, manifests, untrusted
 from gprune.errors import DamagedError, NumericsError, StoreError
-from gprune.files import beside, make_folder, sync
+from gprune.files import beside, is_beside, make_folder, remove, sync
 
 Record = TypeVar("Record")
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_.-]{0,120}$")
@@ -82,6 +82,11 @@ class Store:
             root: the cache folder; `default_cache()` when left out.
         """
         self.root = (root or default_cache()).resolve()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether there is a cache, and nothing new can be kept in it."""
+        return self.root.is_dir() and not os.access(self.root, os.W_OK)
 
     @property
     def texts(self) -> Path:
@@ -152,6 +157,10 @@ class Store:
             raise DamagedError(stage, key, fault)
         return folder
 
+    def stamp(self, stage: str, key: str) -> str:
+        """What changes whenever a file of a record does; cheap, nothing is read."""
+        return manifests.stamp_of(self.folder(stage, key))
+
     def _whole(self, stage: str, key: str, kind: type | None) -> dict[str, Any]:
         folder = self.folder(stage, key)
         try:
@@ -205,7 +214,6 @@ class Store:
 
         def write(folder: Path) -> dict[str, Any]:
             values: dict[str, Any] = {}
-            sums: dict[str, str] = {}
             for field in fields(record):  # type: ignore[arg-type]
                 value = getattr(record, field.name)
                 if isinstance(value, np.ndarray):
@@ -213,9 +221,10 @@ class Store:
                     sums[name] = array_files.write(folder / name, value)
                 else:
                     values[field.name] = value
-            return {"record": type(record).__name__, "values": values, manifests.SUMS: sums}
+            return {"record": type(record).__name__, "values": values}
 
-        self.put_folder(stage, key, write, details, type(record))
+        sums: dict[str, str] = {}
+        self.put_folder(stage, key, write, details, type(record), sums)
 
     def discard(self, stage: str, key: str) -> None:
         """Removes a result, if there is one; no reader meets half of it."""
@@ -223,7 +232,8 @@ class Store:
         if final.exists():
             aside = beside(final)
             final.rename(aside)
-            shutil.rmtree(aside, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove(aside)
 
     def put_folder(
         self,
@@ -232,16 +242,17 @@ class Store:
         write: Callable[[Path], dict[str, Any]],
         details: dict[str, Any] | None = None,
         kind: type | None = None,
+        sums: dict[str, str] | None = None,
     ) -> Path:
         """Lets `write` fill a temporary folder, adds the manifest and moves it into place.
 
         Args:
             stage: name of the stage.
             key: content key of the result.
-            write: fills the folder it is given and returns entries for the manifest; checksums among them are
-                taken as they are.
+            write: fills the folder it is given and returns entries for the manifest.
             details: further entries for the manifest.
-            kind: class of the record, if it is one.
+            kind: class of the record that is written, if it is one.
+            sums: SHA-256 of files that are known once `write` has returned; the others are computed.
 
         Returns:
             The folder in its final place.
@@ -254,7 +265,7 @@ class Store:
         try:
             make_folder(temporary)
             entries = write(temporary)
-            manifests.close(temporary, {**(details or {}), **entries}, kind)
+            manifests.close(temporary, {**(details or {}), **entries}, sums or {}, kind)
             self._move(temporary, final, kind)
         except OSError as error:
             raise explain(error, self.root) from error
@@ -308,10 +319,13 @@ class Store:
 
     def sweep(self) -> None:
         """Removes what killed processes left half-written more than a day ago."""
-        for path in self.root.glob("*/.*"):
+        if self.read_only:
+            return
+        for path in (*self.root.glob("*/.*"), *self.root.glob("*/*/.*")):
+            half = is_beside(path.name) or (path.is_dir() and path.parent.parent == self.root)
             with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                    shutil.rmtree(path, ignore_errors=True)
+                if half and time.time() - path.lstat().st_mtime > _STALE_SECONDS:
+                    remove(path)
 
 
 def _unreadable(folder: Path, error: OSError) -> StoreError:

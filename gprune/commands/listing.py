@@ -33,7 +33,12 @@ def _runs(options: argparse.Namespace) -> int:
     found = list(run_records.every(store))
     for name, record in found:
         study = record["study"]
-        words = (record.get("state"), study.get("model"), study.get("metric"), study.get("retention"))
+        words = (
+            run_records.standing(record),
+            study.get("model"),
+            study.get("metric"),
+            study.get("retention"),
+        )
         print(f"{name:<52} " + "  ".join(str(word) for word in words))
     if not found:
         print(f"no runs in {store.root}: start one with `run demo`", file=sys.stderr)

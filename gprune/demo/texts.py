@@ -25,7 +25,7 @@ from pathlib import Path
 from gprune import untrusted
 from gprune.demo import prose
 from gprune.demo.docstrings import docstrings
-from gprune.files import write_text
+from gprune.files import make_folder, write_text
 
 NAMES: tuple[str, ...] = ("python-reference", "science-docs", "python-code")
 DESCRIPTIONS: dict[str, str] = {
@@ -269,6 +269,6 @@ def _read_whole(file: Path) -> dict[str, list[str]] | None:
 
 def _write_whole(file: Path, splits: dict[str, list[str]]) -> None:
     content = {"digest": _digest(json.dumps(splits)), "splits": splits}
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.parent)
     # ASCII: a docstring may hold half of a surrogate pair, which UTF-8 cannot
     write_text(file, json.dumps(content))

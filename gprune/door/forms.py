@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-WRONG = "That is not the token of this server, which makes a new one whenever it starts."
-UNKNOWN = (
-    "This server does not know you: reload the page and enter the token, which is new at every start and "
-    "stands in what the server printed."
-)
-"""also what an open page shows when its server was started anew"""
+WRONG = "Your token is not that of this server, which makes a new one whenever it starts."
+UNKNOWN = "The server was started anew.\nReload this page, and enter the token\nthat the server has printed."
+"""what a page that was open meanwhile shows, where long lines are cut; otherwise nobody reads it"""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'"
 """what these pages may load: nothing but their own style"""
 

@@ -8,6 +8,7 @@ server's token gives.
 from __future__ import annotations
 
 import hmac
+import json
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 """on every response"""
+_NO_SESSION = "none"
+"""the cookie of whoever came with a wrong token, so that the form can say so"""
 _BYTES = 32
 """of chance in each secret: 2**256 values are not to be tried out"""
 _STRANGE_NAME = (
@@ -92,24 +95,17 @@ class Guard:
             return _refused(_STRANGE_NAME)
         if not _from_own_page(request, origin):
             return _refused(_STRANGE_PAGE)
-        given, known = request.token, self._knows(request, host)
-        if given is not None and (known or _same(given, self._keys.token)):
-            return self._welcome(request, origin, host)
+        carried = request.cookies(cookie_name(host))
+        known = any(_same(value, self._keys.session) for value in carried)
+        if request.token is not None:
+            right = known or _same(request.token, self._keys.token)
+            return _turned(request, origin, self._keys.session if right else _NO_SESSION)
         if known:
             return None
-        if not request.navigates:
-            return Answer(401, forms.UNKNOWN)
-        return _form(request, origin, forms.WRONG if given is not None else "")
-
-    def _knows(self, request: Request, host: str) -> bool:
-        return any(_same(value, self._keys.session) for value in request.cookies(cookie_name(host)))
-
-    def _welcome(self, request: Request, origin: str, host: str) -> Answer:
-        """Turns the token into the cookie, and leads to the address without it."""
-        safe = "; Secure" if origin.startswith("https:") else ""
-        cookie = f"{cookie_name(host)}={self._keys.session}; Path=/; HttpOnly; SameSite=Strict{safe}"
-        headers = {"location": origin + request.wanted, "set-cookie": cookie, "cache-control": "no-store"}
-        return Answer(303, "The app stands at the address without the token.", headers)
+        if request.navigates:
+            return _form(request, origin, forms.WRONG if carried else "")
+        # as JSON, because that is what a page of the app reads and shows
+        return Answer(401, json.dumps(forms.UNKNOWN), {"content-type": "application/json"})
 
     async def _let_in(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Hands a request on; whatever comes back has the headers, a failure of the app too."""
@@ -132,6 +128,17 @@ class Guard:
             if not started and scope["type"] == "http":
                 await _say(Answer(500, "The app failed; its log says how."), scope, receive, send)
             raise
+
+
+def _turned(request: Request, origin: str, session: str) -> Answer:
+    """Turns a token into a cookie, and leads to the address without it."""
+    headers = {"location": origin + request.wanted, "cache-control": "no-store"}
+    # a page elsewhere that leads here with a wrong token takes nobody's cookie away
+    if session != _NO_SESSION or not request.foreign:
+        safe = "; Secure" if origin.startswith("https:") else ""
+        name = cookie_name(str(request.header("host")))
+        headers["set-cookie"] = f"{name}={session}; Path=/; HttpOnly; SameSite=Strict{safe}"
+    return Answer(303, "The app stands at the address without the token.", headers)
 
 
 def cookie_name(host: str) -> str:

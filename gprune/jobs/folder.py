@@ -127,7 +127,7 @@ def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     if not folder.is_dir():
         # the lock would make the folder anew, with nothing in it
         raise JobError(f"{folder} cannot be written: it was deleted")
-    lock = FileLock(folder / LOCK, poll_interval=0.01)
+    lock = FileLock(folder / LOCK, mode=0o600, poll_interval=0.01)
     try:
         lock.acquire(timeout=seconds)
     except Timeout as error:

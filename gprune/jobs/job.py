@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gprune.errors import JobError
+from gprune.files import make_folder, write_text
 from gprune.jobs import folder as files
 from gprune.jobs.local import CommandBuilder
 from gprune.jobs.state import JobState, is_time, one_line, read_state, write_state
@@ -113,12 +114,12 @@ def create(home: Path, study: Study, label: str, arguments: Sequence[str], build
 
 
 def _write(folder: Path, study: Study, record: dict[str, Any]) -> None:
-    folder.mkdir()
-    (folder / files.STUDY).write_text(study.to_json(), encoding="utf-8")
+    make_folder(folder)
+    write_text(folder / files.STUDY, study.to_json())
     files.write_json(folder / files.JOB, record)
     write_state(folder, JobState())
     # made now, so that taking the lock on a full disk needs no new file
-    (folder / files.LOCK).touch()
+    (folder / files.LOCK).touch(mode=0o600)
 
 
 def read_job(folder: Path) -> Job:

@@ -16,11 +16,11 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import psutil
-
 from gprune import machine
 from gprune.jobs import folder as files
 from gprune.jobs.state import JobState
+from gprune.processes import is_alive as is_alive
+from gprune.processes import process_start as process_start
 
 CommandBuilder = Callable[[Path, Sequence[str]], list[str]]
 
@@ -29,8 +29,6 @@ EXPORTS = ("pad", "gguf")
 """commands besides `run` that a job can be; each takes `--job`"""
 # a run that has reported its end gets this long to leave the machine before it is killed
 EXIT_SECONDS = 30.0
-# clock ticks of the kernel are 0.01 s; two processes of one number start far further apart
-SAME_START_SECONDS = 0.05
 
 _started: list[subprocess.Popen[bytes]] = []
 _started_lock = threading.Lock()
@@ -71,7 +69,8 @@ def start(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
     Raises:
         OSError: the program does not exist, or the system cannot start it.
     """
-    with open(folder / files.LOG, "ab") as log:
+    # what a job writes below the cache is its owner's alone
+    with open(os.open(folder / files.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
         return subprocess.Popen(
             list(command),
             stdin=subprocess.DEVNULL,
@@ -80,6 +79,7 @@ def start(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
             cwd=PROJECT,
             env=environment(),
             start_new_session=True,
+            umask=0o077,
         )
 
 
@@ -87,29 +87,6 @@ def reap() -> None:
     """Collects the supervisors started here that have ended, so that none stays a zombie."""
     with _started_lock:
         _started[:] = [process for process in _started if process.poll() is None]
-
-
-def process_start(pid: int) -> float | None:
-    """Seconds from the start of the machine to the start of a process; None if it does not run.
-
-    Counted from the machine's start because the plain creation time of a process moves whenever the clock
-    is corrected.
-    """
-    try:
-        process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return None
-        return float(process.create_time() - psutil.boot_time())
-    except psutil.Error:
-        return None
-
-
-def is_alive(pid: int | None, started: float | None) -> bool:
-    """Whether a process still runs and is the one that was started then, not a later one with its number."""
-    if pid is None or started is None:
-        return False
-    actual = process_start(pid)
-    return actual is not None and abs(actual - started) <= SAME_START_SECONDS
 
 
 def worker_alive(state: JobState) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gprune.errors import JobError, SettingsError
+from gprune.files import make_folder
 from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.job import Job, create, fingerprint, read_job
@@ -57,7 +58,7 @@ def submit(
     slots()
     digest = fingerprint(study, arguments)
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        make_folder(home)
     except OSError as error:
         raise files.unwritable(home, error) from error
     with files.locked(home):
@@ -132,7 +133,7 @@ def cancel(cache: Path, job_id: str, grace: float = GRACE_SECONDS) -> Job:
     if update(folder, ask).state == "cancelling":
         # without the flag, on a full disk, the signals still stop the run
         with contextlib.suppress(OSError):
-            (folder / files.CANCEL).touch()
+            (folder / files.CANCEL).touch(mode=0o600)
     reconcile(cache)
     return get(cache, job_id)
 

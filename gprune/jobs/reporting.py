@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from gprune.errors import Cancelled, GpruneError, JobError
+from gprune.files import make_folder
 from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.state import JobState, one_line, read_state, update, write_state
@@ -68,7 +69,7 @@ class JobReporter:
             JobError: the folder cannot be created.
         """
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
         except OSError as error:
             raise files.unwritable(self.folder, error) from error
         self._change(self._begin)

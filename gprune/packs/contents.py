@@ -14,7 +14,7 @@ from gprune.store import Store
 from gprune.study import Study
 from gprune.untrusted import quoted
 
-TEXTS, MODEL, STEP = "texts", "model", "step"
+REASONS = TEXTS, MODEL, STEP = "texts", "model", "step"
 """why a result is left out: a text can be had back from it, it is a model, or no page reads it"""
 
 
@@ -36,6 +36,8 @@ class Contents:
     """the texts that can be had back from the pack, as the study names them"""
     size: int
     """bytes of the results before they are compressed"""
+    lost: tuple[str, ...]
+    """what the run has made and the cache has not, in words"""
 
 
 def contents(store: Store, run: str, *, with_texts: bool = False, with_steps: bool = False) -> Contents:
@@ -58,9 +60,13 @@ def contents(store: Store, run: str, *, with_texts: bool = False, with_steps: bo
     graph = graph_of(record, f"the record of the run {quoted(run)}")
     results = Results(store, graph)
     chosen: dict[tuple[str, str], Stage[Any]] = {}
-    left_out = {}
+    left_out, lost, before = dict[str, str](), list[str](), _left_out_before(record)
     for name, stage in stages.named(graph).items():
         if not results.holds(stage):
+            if name in before:
+                left_out[name] = before[name]
+            elif not _reason(stage, with_texts, with_steps) and _was_made(record, stage):
+                lost.append(stage.title)
             continue
         reason = _reason(stage, with_texts, with_steps)
         if reason:
@@ -69,9 +75,21 @@ def contents(store: Store, run: str, *, with_texts: bool = False, with_steps: bo
             chosen[stage.kind, stage.key] = stage
     size = sum(_size(store, stage) for stage in chosen.values())
     texts = _texts(graph.study, [stage for stage in chosen.values() if KINDS[stage.kind].holds_text])
-    return Contents(
-        run, graph.study, record, tuple(chosen[place] for place in sorted(chosen)), left_out, texts, size
-    )
+    ordered = tuple(chosen[place] for place in sorted(chosen))
+    return Contents(run, graph.study, record, ordered, left_out, texts, size, tuple(lost))
+
+
+def _was_made(record: dict[str, Any], stage: Stage[Any]) -> bool:
+    """Whether the run says that it has made a result."""
+    entry = record["stages"].get(stage.name)
+    return isinstance(entry, dict) and entry.get("key") == stage.key
+
+
+def _left_out_before(record: dict[str, Any]) -> dict[str, str]:
+    """What the pack did not bring that the run itself was read from."""
+    packed = record.get("packed")
+    found = packed.get("left_out") if isinstance(packed, dict) else None
+    return {name: why for name, why in found.items() if why in REASONS} if isinstance(found, dict) else {}
 
 
 def _reason(stage: Stage[Any], with_texts: bool, with_steps: bool) -> str:

@@ -14,18 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from gprune import run_records, stages
+from gprune import manifests, run_records, stages
 from gprune.errors import GpruneError, SettingsError, StoreError, UnreadableError
 from gprune.files import beside
 from gprune.packs import form
 from gprune.packs.archive import Archive
-from gprune.packs.contents import MODEL, STEP, TEXTS
+from gprune.packs.contents import REASONS
 from gprune.packs.record import checked, graph_of
 from gprune.progress import Progress, silent
 from gprune.stages import KINDS
 from gprune.store import Store, explain
 from gprune.untrusted import quoted, sentence
 
+_RECORD = "the run's record in the pack"
 Place = tuple[str, str]
 """stage and key of a result"""
 
@@ -106,18 +107,16 @@ class _Unpacking:
 
     def _read_record(self) -> dict[str, Any]:
         values = self.archive.record()
-        found = checked(values, "the run's record in the pack")
+        found = checked(values, _RECORD)
         packed = values.get("packed")
         left_out = packed.get("left_out") if isinstance(packed, dict) else None
-        if not isinstance(left_out, dict) or not set(left_out.values()) <= {TEXTS, MODEL, STEP}:
-            raise UnreadableError(
-                "the run's record in the pack does not say what was left out: ask for it again"
-            )
+        if not isinstance(left_out, dict) or not set(left_out.values()) <= set(REASONS):
+            raise UnreadableError(f"{_RECORD} does not say what was left out: ask for it again")
         return found | {"run": self.name, "packed": {"left_out": left_out}}
 
     def _require_of_the_run(self) -> None:
         """Refuses results that the run does not name: no page would show them."""
-        graph = graph_of(self.record, "the run's record in the pack")
+        graph = graph_of(self.record, _RECORD)
         known = {(stage.kind, stage.key) for stage in stages.named(graph).values()}
         foreign = [place for place in self.results if place not in known]
         if foreign:
@@ -153,16 +152,21 @@ class _Unpacking:
                 f"{kind.__name__}: do not use it"
             )
 
+        names = sorted(set(files) - {form.MANIFEST})
+        sums = {name: self.archive.index.files[files[name]].sha256 for name in names}
+
         def write(folder: Path) -> dict[str, Any]:
-            for name in sorted(set(files) - {form.MANIFEST}):
+            for name in names:
                 self.archive.save(files[name], folder / name)
                 require_array(folder / name, files[name])
-            return {name: value for name, value in manifest.items() if name != "files"}
+            return _entries(manifest)
 
-        aside.put_folder(*place, write)
         try:
+            aside.put_folder(*place, write, kind=kind, sums=sums)
             aside.get(*place, kind)
-        except (GpruneError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except UnreadableError:
+            raise
+        except (GpruneError, ValueError) as error:
             what = sentence(str(error).replace(str(aside.root), ""), 120)
             raise UnreadableError(
                 f"a result of the pack ({'/'.join(place)}) is no sound {kind.__name__} ({what}): do not "
@@ -172,14 +176,22 @@ class _Unpacking:
     def _keep(self, aside: Store, place: Place) -> None:
         """Moves a checked result into the cache by the way that every result goes."""
         source = aside.folder(*place)
-        manifest = aside.manifest(*place) or {}
+        manifest = aside.manifest(*place)
+        if manifest is None:
+            raise StoreError(f"what was unpacked beside {self.store.root} has gone: unpack again")
 
         def write(folder: Path) -> dict[str, Any]:
             for path in source.glob("*.npy"):
                 path.rename(folder / path.name)
-            return {name: value for name, value in manifest.items() if name != "files"}
+            return _entries(manifest)
 
-        self.store.put_folder(*place, write)
+        kind, sums = KINDS[place[0]].record, manifest[manifests.SUMS]
+        self.store.put_folder(*place, write, kind=kind, sums=sums)
+
+
+def _entries(manifest: dict[str, Any]) -> dict[str, Any]:
+    """What a manifest says besides what the store says of the files."""
+    return {name: value for name, value in manifest.items() if name not in manifests.OF_FILES}
 
 
 def _reads(record: dict[str, Any]) -> tuple[Any, Any]:

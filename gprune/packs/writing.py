@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from gprune import manifests
 from gprune.errors import SettingsError, StoreError
 from gprune.files import replaced
 from gprune.packs import form, privacy
@@ -22,8 +23,6 @@ LEVEL = 6
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _CHUNK = 2**20
 _INTERRUPTED = "it was packed before it had ended"
-# what the store says of the files itself
-_OF_THE_STORE = ("files",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +82,13 @@ def fill(store: Store, chosen: Contents, file: IO[bytes], progress: Progress = s
     """Writes the archive into an open file.
 
     Raises:
-        StoreError: a result is damaged.
+        StoreError: a result is missing or damaged.
     """
+    if chosen.lost:
+        raise StoreError(
+            f"the result “{chosen.lost[0]}” of the run is missing or damaged: run the study again, finished "
+            "stages are kept"
+        )
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive:
         files: dict[str, Entry] = {}
         for number, stage in enumerate(chosen.results):
@@ -108,7 +112,7 @@ def _add_result(
     manifest = store.manifest(kind, key) or {}
     for name in sorted(form.arrays_of(kind) & set(manifest["files"])):
         _add_file(archive, files, form.place(kind, key, name), store.folder(kind, key) / name)
-    kept = {name: value for name, value in manifest.items() if name not in _OF_THE_STORE}
+    kept = {name: value for name, value in manifest.items() if name not in manifests.OF_FILES}
     public = privacy.without_places(kept, chosen.study, store.root)
     _add_text(archive, files, form.place(kind, key, form.MANIFEST), public)
 

@@ -1,4 +1,8 @@
-"""From a study to a pruned and measured model: every stage of its graph in order, through the store."""
+"""From a study to a pruned and measured model: every stage of its graph in order, through the store.
+
+Any number of processes may run one study at the same time: each stage is computed by one of them, under its
+lock, and the others take its result. Which of them writes the run's record is said in gprune.pipeline.keeper.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from gprune import untrusted
-from gprune.errors import Cancelled, MethodError, StoreError
+from gprune.errors import MethodError, StoreError
 from gprune.pipeline import provenance
+from gprune.pipeline.keeper import Keeper
 from gprune.pipeline.outlook import expected
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.summary import summarized
@@ -43,17 +48,10 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all") -> d
     wanted = course(results.graph, until, results.holds)
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
     store.sweep()
-    record.save("running")
-    try:
-        _Runner(results, record, listener).run(wanted, _essential(results.graph, until))
+    with Keeper(record, wanted, listener) as keeper:
+        _Runner(results, record, keeper).run(wanted, _essential(results.graph, until))
         summary = summarized(results, wanted, record)
-    except (Cancelled, KeyboardInterrupt):
-        record.save("cancelled", error="stopped on request; finished stages are kept")
-        raise
-    except Exception as error:
-        record.save("failed", error=untrusted.sentence(error))
-        raise
-    record.save("done", result=summary if until in ("perplexity", "all") else None)
+        keeper.finish(summary if until in ("perplexity", "all") else None)
     return summary
 
 
@@ -74,9 +72,9 @@ def _essential(graph: Graph, until: str) -> tuple[Stage[Any], ...]:
 class _Runner:
     """Computes what is missing, each stage under its lock, so that two runs of one study share the work."""
 
-    def __init__(self, results: Results, record: RunRecord, listener: Listener) -> None:
-        graph, store = results.graph, results.store
-        self.results, self.record, self.listener = results, record, listener
+    def __init__(self, results: Results, record: RunRecord, keeper: Keeper) -> None:
+        graph, store, listener = results.graph, results.store, keeper.heard
+        self.results, self.record, self.keeper, self.listener = results, record, keeper, listener
         self.work = Work(graph.study, graph.inputs, store.texts, partial(listener, "model"))
 
     def run(self, wanted: tuple[Stage[Any], ...], essential: tuple[Stage[Any], ...]) -> None:
@@ -124,6 +122,7 @@ class _Runner:
                 if not reused:
                     self._compute(stage, started)
         self.record.note(stage, reused)
+        self.keeper.noted(stage)
 
     def _whole(self, stage: Stage[Any]) -> bool:
         """Whether a result is there that lacks nothing which can be had now."""
@@ -137,6 +136,7 @@ class _Runner:
 
     def _compute(self, stage: Stage[Any], started: float) -> None:
         store, work = self.results.store, self.work
+        self.keeper.announce()
         self.listener(stage.name, 0, 1, self.results.set_aside(stage))
         work.progress = partial(self.listener, stage.name)
         before = work.tokens_passed()

@@ -7,16 +7,19 @@ the graph of today gives the same key.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import time
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from gprune import corpora, run_records
+from gprune import corpora, processes, run_records
 from gprune.pipeline import provenance
 from gprune.pipeline.outlook import Outlook
 from gprune.stages import Results, Stage, named
 from gprune.stages.inputs import roles
 from gprune.study import run_name
+from gprune.untrusted import sentence
 
 Listener = Callable[[str, int, int, str], None]
 """Called with the stage's name, work done, work in all, and a message; raises Cancelled to stop."""
@@ -47,19 +50,45 @@ class RunRecord:
         self.name = run_name(results.graph.study)
         self.stages: dict[str, dict[str, Any]] = {}
         self.unavailable: dict[Stage[Any], str] = {}
-        self.started = datetime.now(UTC)
-        previous = run_records.read(results.store, self.name) or {}
-        entries, known = previous.get("stages", {}), named(results.graph).values()
+        self.started, self._began = datetime.now(UTC), time.monotonic()
+        self.read()
+        self._texts = self._descriptions()
+
+    def read(self) -> None:
+        """Reads what the record holds now, and keeps of it what is still valid."""
+        previous = run_records.read(self.results.store, self.name) or {}
+        entries, known = previous.get("stages", {}), named(self.results.graph).values()
         valid = {(stage.name, stage.key) for stage in known}
         self._earlier, self._told = (
             {name: one for name, one in found.items() if (name, one["key"]) in valid}
             for found in (entries, previous.get("unavailable") or {})
         )
-        self._result = previous.get("result") if len(self._earlier) == len(entries) else None
-        self._texts = self._descriptions()
+        self._current = len(self._earlier) == len(entries)
+        self._result = previous.get("result") if self._current else None
+        self.previous = previous
+
+    def covers(self, wanted: Iterable[Stage[Any]]) -> bool:
+        """Whether the record, as it was read last, says that all of this is done; it then stays as it is.
+
+        Args:
+            wanted: the stages of a run.
+        """
+        measured = self.until in ("perplexity", "all")
+        same = (self.previous.get("study"), self.previous.get("missing_tasks"))
+        return (
+            self._current
+            and self.previous.get("state") == "done"
+            and same == (json.loads(self.results.graph.study.to_json()), self.missing_tasks)
+            and (self._result is not None or not measured)
+            and all(stage.name in self._earlier or stage.name in self._told for stage in wanted)
+        )
+
+    def whole(self, wanted: Iterable[Stage[Any]]) -> bool:
+        """Whether every result of a run is there, but for those that an earlier run could not have either."""
+        return all(stage.name in self._told or self.results.holds(stage) for stage in wanted)
 
     def note(self, stage: Stage[Any], reused: bool) -> None:
-        """Enters a finished stage with what is kept beside its result."""
+        """Enters a finished stage with what is kept beside its result; nothing is written yet."""
         details = self.results.details(stage)
         seconds, passes = float(details.get("seconds") or 0.0), details.get("passes")
         entry = {"key": stage.key, "seconds": round(seconds, 3), "reused": reused}
@@ -69,24 +98,24 @@ class RunRecord:
         else:
             words = "".join(f", {count:g} {way} passes" for way, count in (passes or {}).items() if count)
             self.listener(stage.name, 1, 1, f"{seconds:.1f} s{words}{self._standing()}")
-        self.save("running")
 
     def _standing(self) -> str:
         """Where the run stands, for whoever reads its log."""
-        elapsed = (datetime.now(UTC) - self.started).total_seconds()
+        elapsed = time.monotonic() - self._began
         ended = {*self.stages, *(stage.name for stage in self.unavailable)}
         outlook = Outlook.of(self.expected, ended, elapsed)
         return f" (step {outlook.done} of {outlook.steps})"
 
     def save(self, state: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
-        """Writes the record.
+        """Writes the record; where the cache is read-only, the one that is there stays.
 
         Args:
             state: running, done, failed or cancelled.
             result: what the run ends with; an earlier result stays when left out.
             error: one sentence, for a run that failed.
         """
-        now = datetime.now(UTC)
+        if self.results.store.read_only:
+            return
         # what an earlier run has found stays until this one knows better
         reasons = self._told | {
             stage.name: {"key": stage.key, "reason": reason} for stage, reason in self.unavailable.items()
@@ -96,10 +125,12 @@ class RunRecord:
             "study": self.results.graph.study.to_dict(),
             "state": state,
             "until": self.until,
-            "error": error,
+            "error": error if error is None else sentence(error),
+            "owner": processes.this_one() if state == "running" else None,
             "started": self.started.isoformat(timespec="seconds"),
-            "updated": now.isoformat(timespec="seconds"),
-            "seconds": round((now - self.started).total_seconds(), 1),
+            "updated": datetime.now(UTC).isoformat(timespec="seconds"),
+            # by a clock that nobody sets
+            "seconds": round(time.monotonic() - self._began, 1),
             "expected": self.expected,
             "stages": {**self._earlier, **self.stages},
             "unavailable": {name: one for name, one in reasons.items() if name not in self.stages},

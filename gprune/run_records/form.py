@@ -55,14 +55,16 @@ def _refuse(value: object, where: str, rule: str) -> None:
     raise UnreadableError(f"holds {quoted(value, 40)} as {where}, which must be {rule}")
 
 
-def _text(value: Any, where: str) -> None:
-    if not isinstance(value, str) or len(value) > MOST_TEXT:
-        _refuse(value, where, f"text of at most {MOST_TEXT} characters")
+def _text(value: Any, where: str, most: int = MOST_TEXT) -> None:
+    if not isinstance(value, str) or len(value) > most:
+        _refuse(value, where, f"text of at most {most} characters")
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        # half of a letter, which nothing can be sent or written with
+        _refuse(value, where, "text of whole letters")
 
 
 def _label(value: Any, where: str) -> None:
-    if not isinstance(value, str) or len(value) > 200:
-        _refuse(value, where, "a word or two")
+    _text(value, where, 200)
 
 
 def _number(value: Any, where: str) -> None:
@@ -105,16 +107,11 @@ def _each(one: Check) -> Check:
     def checked(value: Any, where: str) -> None:
         _object(value, where)
         for name, inner in value.items():
-            _label_or_text(name, where)
+            # a text may be named by its whole path
+            _text(name, f"a name in {where}", 4096)
             one(inner, f"{where}.{quoted(name, 40)[1:-1]}")
 
     return checked
-
-
-def _label_or_text(name: str, where: str) -> None:
-    # a text may be named by its whole path
-    if len(name) > 4096:
-        _refuse(name, f"a name in {where}", "shorter")
 
 
 def _fields(form: dict[str, Check]) -> Check:
@@ -143,7 +140,7 @@ def _plain(value: Any, where: str) -> None:
     if isinstance(value, dict | list):
         if len(value) > MOST_ENTRIES:
             _refuse(value, where, "shorter")
-        for inner in value.values() if isinstance(value, dict) else value:
+        for inner in (*value, *value.values()) if isinstance(value, dict) else value:
             _plain(inner, where)
     else:
         _scalar(value, where)
@@ -203,6 +200,7 @@ _FIELDS: dict[str, Check] = {
     "texts": _or_none(_each(_text)),
     "provenance": _or_none(_provenance),
     "result": _or_none(_object),
+    "packed": _or_none(_fields({"left_out": _or_none(_each(_label))})),
     "owner": _or_none(_fields({"pid": _process, "started": _number, "host": _label, "boot": _label})),
 }
 """the form of every field that something reads, by name"""

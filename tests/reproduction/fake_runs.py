@@ -39,7 +39,8 @@ def a_series(**changes: Any) -> Series:
 
 
 def a_scale(**changes: Any) -> Scale:
-    return choose("demo", "demo", changes)
+    """A demo scale; the paper's own rows alone, unless controls are asked for."""
+    return choose("demo", "demo", {"controls": False} | changes)
 
 
 def perplexity_of(study: Study, method: str, text: str) -> float:
@@ -117,7 +118,7 @@ def finish(
     def answered(task: Task) -> Any:
         method, name = task.stage.id.method, task.asked
         known = accuracy_of(study, method, name) if accuracy is None else accuracy.get(method, {}).get(name)
-        asked = {"limit": study.evaluation.limit, "version": "1, lm-eval 0.4"}
+        asked = {"limit": study.evaluation.limit or 0, "version": "1, lm-eval 0.4"}
         return an_accuracy(name, **({"chance": math.nan} | asked | dict(known))) if known else None
 
     makers = STRUCTURE | {"perplexity": perplexity, "accuracy": answered}

@@ -86,7 +86,7 @@ def write_run(
     error = "the disk is full" if state == "failed" else None
     name = leave(record, makers, shape, modules, present=stages, state=state, error=error, **how)
     times = {"started": "2026-11-21T12:00:00+00:00", "updated": "2026-11-21T12:01:30+00:00", "seconds": 90.0}
-    run_records.save(store, name, read(root, name) | times)
+    run_records.save(store, name, read(root, name) | times | {"owner": None})
     return name
 
 

@@ -40,7 +40,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Study, tuple[str, .
         found.append((study, tuple(arguments)))
         return SimpleNamespace(state="running", label=label)
 
-    monkeypatch.setattr(own_text.queue, "submit", submit)
+    monkeypatch.setattr(own_text.work.queue, "submit", submit)
     return found
 
 

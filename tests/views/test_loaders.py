@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from views.synthetic_run import a_study, folder_of, read, write_run
+from views.synthetic_run import SMALL, a_study, folder_of, read, write_run
 
-from gprune import run_records, stages
-from gprune.errors import StoreError
+from gprune import array_files, run_records, stages
+from gprune.errors import DamagedError, StoreError
 from gprune.store import Store
-from gprune.study import ReliabilitySettings
+from gprune.study import EvaluationSettings, ReliabilitySettings
 from gprune.views.frame import derived, loaders
 from gprune.views.frame.loaders import MissingResultError, Run, all_runs
 
@@ -94,6 +96,32 @@ def test_a_truncated_array_is_reported(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(StoreError, match="no whole result"):
         run.load(stages.scores, "primary")
+
+
+@pytest.mark.parametrize("largest", [0, 2**20], ids=["as maps", "in memory"])
+def test_an_array_shortened_in_place_is_told_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: int
+) -> None:
+    monkeypatch.setattr(array_files, "LARGEST_IN_MEMORY", largest)
+    name = write_run(tmp_path)
+    run = all_runs(str(tmp_path))[0][0]
+    drift = run.load(stages.drift)
+    assert isinstance(drift.magnitude, np.memmap) is (largest == 0)
+    folder = folder_of(tmp_path, name, stages.drift)
+    os.truncate(folder / "magnitude.npy", 64)
+    with pytest.raises(DamagedError, match=f"drift/{folder.name} is damaged .*magnitude.npy.* has 64 bytes"):
+        run.load(stages.drift)
+
+
+def test_a_record_of_a_large_run_stays_while_others_are_read(tmp_path: Path) -> None:
+    study = a_study(evaluation=EvaluationSettings(texts=("c4",)))
+    write_run(tmp_path, study=study)
+    run = all_runs(str(tmp_path))[0][0]
+    drift = run.load(stages.drift)
+    for number in range(400):
+        Store(tmp_path).put("shape", f"{number:032x}", SMALL)
+        loaders.record(str(tmp_path), "shape", f"{number:032x}", "ModelShape")
+    assert run.load(stages.drift) is drift
 
 
 def test_measurements_carry_budget_and_parameters(small_run: Run) -> None:

@@ -9,11 +9,12 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from gprune.door.terms import COMMAND, terms
+from gprune import run_records
+from gprune.door.terms import COMMAND, current_terms
 from gprune.views.frame import address, live, navigation, packed, run_choice, selection, titles, tour, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, root
-from gprune.views.frame.text import plain, said
+from gprune.views.frame.text import duration, plain, said, seconds_since
 
 _SITUATION = "frame_situation"
 _LOOK = (
@@ -44,7 +45,7 @@ def run(sections: Mapping[str, Sequence[Any]]) -> None:
 def _require_door() -> None:
     """Shows nothing to a visitor of a server that has no door: any page of any site could be one."""
     # whoever comes over the network sends headers; a test has none
-    if terms() is None and len(st.context.headers):
+    if current_terms() is None and len(st.context.headers):
         st.error(
             f"This server has no door, so the app stays closed: end it, and start `make app` or `{COMMAND}`.",
             icon=":material/lock:",
@@ -66,7 +67,9 @@ def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
         _sidebar(situation)
     with links:
         navigation.show(sections)
-    if situation.active and page.url_path != "launch":
+    # a run that another program computes is followed as well, and redrawn when its process is gone
+    going_on = situation.active or any(run.state == "running" for run in situation.runs)
+    if going_on and page.url_path != "launch":
         live.watch(situation.root, situation.states, situation.signature, time.monotonic())
     if situation.problem:
         st.error(said(situation.problem), icon=":material/error:")
@@ -153,10 +156,22 @@ def _badges(run: Run) -> None:
     if run.packed:
         st.badge("pack", icon=":material/inventory_2:", color="grey", help=packed.ABOUT)
     state = run.state
-    if state == "running" and not work.is_live(run):
-        st.badge("interrupted", color="orange", help="No process is at work on it; continue it to finish it.")
-    else:
+    if state != run_records.INTERRUPTED:
         st.badge(plain(state or "unknown"), color=colors.get(state, "blue"))
+    elif work.is_live(run):
+        st.badge("to be continued", color="blue", help="A job goes on with it as soon as it has its turn.")
+    else:
+        st.badge("interrupted", color="orange", help=_why_interrupted(run))
+
+
+def _why_interrupted(run: Run) -> str:
+    host = run_records.elsewhere(run.record)
+    if not host:
+        return "No process is at work on it; continue it to finish it."
+    silent = duration(seconds_since(run.record.get("updated")))
+    return (
+        f"It ran on {plain(host)}, which has not been heard of for {silent}; continue it to finish it here."
+    )
 
 
 def _settings(run: Run) -> None:
@@ -186,8 +201,8 @@ def _nothing_yet(situation: work.Situation) -> None:
     if st.button("Start the bundled demo", key="frame_demo", icon=":material/play_arrow:", type="primary"):
         from gprune.study_demo import demo_study
 
-        work.start(situation.root, demo_study())
-        st.rerun()
+        if work.start(situation.root, demo_study()) is not None:
+            st.rerun()
 
 
 def page_title(title: str, question: str) -> None:
@@ -220,9 +235,9 @@ def _outdated(run: Run) -> None:
             icon=":material/history:",
             width="stretch",
         )
-        if st.button("Run it again", key="frame_again", icon=":material/play_arrow:"):
-            work.start(run.root, run.study)
-            st.rerun()
+        clicked = st.button("Run it again", key="frame_again", icon=":material/play_arrow:")
+    if clicked and work.start(run.root, run.study) is not None:
+        st.rerun()
 
 
 def _short(run: Run) -> None:
@@ -230,18 +245,18 @@ def _short(run: Run) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         wanted = plain(str(run.record.get("until")))
         st.info(f"This run was only asked for “{wanted}”.", icon=":material/info:", width="stretch")
-        if st.button("Run the rest", key="frame_rest", icon=":material/play_arrow:"):
-            work.start(run.root, run.study)
-            st.rerun()
+        clicked = st.button("Run the rest", key="frame_rest", icon=":material/play_arrow:")
+    if clicked and work.start(run.root, run.study) is not None:
+        st.rerun()
 
 
 def _incomplete(run: Run) -> None:
     """Says that a run stopped before its end, and offers to go on with it."""
-    reason = (
-        f" It failed: {plain(run.record['error'])}."
-        if run.state == "failed" and run.record.get("error")
-        else ""
-    )
+    reason = ""
+    if run.state == "failed" and run.record.get("error"):
+        reason = f" It failed: {plain(run.record['error'])}."
+    elif run_records.elsewhere(run.record) and run.state == run_records.INTERRUPTED:
+        reason = f" {_why_interrupted(run)}"
     found = titles.outlook(run)
     where = f" after {found.done} of {found.steps} steps" if found.steps else " before its first step"
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -250,6 +265,6 @@ def _incomplete(run: Run) -> None:
             icon=":material/pause_circle:",
             width="stretch",
         )
-        if st.button("Continue this run", key="frame_continue", icon=":material/play_arrow:"):
-            work.start(run.root, run.study)
-            st.rerun()
+        clicked = st.button("Continue this run", key="frame_continue", icon=":material/play_arrow:")
+    if clicked and work.start(run.root, run.study) is not None:
+        st.rerun()

@@ -1,7 +1,7 @@
 """Reads runs and records from the cache; the only place of the pages that touches files of results.
 
-Records are shared between sessions as read-only memory maps. Every cache here is keyed by strings alone:
-a key in the store names its content, so nothing that is cached can go stale.
+Records are shared between sessions, read-only. Every cache here is keyed by strings alone: a key in the store
+names its content, and a stamp its files as they are, so nothing that is cached can go stale.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import streamlit as st
 from gprune import records, run_records, stages
 from gprune.analysis import thresholds
 from gprune.errors import SettingsError, StoreError, UnreadableError
-from gprune.methods import METHODS
+from gprune.methods import METHODS, of_masks
 from gprune.records import ModelShape, ModelSize
 from gprune.stages import Graph, Inputs, Results, Stage
 from gprune.stages.inputs import from_plain, roles
@@ -24,7 +24,7 @@ from gprune.stages.results import Declaration
 from gprune.store import Store, default_cache
 from gprune.study import ReliabilitySettings, Study, from_dict
 from gprune.views.frame.chart_style import label
-from gprune.views.frame.text import short
+from gprune.views.frame.text import seconds_since_1970, short
 
 AGREEMENT_TITLE = "module agreement"
 R = TypeVar("R")
@@ -66,8 +66,8 @@ class Run:
 
     @property
     def state(self) -> str:
-        """running, done, failed or cancelled, as the run last wrote it."""
-        return str(self.record.get("state", ""))
+        """running, done, failed or cancelled as its record says, or interrupted where its process is gone."""
+        return run_records.standing(self.record)
 
     @property
     def stages(self) -> dict[str, dict[str, Any]]:
@@ -87,21 +87,17 @@ class Run:
     @property
     def unavailable(self) -> dict[str, dict[str, Any]]:
         """Stages that a method could not be brought through, by name: key and reason."""
-        found = self.record.get("unavailable")
-        entries = found.items() if isinstance(found, dict) else ()
-        return {name: entry for name, entry in entries if isinstance(entry, dict) and "reason" in entry}
+        return cast("dict[str, dict[str, Any]]", self.record.get("unavailable") or {})
 
     @property
     def missing_tasks(self) -> dict[str, str]:
         """Why zero-shot tasks could not be measured, by task."""
-        found = self.record.get("missing_tasks")
-        return found if isinstance(found, dict) else {}
+        return self.record.get("missing_tasks") or {}
 
     @property
     def outlook(self) -> dict[str, float]:
         """Seconds that every stage was expected to take when the run began, by name, in order."""
-        expected = self.record.get("expected")
-        return expected if isinstance(expected, dict) else {}
+        return self.record.get("expected") or {}
 
     @property
     def complete(self) -> bool:
@@ -196,9 +192,9 @@ class Run:
 
     @property
     def masked(self) -> list[str]:
-        """Masks that are there, by the names under which the methods of the run use them, GPrune's first."""
+        """Masks that are there, by the names under which methods use them, GPrune's first, controls last."""
         methods = {METHODS[name].masks for name in self.study.methods if METHODS[name].decision != "none"}
-        order = sorted(methods, key=lambda name: (name != "gprune", name))
+        order = sorted(methods, key=lambda name: (name != "gprune", of_masks(name).control, name))
         return [name for name in order if self.has(stages.masks, name)]
 
     def masks(self) -> dict[str, records.PruningMasks]:
@@ -264,13 +260,21 @@ def root() -> str:
     return str(default_cache().resolve())
 
 
-@st.cache_resource(max_entries=256, show_spinner=False)
 def record(root: str, stage: str, key: str, kind: str) -> Any:
     """One record of the store, shared by all sessions, read-only.
+
+    Its files are looked at each time that it is handed out: one that another program has changed in place is
+    read and checked anew, because touching a memory map of a file that was shortened ends the whole app.
 
     Raises:
         StoreError: the result is absent or damaged.
     """
+    return _record(root, stage, key, kind, Store(Path(root)).stamp(stage, key))
+
+
+# a large run has 233 records: four of them side by side
+@st.cache_resource(max_entries=1024, show_spinner=False)
+def _record(root: str, stage: str, key: str, kind: str, stamp: str) -> Any:
     return Store(Path(root)).get(stage, key, _RECORDS[kind])
 
 
@@ -283,17 +287,18 @@ def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
             status = path.stat()
         except OSError:
             continue
-        values, graph, reason = _read(str(path), status.st_mtime_ns, status.st_size)
+        # a record that is replaced within one tick of the clock is another file
+        values, graph, reason = _read(str(path), status.st_mtime_ns, (status.st_ino, status.st_size))
         if values is None or graph is None:
             bad.append(Unreadable(path.parent.name, reason))
         else:
             good.append(Run(root, path.parent.name, values, graph.study, graph))
-    good.sort(key=lambda run: (str(run.record.get("started", "")), run.name), reverse=True)
+    good.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
     return good, bad
 
 
 @st.cache_resource(max_entries=1024, show_spinner=False)
-def _read(path: str, changed: int, size: int) -> tuple[dict[str, Any] | None, Graph | None, str]:
+def _read(path: str, changed: int, which: tuple[int, int]) -> tuple[dict[str, Any] | None, Graph | None, str]:
     """Record and graph of a run, or why there is none; read again only when the file has changed."""
     try:
         values = run_records.load(Path(path))

@@ -62,5 +62,6 @@ def seconds_since_1970(moment: object) -> float:
     """A time in ISO form as seconds since 1970; minus infinity where it is none."""
     try:
         return datetime.fromisoformat(str(moment)).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError, OSError):
+        # the year 1 has no such number everywhere
         return float("-inf")

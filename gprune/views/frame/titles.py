@@ -46,5 +46,7 @@ def outlook(run: Run, progress: JobProgress | None = None) -> Outlook:
         ended |= set(order[: order.index(progress.stage)])
     # from when the stages began: a process that starts has yet to load its libraries
     begun = seconds_since(run.record.get("started"))
-    elapsed = max(0.0, min(begun, progress.elapsed or 0.0))
+    known = progress.elapsed or 0.0
+    # a start in the future is of a clock that was set back since
+    elapsed = min(begun, known) if begun >= 0 else known
     return Outlook.of(run.outlook, ended, elapsed, progress.stage, progress.fraction)

@@ -6,7 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from gprune.files import write_bytes
+from gprune.files import make_folder, write_bytes
 from gprune.store import explain
 
 
@@ -32,7 +32,7 @@ def save(path: Path, raw: bytes) -> None:
         StoreError: the cache cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         if path.is_file() and path.read_bytes() == raw:
             return
         write_bytes(path, raw)

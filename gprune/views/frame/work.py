@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +19,9 @@ from gprune.study_demo import demo_study
 from gprune.views.frame import packed
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run, Unreadable, all_runs
-from gprune.views.frame.text import plain, said, seconds_since, seconds_since_1970, short
+from gprune.views.frame.text import plain, said, seconds_since_1970, short
 
 AUTOSTART_VARIABLE = "GPRUNE_AUTOSTART"
-QUIET_SECONDS = 900.0
-"""a run without a job that has written nothing for so long is taken for dead"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +107,10 @@ def start(root: str, study: Study) -> Job | None:
 
 
 def job_label(study: Study) -> str:
-    """What to call a job: name or model, metric and kept share, then both texts."""
+    """What to call a job: name or model, metric and kept share, a seed that is not 0, then both texts."""
     what = study.name or f"{short(study.model)} {label(study.metric)} {100 * study.retention:.3g} %"
-    return f"{what}, {short(study.primary)} | {short(study.auxiliary)}"
+    seed = f", seed {study.seed}" if study.seed else ""
+    return f"{what}{seed}, {short(study.primary)} | {short(study.auxiliary)}"
 
 
 def preferred(runs: list[Run]) -> Run | None:
@@ -119,7 +119,7 @@ def preferred(runs: list[Run]) -> Run | None:
     Args:
         runs: the newest first.
     """
-    at_work = (run for run in runs if run.state == "running" and is_live(run))
+    at_work = (run for run in runs if run.state == "running")
     done = (run for run in runs if run.complete)
     return next(done, None) or next(at_work, None) or next(iter(runs), None)
 
@@ -156,12 +156,17 @@ def made_by(root: str, job_id: str) -> str:
 
 
 def under_way(situation: Situation, job: Job) -> Run | None:
-    """The run of a job, once the job has written to it: before, its record is that of an earlier one."""
+    """The run of a job, once the job has written to it: before, its record is that of an earlier one.
+
+    Where another process computes the same run, the job shares its work and the record is that one's.
+    """
     run = situation.run_named(made_by(situation.root, job.id))
     if run is None or job.started is None:
         return None
-    # a record's start is in whole seconds
-    return run if job.started - seconds_since_1970(run.record.get("started")) <= 1.0 else None
+    began = seconds_since_1970(run.record.get("started"))
+    # a record's start is in whole seconds; one in the future is of a clock that was set back since
+    own = job.started - 1.0 <= began <= time.time() + 1.0
+    return run if own or run.state == "running" else None
 
 
 def exports(job: Job) -> bool:
@@ -170,11 +175,11 @@ def exports(job: Job) -> bool:
 
 
 def is_live(run: Run) -> bool:
-    """Whether a process is at work on this run, as far as can be told."""
+    """Whether a process is at work on this run, or a job waits to be."""
+    if run.state == "running":
+        return True
     try:
         jobs = [job for job in queue.jobs(Path(run.root)) if job.active and not exports(job)]
-        if any(made_by(run.root, job.id) == run.name for job in jobs):
-            return True
     except GpruneError:
         return False
-    return run.state == "running" and seconds_since(run.record.get("updated")) < QUIET_SECONDS
+    return any(made_by(run.root, job.id) == run.name for job in jobs)

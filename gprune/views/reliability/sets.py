@@ -15,7 +15,7 @@ from typing import Any
 
 from gprune import untrusted
 from gprune.errors import SettingsError, UnreadableError
-from gprune.files import write_json
+from gprune.files import make_folder, write_json
 from gprune.store import explain
 from gprune.study import ReliabilitySettings
 
@@ -46,7 +46,7 @@ def save(root: str, chosen: ThresholdSet) -> None:
     if not path.exists() and len(list(path.parent.glob("*.json"))) >= MOST_SETS:
         raise SettingsError(f"{MOST_SETS} threshold sets are kept already: delete one first")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_json(path, _plain([chosen]))
     except OSError as error:
         raise explain(error, path.parent) from error

@@ -9,13 +9,13 @@ from pathlib import Path
 import streamlit as st
 
 from gprune import packs
+from gprune.files import amount
 from gprune.packs.form import ENDING
 from gprune.packs.privacy import STAYS
 from gprune.packs.writing import fill
 from gprune.store import Store
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain
-from gprune.views.speed_export.export_card import amount
 
 MOST_DOWNLOADED = 64 * 2**20
 """bytes of results: what is larger would be held in the app's memory, and is left to the command"""
@@ -27,11 +27,17 @@ def draw(run: Run) -> None:
     Raises:
         GpruneError: the run's record cannot be used.
     """
-    count, size = _extent(run.root, run.name, str(run.record.get("updated")))
+    count, size, lost = _extent(run.root, run.name, str(run.record.get("updated")))
     st.caption(
         f"{count} results, {amount(size)} before they are compressed. Every page draws "
         "from them on a machine that has neither the model nor the texts."
     )
+    if lost:
+        st.info(
+            f"“{plain(lost)}” is missing or damaged: run the study again before packing it.",
+            icon=":material/hourglass_empty:",
+        )
+        return
     name = f"{run.name}{ENDING}"
     left, right = st.columns(2)
     with left, st.container(border=True, height="stretch"):
@@ -39,8 +45,9 @@ def draw(run: Run) -> None:
         _offer(run, size, name)
     with right, st.container(border=True, height="stretch"):
         st.markdown("**On the other machine**")
-        st.caption("In a checkout of this project, after `make app` has worked there once:")
-        st.code(f"python -m gprune unpack {shlex.quote(name)}", language="bash", wrap_lines=True)
+        st.caption("In a checkout of this project, where `make app` has worked once:")
+        unpacked = f"python -m gprune unpack {shlex.quote(name)}\npython -m gprune app"
+        st.code(unpacked, language="bash", wrap_lines=True)
         st.caption("The run is then in the list of runs of its app; what is there already stays.")
     with st.popover("What is in it, and what is not", icon=":material/help:", type="tertiary"):
         st.markdown(
@@ -50,10 +57,10 @@ def draw(run: Run) -> None:
 
 
 @st.cache_data(max_entries=64, ttl=300, show_spinner=False)
-def _extent(root: str, name: str, updated: str) -> tuple[int, int]:
-    """Results and bytes of a pack; looked up again when the run has changed, or after a while."""
+def _extent(root: str, name: str, updated: str) -> tuple[int, int, str]:
+    """Results and bytes of a pack, and a result that is lost; kept for a while, unless the run changes."""
     chosen = packs.contents(Store(Path(root)), name)
-    return len(chosen.results), chosen.size
+    return len(chosen.results), chosen.size, next(iter(chosen.lost), "")
 
 
 def _offer(run: Run, size: int, name: str) -> None:
@@ -61,7 +68,7 @@ def _offer(run: Run, size: int, name: str) -> None:
     if size <= MOST_DOWNLOADED:
         st.download_button(
             f"Pack this run (at most {amount(size)})",
-            data=lambda: _bytes(run.root, run.name),
+            data=lambda: archive(run.root, run.name),
             file_name=name,
             mime="application/zip",
             key="sx_pack_run",
@@ -74,7 +81,7 @@ def _offer(run: Run, size: int, name: str) -> None:
     st.code(f"python -m gprune pack {shlex.quote(run.name)}", language="bash", wrap_lines=True)
 
 
-def _bytes(root: str, name: str) -> bytes:
+def archive(root: str, name: str) -> bytes:
     """The archive."""
     file, store = io.BytesIO(), Store(Path(root))
     fill(store, packs.contents(store, name), file)

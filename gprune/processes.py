@@ -1,0 +1,56 @@
+"""Processes of this machine: which one this is, and whether another one still runs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+# clock ticks of the kernel are 0.01 s; two processes of one number start far further apart
+SAME_START_SECONDS = 0.05
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def process_start(pid: int) -> float | None:
+    """Seconds from the start of the machine to the start of a process; None if it does not run.
+
+    Counted from the machine's start because the plain creation time of a process moves whenever the clock
+    is corrected.
+    """
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return float(process.create_time() - psutil.boot_time())
+    except psutil.Error:
+        return None
+
+
+def is_alive(pid: int | None, started: float | None) -> bool:
+    """Whether a process still runs and is the one that was started then, not a later one with its number."""
+    if pid is None or started is None:
+        return False
+    actual = process_start(pid)
+    return actual is not None and abs(actual - started) <= SAME_START_SECONDS
+
+
+def host() -> str:
+    """Name of this machine, or of the container."""
+    return platform.node()[:200]
+
+
+@cache
+def boot() -> str:
+    """Changes whenever the machine starts; empty where the system does not say."""
+    try:
+        return _BOOT.read_text(encoding="ascii").strip()[:200]
+    except (OSError, ValueError):
+        return ""
+
+
+def this_one() -> dict[str, object]:
+    """What tells this process from every other: number, start, machine, and which start of the machine."""
+    return {"pid": os.getpid(), "started": process_start(os.getpid()), "host": host(), "boot": boot()}
