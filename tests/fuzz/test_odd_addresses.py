@@ -39,7 +39,7 @@ def keys() -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize("turn", range(3))
+@pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.long) for turn in range(1, 8))])
 def test_a_page_with_an_odd_address_is_drawn(monkeypatch, tmp_path, keys, page, turn):
     monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
     monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
