@@ -207,6 +207,8 @@ def _nothing_yet(situation: work.Situation) -> None:
 
 def page_title(title: str, question: str) -> None:
     """Title of a page and the question that it answers."""
+    # Streamlit alone can run the file of a page without the frame
+    _require_door()
     st.title(title, anchor=False)
     st.caption(question)
 
