@@ -47,7 +47,7 @@ def _require_door() -> None:
     # whoever comes over the network sends headers; a test has none
     if current_terms() is None and len(st.context.headers):
         st.error(
-            f"This server has no door, so the app stays closed: end it, and start `make app` or `{COMMAND}`.",
+            f"The app opens through its own command alone: end this server, then `make app` or `{COMMAND}`.",
             icon=":material/lock:",
         )
         st.stop()
