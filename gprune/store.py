@@ -224,7 +224,7 @@ class Store:
             return {"record": type(record).__name__, "values": values}
 
         sums: dict[str, str] = {}
-        self._fill(stage, key, write, details, type(record), sums)
+        self.put_folder(stage, key, write, details, type(record), sums)
 
     def discard(self, stage: str, key: str) -> None:
         """Removes a result, if there is one; no reader meets half of it."""
@@ -241,6 +241,8 @@ class Store:
         key: str,
         write: Callable[[Path], dict[str, Any]],
         details: dict[str, Any] | None = None,
+        kind: type | None = None,
+        sums: dict[str, str] | None = None,
     ) -> Path:
         """Lets `write` fill a temporary folder, adds the manifest and moves it into place.
 
@@ -249,6 +251,8 @@ class Store:
             key: content key of the result.
             write: fills the folder it is given and returns entries for the manifest.
             details: further entries for the manifest.
+            kind: class of the record that is written, if it is one.
+            sums: SHA-256 of files that are known once `write` has returned; the others are computed.
 
         Returns:
             The folder in its final place.
@@ -256,24 +260,12 @@ class Store:
         Raises:
             StoreError: the disk is full or the cache is read-only.
         """
-        return self._fill(stage, key, write, details, None, {})
-
-    def _fill(
-        self,
-        stage: str,
-        key: str,
-        write: Callable[[Path], dict[str, Any]],
-        details: dict[str, Any] | None,
-        kind: type | None,
-        sums: dict[str, str],
-    ) -> Path:
-        """Like `put_folder`, for a record of some kind as well; `write` may leave checksums in `sums`."""
         final = self.folder(stage, key)
         temporary = beside(final)
         try:
             make_folder(temporary)
             entries = write(temporary)
-            manifests.close(temporary, {**(details or {}), **entries}, sums, kind)
+            manifests.close(temporary, {**(details or {}), **entries}, sums or {}, kind)
             self._move(temporary, final, kind)
         except OSError as error:
             raise explain(error, self.root) from error
