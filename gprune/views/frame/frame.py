@@ -48,7 +48,7 @@ def _require_door() -> None:
     # whoever comes over the network sends headers; a test has none
     if current_terms() is None and len(st.context.headers):
         st.error(
-            f"This server has no door, so the app stays closed: end it, and start `make app` or `{COMMAND}`.",
+            f"The app opens through its own command alone: end this server, then `make app` or `{COMMAND}`.",
             icon=":material/lock:",
         )
         st.stop()
@@ -213,6 +213,8 @@ def _nothing_yet(situation: work.Situation) -> None:
 
 def page_title(title: str, question: str) -> None:
     """Title of a page and the question that it answers."""
+    # Streamlit alone can run the file of a page without the frame
+    _require_door()
     st.title(title, anchor=False)
     st.caption(question)
 
