@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gprune import untrusted
 from gprune.errors import MethodError, StoreError
 from gprune.pipeline import provenance
 from gprune.pipeline.keeper import Keeper
