@@ -1,4 +1,4 @@
-"""GPrune Studio: chooses which page answers which question. Start it with `streamlit run app.py`."""
+"""GPrune Studio: chooses which page answers which question. Start it with `make app`."""
 
 import streamlit as st
 

@@ -17,9 +17,10 @@ from typing import Any
 from gprune import untrusted
 from gprune.checksums import Stamp, stamp
 from gprune.errors import GpruneError, StoreError, UnreadableError
+from gprune.files import remove
 from gprune.stages import KINDS, Graph, named
 from gprune.stages.inputs import from_plain
-from gprune.store import Store
+from gprune.store import DAMAGED, Store, explain
 from gprune.study import from_dict
 
 _KEY = re.compile(r"[0-9a-f]{32}")
@@ -49,6 +50,25 @@ class RunUsage:
     """bytes of everything that it needs"""
     own: int
     """bytes of that which no other run needs: what comes free when it is removed"""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What a cache holds; all sizes in bytes."""
+
+    kinds: dict[str, tuple[int, int]]
+    """number and size of the results, by stage"""
+    runs: dict[str, RunUsage]
+    """the room of every run, the largest first"""
+    others: dict[str, int]
+    """size of what is no result, by folder"""
+    unneeded: list[Stored]
+    """results that no run needs"""
+
+    @property
+    def total(self) -> int:
+        """Of everything."""
+        return sum(size for _, size in self.kinds.values()) + sum(self.others.values())
 
 
 def stored(store: Store) -> list[Stored]:
@@ -94,13 +114,38 @@ def of_run(store: Store, run: str) -> RunUsage:
     Raises:
         StoreError: the record of a run cannot be read, or the name is none.
     """
-    needed = needed_by(store)
-    files = sum(size_of(store.folder(part, run)) for part in (RUNS, EXPORTS))
-    sizes = {
-        (one.stage, one.key): one.size for one in stored(store) if run in needed.get((one.stage, one.key), ())
-    }
-    own = sum(size for place, size in sizes.items() if needed[place] == {run})
-    return RunUsage(files + sum(sizes.values()), files + own)
+    return _usage(store, store.folder(RUNS, run).name, _sizes(store), needed_by(store))
+
+
+def overview(store: Store) -> Overview:
+    """What takes how much room in a cache, and for which runs.
+
+    Raises:
+        StoreError: the record of a run cannot be read.
+    """
+    needed, sizes = needed_by(store), _sizes(store)
+    kinds: dict[str, tuple[int, int]] = {}
+    for (stage, _), size in sizes.items():
+        count, total = kinds.get(stage, (0, 0))
+        kinds[stage] = count + 1, total + size
+    runs = {name: _usage(store, name, sizes, needed) for name in _runs(store)}
+    largest = sorted(runs.items(), key=lambda item: -item[1].total)
+    others = {path.name: size_of(path) for path in _listed(store.root) if path.name not in KINDS}
+    free = [Stored(*place, sizes[place]) for place, names in needed.items() if not names and place in sizes]
+    return Overview(kinds, dict(largest), others, free)
+
+
+def _sizes(store: Store) -> dict[tuple[str, str], int]:
+    return {(one.stage, one.key): one.size for one in stored(store)}
+
+
+def _usage(
+    store: Store, run: str, sizes: dict[tuple[str, str], int], needed: dict[tuple[str, str], set[str]]
+) -> RunUsage:
+    files = sum(size_of(store.root / part / run) for part in (RUNS, EXPORTS))
+    mine = {place: size for place, size in sizes.items() if run in needed.get(place, ())}
+    own = sum(size for place, size in mine.items() if needed[place] == {run})
+    return RunUsage(files + sum(mine.values()), files + own)
 
 
 def unneeded(store: Store) -> list[Stored]:
@@ -139,6 +184,23 @@ def remove_unneeded(store: Store, among: Iterable[Stored] | None = None) -> list
         except _BusyError:
             continue
     return removed
+
+
+def remove_damaged(store: Store) -> list[tuple[str, int]]:
+    """Removes the results that were set aside, and gives their names and sizes.
+
+    Raises:
+        StoreError: the cache cannot be written.
+    """
+    gone = []
+    for path in _listed(store.root / DAMAGED):
+        size = size_of(path)
+        try:
+            remove(path)
+        except OSError as error:
+            raise explain(error, store.root) from error
+        gone.append((path.name, size))
+    return gone
 
 
 class _BusyError(Exception):

@@ -26,6 +26,14 @@ def beside(path: Path) -> Path:
     return path.with_name(f".{path.stem}-{uuid4().hex}{path.suffix}")
 
 
+def amount(count: float) -> str:
+    """Bytes in the unit that leaves a number to be read."""
+    for power, unit in ((30, "GiB"), (20, "MiB")):
+        if count >= 2**power:
+            return f"{count / 2**power:,.1f} {unit}"
+    return f"{count / 2**10:,.1f} KiB"
+
+
 def is_beside(name: str) -> bool:
     """Whether `beside` has made a name: one that is old belongs to a writer that was killed."""
     return _BESIDE.fullmatch(name) is not None

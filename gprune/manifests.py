@@ -31,12 +31,12 @@ from gprune.records.base import axes_of
 
 NAME = "manifest.json"
 SUMS = "sha256"
-_SEAL, _UNSEALED = "seal", "0" * 64
-OF_FILES = ("files", SUMS, _SEAL)
+SEAL, _UNSEALED = "seal", "0" * 64
+OF_FILES = ("files", SUMS, SEAL)
 """what a manifest says of the files beside it, and of itself"""
 _MOST_BYTES = 2**24
 _MISSING: Stamp = (-1, -1, -1)
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGEST, _KEY = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +60,18 @@ class _DamagedError(ValueError):
 
 def sealed(entries: Mapping[str, Any]) -> bytes:
     """A manifest as it is written, with its own checksum as the last entry."""
-    text = json.dumps({**entries, _SEAL: _UNSEALED}, indent=1, ensure_ascii=False)
+    text = json.dumps({**entries, SEAL: _UNSEALED}, indent=1, ensure_ascii=False)
     head, _, tail = text.rpartition(_UNSEALED)
     return f"{head}{checksums.of_bytes(text.encode())}{tail}".encode()
 
 
-def close(folder: Path, entries: Mapping[str, Any], kind: type | None) -> None:
+def close(folder: Path, entries: Mapping[str, Any], sums: Mapping[str, str], kind: type | None) -> None:
     """Ends a folder that was just filled: its manifest is written, and the disk has all of it.
 
     Args:
         folder: filled with files that nobody else knows of.
-        entries: what the manifest says besides; checksums among them are those of files just written.
+        entries: what the manifest says besides of files and checksums.
+        sums: checksums that are known from the writing.
         kind: class of the record that was written, if it is one.
 
     Raises:
@@ -79,9 +80,8 @@ def close(folder: Path, entries: Mapping[str, Any], kind: type | None) -> None:
     """
     paths = sorted(folder.rglob("*"))
     names = {str(path.relative_to(folder)): path for path in paths if path.is_file()}
-    sums = entries.get(SUMS, {})
     manifest = {
-        **entries,
+        **{name: value for name, value in entries.items() if name not in ("files", SUMS, SEAL)},
         "files": {name: path.stat().st_size for name, path in names.items()},
         SUMS: {name: sums.get(name) or checksums.of_file(path) for name, path in names.items()},
     }
@@ -157,6 +157,24 @@ def unlike(folder: Path, manifest: Mapping[str, Any]) -> str:
     return next((changed(name) for name in sums if checksums.of_file(folder / name) != sums[name]), "")
 
 
+def spoilt(path: Path) -> str:
+    """What is wrong with a file or a folder inside a result, as the model of a checkpoint.
+
+    Returns:
+        The end of a sentence; empty if nothing is wrong, or the path lies in no result.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    for folder in path.absolute().parents:
+        if _KEY.fullmatch(folder.name) and (folder / NAME).is_file():
+            seen, inner = look(folder), path.absolute().relative_to(folder).as_posix()
+            sums = (seen.manifest or {}).get(SUMS, {})
+            chosen = {name: one for name, one in sums.items() if f"{name}/".startswith(f"{inner}/")}
+            return seen.fault or unlike(folder, {SUMS: chosen})
+    return ""
+
+
 def changed(name: str) -> str:
     """The fault of a file with another checksum."""
     return f"{name} does not hold what was written"
@@ -205,7 +223,7 @@ def _look(folder: Path, kind: type | None) -> Looked:
 def _read(data: bytes) -> dict[str, Any]:
     """A manifest whose entries on files are in order."""
     manifest = untrusted.json_object(data, NAME, finite=False)
-    sums, seal = manifest.get(SUMS), manifest.get(_SEAL)
+    sums, seal = manifest.get(SUMS), manifest.get(SEAL)
     if sums is not None or seal is not None:
         if not isinstance(seal, str) or not _DIGEST.fullmatch(seal) or _seal_of(data, seal) != seal:
             raise _DamagedError(f"{NAME} is not as it was written")

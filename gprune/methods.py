@@ -1,11 +1,12 @@
 """Every pruning method by name: whose decision it takes, from which text's scores, and what it is called.
 
-The rows of the tables of section 4 and of the appendix. A study names the methods it compares; a result, a
-table and a page use the same names.
+The rows of the tables of section 4 and of the appendix, and controls that say what each part of them
+brings. A study names the methods it compares; a result, a table and a page use the same names.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gprune.errors import SettingsError
@@ -39,6 +40,20 @@ class Method:
     """from which text it scores, one of SCORINGS"""
     compensated: bool = False
     """whether the removed units' mean contribution moves into the biases"""
+    control: bool = False
+    """whether it is there to say what a part of another method brings, and is no rival of it"""
+    modules: str = ""
+    """modules of learned masks: the study's own where empty, or layers, random or shuffled"""
+    adapts: bool = True
+    """whether RASA takes part in learned masks"""
+    same_as: str = ""
+    """masks that are the same by definition, and share their key"""
+
+    @property
+    def changes(self) -> dict[str, str]:
+        """Settings under which GPrune itself is this control; modules that no setting names are left out."""
+        named = {"modularization.kind": self.modules} if self.modules == "random" else {}
+        return named | ({} if self.adapts else {"reliability.selection": "none"})
 
 
 _SCORING_LABELS = {"score_average": "score average", "rank_average": "rank average", "pooled": "pooled"}
@@ -60,6 +75,17 @@ def _variants(name: str, label: str, decision: str, compensated: bool) -> list[M
     ]
 
 
+def _learned(name: str, label: str, modules: str = "") -> Method:
+    """A control of GPrune: its supervision, texts and steps, without RASA and with other modules."""
+    return Method(name, label, name, "learned", control=True, modules=modules, adapts=False)
+
+
+def _uniform(metric: str, label: str, same_as: str = "") -> Method:
+    """A control of a metric: its scores on the primary text, one ratio in every layer, nothing learned."""
+    name = f"{metric}_uniform"
+    return Method(name, f"{label}, one ratio", name, "uniform", metric, control=True, same_as=same_as)
+
+
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
@@ -74,8 +100,18 @@ METHODS: dict[str, Method] = {
         *_variants("flap", "FLAP", "flap", True),
         Method("fang", "FANG", "fang", "fang", "fang"),
         *_variants("fang", "FANG", "fang", False),
+        _uniform("flap", "FLAP"),
+        # Wanda-sp without its layer-by-layer pass is one ratio in every layer already
+        _uniform("wanda_sp", "Wanda-sp", same_as="wanda_sp_dense"),
+        _learned("msl_layers", "MSL, one module a layer", "layers"),
+        _learned("msl_random", "MSL, random modules", "random"),
+        _learned("msl_shuffled", "MSL, shuffled modules", "shuffled"),
+        _learned("gprune_no_rasa", "GPrune, no RASA"),
     )
 }
+
+CONTROLS = tuple(name for name, method in METHODS.items() if method.control)
+"""what says whether a gain needs the modules, the adaptation and the learning; none is compared by default"""
 
 DEFAULT = ("dense", "gprune", "flap", "flap_no_bias", "wanda_sp")
 """what a study compares unless it says otherwise"""
@@ -91,6 +127,11 @@ def of_masks(masks: str) -> Method:
     if found is None:
         raise SettingsError(f"no method has masks called {masks!r}")
     return found
+
+
+def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
+    """Methods, and after them every control that is not among them."""
+    return tuple(dict.fromkeys((*methods, *CONTROLS)))
 
 
 def compensates(method: Method, learned: bool) -> bool:

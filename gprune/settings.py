@@ -111,6 +111,8 @@ class ContextSettings:
     """tokens that the clusters are made from, rounded up to whole sequences"""
     temperature: float = 1.0
     """of the token weights; distances between contexts have a mean of 1"""
+    clustering: Literal["balanced", "released"] = "balanced"
+    """clusters of equal size, or as FANG's code has them: within 40 % of that, the best of several starts"""
     module_profile: Literal["dominant", "mixed"] = "dominant"
     """a module of GPrune weights tokens by the context it stands out in, or by a mixture of all of them"""
 
@@ -246,6 +248,8 @@ class SparsitySettings:
     """straight-through derivative of the step function"""
     bias_compensation: bool = False
     """add the removed units' mean contribution to the bias, as FLAP does (paper: off for GPrune)"""
+    attention: Literal["own", "gprune"] = "own"
+    """whose key/value groups the controls keep: each its own, or GPrune's, at the same retention in all"""
     alignment: int = 1
     """FFN widths are multiples of this, for hardware that likes it; of every method (8 to 256; 1 = any)"""
 

@@ -214,7 +214,6 @@ class Store:
 
         def write(folder: Path) -> dict[str, Any]:
             values: dict[str, Any] = {}
-            sums: dict[str, str] = {}
             for field in fields(record):  # type: ignore[arg-type]
                 value = getattr(record, field.name)
                 if isinstance(value, np.ndarray):
@@ -222,9 +221,10 @@ class Store:
                     sums[name] = array_files.write(folder / name, value)
                 else:
                     values[field.name] = value
-            return {"record": type(record).__name__, "values": values, manifests.SUMS: sums}
+            return {"record": type(record).__name__, "values": values}
 
-        self.put_folder(stage, key, write, details, type(record))
+        sums: dict[str, str] = {}
+        self.put_folder(stage, key, write, details, type(record), sums)
 
     def discard(self, stage: str, key: str) -> None:
         """Removes a result, if there is one; no reader meets half of it."""
@@ -242,16 +242,17 @@ class Store:
         write: Callable[[Path], dict[str, Any]],
         details: dict[str, Any] | None = None,
         kind: type | None = None,
+        sums: dict[str, str] | None = None,
     ) -> Path:
         """Lets `write` fill a temporary folder, adds the manifest and moves it into place.
 
         Args:
             stage: name of the stage.
             key: content key of the result.
-            write: fills the folder it is given and returns entries for the manifest; checksums among them are
-                taken as they are.
+            write: fills the folder it is given and returns entries for the manifest.
             details: further entries for the manifest.
-            kind: class of the record, if it is one.
+            kind: class of the record that is written, if it is one.
+            sums: SHA-256 of files that are known once `write` has returned; the others are computed.
 
         Returns:
             The folder in its final place.
@@ -264,7 +265,7 @@ class Store:
         try:
             make_folder(temporary)
             entries = write(temporary)
-            manifests.close(temporary, {**(details or {}), **entries}, kind)
+            manifests.close(temporary, {**(details or {}), **entries}, sums or {}, kind)
             self._move(temporary, final, kind)
         except OSError as error:
             raise explain(error, self.root) from error

@@ -121,6 +121,8 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
         scoring: one of TEXTS.
     """
     known, study = METHODS[method], results.graph.study
+    if known.decision == "learned":
+        return f"{known.label} has thresholds of its own, which other masks would need learned anew"
     if known.decision == "sequential":
         return (
             f"{known.label} scores each layer above the pruned ones, so other masks need a pass of the model"

@@ -5,7 +5,7 @@ import pytest
 import tiny_study
 
 from gprune import pipeline, stages
-from gprune.methods import METHODS
+from gprune.methods import CONTROLS, METHODS
 from gprune.records import ContextStatistics, Partition, PruningMasks
 from gprune.store import Store
 from gprune.study import from_dict
@@ -71,8 +71,11 @@ def test_methods_that_differ_in_scoring_keep_different_units(finished):
 def test_the_dense_model_runs_as_often_as_the_log_says_and_no_more(finished):
     study, _, result = finished
     passes = result["passes"]
-    learning = passes.pop("learning")
-    assert learning["backward"] > 0
+    learning = {stage: passes.pop(stage) for stage in list(passes) if stage.startswith("learning")}
+    assert len(learning) == 1 + sum(METHODS[name].decision == "learned" for name in CONTROLS)
+    # a control learns in as many steps as GPrune
+    assert all(count == learning["learning"] for count in learning.values())
+    assert learning["learning"]["backward"] > 0
     taylor = 4 * 8 / (study.calibration.samples * study.calibration.length)
     assert passes == {
         "statistics_primary": {"forward": 1.0, "backward": 0.0},
@@ -87,7 +90,7 @@ def test_the_dense_model_runs_as_often_as_the_log_says_and_no_more(finished):
 
 def test_another_retention_costs_the_baselines_one_sequential_pass(workshop, finished):
     _, store, _ = finished
-    methods = [name for name in EVERY if name != "gprune"]
+    methods = [name for name in EVERY if METHODS[name].decision != "learned"]
     result = pipeline.run(study_of(workshop, retention=0.7, methods=methods), store, silent, until="masks")
     assert added(result) == {"masks_wanda_sp": {"forward": 1.0, "backward": 0.0}}
 

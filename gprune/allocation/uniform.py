@@ -36,8 +36,12 @@ def allocate_layer(
         (neurons,) and (key/value groups,) bool, True = kept; at least one of each.
     """
     groups, neurons = budget.uniform_counts(shape, target)
-    before, after = budget.nearest_whole(layer * neurons), budget.nearest_whole((layer + 1) * neurons)
-    return highest(ffn, after - before), highest(heads, groups)
+    return highest(ffn, _share(layer, neurons)), highest(heads, groups)
+
+
+def _share(layer: int, neurons: float) -> int:
+    """Whole neurons of one layer, such that the layers up to it have as many together as they should."""
+    return budget.nearest_whole((layer + 1) * neurons) - budget.nearest_whole(layer * neurons)
 
 
 def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMasks:
@@ -57,6 +61,24 @@ def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMas
     ]
     ffn, heads = (np.stack(part) for part in zip(*layers, strict=True))
     return masks(shape, ffn, heads, target, scores.metric)
+
+
+def allocate_around(scores: UnitScores, shape: ModelShape, target: float, heads: Array) -> PruningMasks:
+    """Prunes the neurons of every layer at one ratio, such that given key/value groups meet the target.
+
+    Args:
+        scores: importance scores by any metric; those of neurons count.
+        shape: the dense model.
+        target: fraction of the decoder's linear weights to keep, in (0, 1).
+        heads: (layers, key/value groups) bool, left as it is.
+
+    Returns:
+        Masks as near the target as one neuron allows, or as near as the given groups leave possible.
+    """
+    left = target * shape.decoder_weights - np.count_nonzero(heads) * shape.group_weights
+    neurons = min(max(left / shape.neuron_weights / shape.layers, 1.0), float(shape.neurons))
+    ffn = np.stack([highest(row, _share(layer, neurons)) for layer, row in enumerate(scores.ffn)])
+    return masks(shape, ffn, np.array(heads), target, scores.metric)
 
 
 def decision(score: LayerScores, shape: ModelShape, target: float) -> Decision:

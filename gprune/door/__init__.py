@@ -5,6 +5,6 @@ outside, `names` the addresses that the server answers under, `terms` what it ma
 `serving` starts it.
 """
 
-from gprune.door.terms import Terms, open_with, require_trust, terms
+from gprune.door.terms import Terms, current_terms, open_with, require_trust
 
-__all__ = ["Terms", "open_with", "require_trust", "terms"]
+__all__ = ["Terms", "current_terms", "open_with", "require_trust"]

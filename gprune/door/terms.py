@@ -31,14 +31,14 @@ def open_with(given: Terms) -> None:
     _noted[:] = [given]
 
 
-def terms() -> Terms | None:
+def current_terms() -> Terms | None:
     """The terms of this process; None where the app was not started by its own command."""
     return _noted[0] if _noted else None
 
 
 def trusts_code() -> bool:
     """Whether this server may run code that comes with a model."""
-    given = terms()
+    given = current_terms()
     return given is not None and given.trust_remote_code
 
 
@@ -53,6 +53,6 @@ def require_trust(asked: bool) -> None:
     """
     if asked and not trusts_code():
         raise SettingsError(
-            "trust_remote_code is on, but this server runs no code that comes with a model: start it with "
-            f"`{COMMAND} {TRUST_OPTION}`, or run the study with `python -m gprune run`"
+            "trust_remote_code is on, but this server runs no code that comes with a model: start it as "
+            f"{COMMAND} {TRUST_OPTION}, or run the study with python -m gprune run"
         )

@@ -48,7 +48,9 @@ def save(
             the first one, the target is taken or the disk is full. Nothing is left behind.
         ModelError: the dense model cannot be found or read.
     """
-    plan = plan_file.read(Path(place))
+    place = Path(place)
+    checkpoint.require_as_written(place / plan_file.PLAN_FILE if place.is_dir() else place)
+    plan = plan_file.read(place)
     _require_biases(plan)
     on_progress(0, _STEPS, "checking the dense model")
     _require_model(plan, model)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gprune import manifests
 from gprune.errors import CheckpointError
 from gprune.export import modeling_gprune, plan_file
 from gprune.export.plan_file import CutPlan
@@ -133,7 +134,19 @@ def load_verified(folder: Path) -> nn.Module:
     """
     folder = Path(folder)
     with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
+        require_as_written(folder)
         return _verified(folder, None)
+
+
+def require_as_written(place: Path) -> None:
+    """Holds a model, or a file of it, against the checksums of the cache that it lies in.
+
+    Raises:
+        CheckpointError: it is not what was written.
+    """
+    fault = manifests.spoilt(place)
+    if fault:
+        raise CheckpointError(f"{fault}: run the study again, it is made anew and finished stages are kept")
 
 
 def _verified(folder: Path, live: nn.Module | None) -> nn.Module:

@@ -152,17 +152,17 @@ class _Unpacking:
                 f"{kind.__name__}: do not use it"
             )
 
+        names = sorted(set(files) - {form.MANIFEST})
+        sums = {name: self.archive.index.files[files[name]].sha256 for name in names}
+
         def write(folder: Path) -> dict[str, Any]:
-            for name in sorted(set(files) - {form.MANIFEST}):
+            for name in names:
                 self.archive.save(files[name], folder / name)
                 require_array(folder / name, files[name])
-            sums = {
-                name: self.archive.index.files[files[name]].sha256 for name in set(files) - {form.MANIFEST}
-            }
-            return _entries(manifest) | {manifests.SUMS: sums}
+            return _entries(manifest)
 
         try:
-            aside.put_folder(*place, write, kind=kind)
+            aside.put_folder(*place, write, kind=kind, sums=sums)
             aside.get(*place, kind)
         except UnreadableError:
             raise
@@ -183,9 +183,10 @@ class _Unpacking:
         def write(folder: Path) -> dict[str, Any]:
             for path in source.glob("*.npy"):
                 path.rename(folder / path.name)
-            return _entries(manifest) | {manifests.SUMS: manifest[manifests.SUMS]}
+            return _entries(manifest)
 
-        self.store.put_folder(*place, write, kind=KINDS[place[0]].record)
+        kind, sums = KINDS[place[0]].record, manifest[manifests.SUMS]
+        self.store.put_folder(*place, write, kind=kind, sums=sums)
 
 
 def _entries(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -200,6 +200,7 @@ _FIELDS: dict[str, Check] = {
     "texts": _or_none(_each(_text)),
     "provenance": _or_none(_provenance),
     "result": _or_none(_object),
+    "packed": _or_none(_fields({"left_out": _or_none(_each(_label))})),
     "owner": _or_none(_fields({"pid": _process, "started": _number, "host": _label, "boot": _label})),
 }
 """the form of every field that something reads, by name"""

@@ -14,6 +14,7 @@ from typing import Any
 import filelock
 
 from gprune import processes
+from gprune.files import make_folder
 from gprune.store import Store
 
 INTERRUPTED = "interrupted"
@@ -33,7 +34,7 @@ class Ownership:
             run: name of the run.
         """
         self._path = store.root / "locks" / f"{store.folder('runs', run).name}.run.lock"
-        self._lock = filelock.FileLock(self._path)
+        self._lock = filelock.FileLock(self._path, mode=0o600)
         self.writable = True
         """whether the cache let the lock be tried"""
 
@@ -47,7 +48,7 @@ class Ownership:
         if self.held:
             return True
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._path.parent)
             self._lock.acquire(timeout=0)
         except filelock.Timeout:
             self.writable = True

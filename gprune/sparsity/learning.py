@@ -23,6 +23,7 @@ from gprune.sparsity.masks import SUBSETS, MaskFamily, MaskGate, gated
 from gprune.sparsity.objective import HeadLosses, RetentionConstraint, head_losses
 from gprune.sparsity.rounding import exact_masks, require_reachable
 from gprune.sparsity.supervision import combine
+from gprune.sparsity.units import RankedUnits
 from gprune.study import SparsitySettings
 
 COLUMNS = (
@@ -49,6 +50,7 @@ def learn(
     target: float,
     seed: int,
     on_progress: Progress,
+    attention: Array | None = None,
 ) -> tuple[PruningMasks, LearningHistory]:
     """Learns thresholds and turns them into masks that meet the retention target exactly.
 
@@ -63,6 +65,8 @@ def learn(
         target: R*, the fraction of the decoder's linear weights to keep, in (0, 1).
         seed: seed of the subsets and of the order of the sequences.
         on_progress: called after every step; may raise to stop.
+        attention: (layers, key/value groups) bool, the groups that are kept whatever is learned; none leaves
+            them to their thresholds.
 
     Returns:
         The masks, whose retention is as near R* as one neuron allows, and the course of the learning.
@@ -72,7 +76,10 @@ def learn(
         NumericsError: a loss or a gradient is not finite.
     """
     require_reachable(decoder.shape, target, settings.alignment)
-    family = MaskFamily.build(decoder.shape, scores, head_scores, partition, decoder.device)
+    units = RankedUnits.build(decoder.shape, scores, head_scores, partition)
+    if attention is not None:
+        units = units.with_groups(attention)
+    family = MaskFamily.of(units, decoder.device)
     thresholds = torch.full((family.thresholds,), 1 - target, device=decoder.device)
     rows: list[list[float]] = []
     if settings.epochs:

@@ -82,7 +82,12 @@ class MaskFamily:
             partition: modules of the neurons.
             device: where the tensors live.
         """
-        units = RankedUnits.build(shape, scores, head_scores, partition)
+        return cls.of(RankedUnits.build(shape, scores, head_scores, partition), device)
+
+    @classmethod
+    def of(cls, units: RankedUnits, device: torch.device) -> MaskFamily:
+        """Lays out units that are ranked already, on a device."""
+        shape = units.shape
         price = [shape.neuron_weights] * (shape.layers * shape.neurons)
         price += [shape.group_weights] * (shape.layers * shape.kv_heads)
         order = np.argsort(units.owner, kind="stable")
@@ -139,6 +144,9 @@ class MaskFamily:
             (..., thresholds) gradient with respect to the thresholds, float32.
         """
         slope = -surrogate(self.margins(thresholds), kind)
+        if not self.units.free_groups:
+            # groups that no threshold moves tell their thresholds nothing
+            self.split(slope)[1].zero_()
         ordered = (unit_gradient * slope)[..., self.by_owner]
         # sums of segments and no scattered additions, whose order a GPU does not keep from run to run
         rows = ordered.reshape(-1, ordered.shape[-1]).T.contiguous()

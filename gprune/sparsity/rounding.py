@@ -46,8 +46,11 @@ def exact_masks(units: RankedUnits, thresholds: Array, target: float, alignment:
     neuron_margin, head_margin = units.split(units.margins(thresholds))
     least = budget.least_neurons(shape, alignment)
     shift = _common_shift(shape, neuron_margin, head_margin, target, least)
-    kept_heads = budget.keep_one(head_margin >= shift, head_margin)
-    kept_heads = _feasible_heads(shape, head_margin, kept_heads, target, least)
+    if units.free_groups:
+        kept_heads = budget.keep_one(head_margin >= shift, head_margin)
+        kept_heads = _feasible_heads(shape, head_margin, kept_heads, target, least)
+    else:
+        kept_heads = head_margin > 0
     kept_neurons = neuron_margin >= shift
     kept_neurons = budget.align(shape, kept_neurons, kept_heads, neuron_margin, target, alignment)
     masks = PruningMasks(

@@ -7,12 +7,15 @@ the app can ask what other thresholds would keep.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gprune.ranking import GroupedRanks
 from gprune.records import Array, ModelShape, Partition
+
+# thresholds stay in [0, 1], and the margins of all others therefore in [-1, 1]: these lie clear of both
+_ALWAYS, _NEVER = 3.0, -2.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +30,8 @@ class RankedUnits:
     """(units,) int64 index of the unit's threshold"""
     modules: int
     """number of FFN thresholds; they come before the attention thresholds"""
+    free_groups: bool = True
+    """whether key/value groups follow their thresholds; otherwise their quantiles lie beyond all of them"""
 
     @classmethod
     def build(cls, shape: ModelShape, scores: Array, head_scores: Array, partition: Partition) -> RankedUnits:
@@ -44,6 +49,12 @@ class RankedUnits:
         groups = quantiles(GroupedRanks(layer), head_scores)
         ranked = np.concatenate([neurons, groups])
         return cls(shape, ranked, owner.astype(np.int64, copy=False), partition.modules)
+
+    def with_groups(self, kept: Array) -> RankedUnits:
+        """The same units with (layers, key/value groups) that are kept or removed under every threshold."""
+        moved = self.quantiles.copy()
+        self.split(moved)[1][:] = np.where(kept, _ALWAYS, _NEVER)
+        return replace(self, quantiles=moved, free_groups=False)
 
     @property
     def thresholds(self) -> int:

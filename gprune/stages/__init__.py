@@ -19,4 +19,5 @@ from gprune.stages.measuring import accuracy, perplexity, speed
 from gprune.stages.pruning import checkpoint, learning, masks, pruned
 from gprune.stages.reading import context_statistics, contexts, groups, norms, shape, size, statistics, tokens
 from gprune.stages.results import Results
+from gprune.stages.spaces import space
 from gprune.stages.work import Work

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gprune.comparisons import INITIALIZATION, OTHER_SEED, Comparison, Side, compared
+from gprune.methods import METHODS
 from gprune.modularization.agreement import compare
 from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition, PartitionAgreement, UnitScores
 from gprune.reliability import adapt, balanced_splits, module_statistics
-from gprune.stages.exploring import Scorer, partition, scorers, scoring, whole_and_in_shards
+from gprune.stages.exploring import Scorer, partition, scorers, whole_and_in_shards
 from gprune.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.stages.reading import groups
+from gprune.stages.spaces import scored_in, space
 from gprune.stages.work import Work
 
 
 @once
-def modules(graph: Graph) -> Stage[ModuleStatistics]:
-    """Drift, mean score and repeatability of every module (RASA before its thresholds)."""
-    hows = [scoring(graph, text) for text in PAIR]
+def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
+    """Drift, mean score and repeatability of every module (RASA before its thresholds).
+
+    Args:
+        graph: the study's graph.
+        among: which modules, see `gprune.stages.spaces.space`; the study's own where empty.
+    """
+    hows = [scored_in(graph, text, among) for text in PAIR]
+    known = space(graph, among)
 
     def make(
         work: Work, both: list[UnitScores], partition: Partition, parts: list[Mapping[str, Any]]
@@ -29,10 +38,10 @@ def modules(graph: Graph) -> Stage[ModuleStatistics]:
         return module_statistics(both[0], both[1], partition, splits[0], splits[1], settings)
 
     return graph.stage(
-        StageId("modules"),
-        "module statistics",
+        StageId("modules", variant=(among,) if among else ()),
+        f"module statistics, {known.title}" if among else "module statistics",
         make,
-        needs=whole_and_in_shards(graph, hows) | {"partition": partition(graph)},
+        needs=whole_and_in_shards(graph, hows) | {"partition": known},
         settings={"score_scale": graph.study.reliability.score_scale},
     )
 
@@ -46,26 +55,35 @@ def _split_scores(work: Work, text: str, scorer: Scorer) -> Iterator[tuple[Array
 
 
 @once
-def adapted(graph: Graph) -> Stage[AdaptedScores]:
-    """RASA (section 3.2): scores in which unreliable modules are re-scored."""
+def adapted(graph: Graph, method: str = "gprune") -> Stage[AdaptedScores]:
+    """RASA (section 3.2): scores in which unreliable modules are re-scored; of a control, in its own modules.
+
+    Args:
+        graph: the study's graph.
+        method: a method whose masks are learned.
+    """
+    chosen = METHODS[method]
+    settings, seed = graph.study.reliability, graph.study.seed
+    if not chosen.adapts:
+        settings = replace(settings, selection="none")
 
     def make(
-        work: Work, both: list[UnitScores], partition: Partition, modules: ModuleStatistics
+        _: Work, both: list[UnitScores], partition: Partition, modules: ModuleStatistics
     ) -> AdaptedScores:
-        study = work.study
-        return adapt(both[0], both[1], partition, modules, study.reliability, study.seed)
+        return adapt(both[0], both[1], partition, modules, settings, seed)
 
-    hows = [scoring(graph, text) for text in PAIR]
+    hows = [scored_in(graph, text, chosen.modules) for text in PAIR]
+    own = method == "gprune"
     return graph.stage(
-        StageId("adapted"),
-        "score adaptation",
+        StageId("adapted") if own else StageId("adapted", method=method),
+        "score adaptation" if own else f"scores of {chosen.label}",
         make,
         needs={
             "both": [how.neurons(graph) for how in hows],
-            "partition": partition(graph),
-            "modules": modules(graph),
+            "partition": space(graph, chosen.modules),
+            "modules": modules(graph, chosen.modules),
         },
-        settings=settings_of(graph.study.reliability) | {"seed": graph.study.seed},
+        settings=settings_of(settings) | {"seed": seed},
     )
 
 

@@ -38,11 +38,27 @@ Decision = tuple[PruningMasks, Array]
 """Masks, and the (layers, neurons) margins by which neurons were kept (positive) or removed (negative)."""
 
 
-def decided(graph: Graph, method: Method, identity: StageId, title: str) -> Stage[PruningMasks]:
-    """The masks that a baseline decides."""
+def decided(
+    graph: Graph,
+    method: Method,
+    identity: StageId,
+    title: str,
+    attention: dict[str, Stage[PruningMasks]] | None = None,
+) -> Stage[PruningMasks]:
+    """The masks that a baseline decides, or a control that learns nothing.
+
+    Args:
+        graph: the study's graph.
+        method: the method.
+        identity: what the masks are.
+        title: the same in words.
+        attention: the masks whose key/value groups are kept, under this name; none decides on its own.
+    """
     needs, decide = _DECISIONS[method.decision](graph, method)
-    study = graph.study
-    settings: dict[str, Any] = {"method": method.masks, "retention": study.retention}
+    study, needs = graph.study, needs | (attention or {})
+    # with another method's attention they are no longer the masks that another one has
+    name = method.masks if attention else method.same_as or method.masks
+    settings: dict[str, Any] = {"method": name, "retention": study.retention}
     if method.decision == "fang":
         settings["temperature"] = study.contexts.temperature
         settings["grouping"] = study.baselines.fang_grouping
@@ -55,7 +71,7 @@ def decided(graph: Graph, method: Method, identity: StageId, title: str) -> Stag
 
     def make(work: Work, shape: ModelShape, **parts: Any) -> PruningMasks:
         kept, margins = decide(work, shape, **parts)
-        return replace(aligned(kept, margins, shape, study.sparsity.alignment), method=method.masks)
+        return replace(aligned(kept, margins, shape, study.sparsity.alignment), method=name)
 
     reads = graph.model if method.decision == "sequential" else {}
     needs = {"shape": shape(graph), **needs}
@@ -75,17 +91,22 @@ def _ranked(graph: Graph, method: Method) -> Declared:
     """One ranking of the whole model (FLAP), or one ratio in every layer (Wanda-sp), from stored scores."""
     from gprune.allocation import flap, uniform
 
-    allocate = flap.allocate if method.decision == "flap" else uniform.allocate
     pooled = method.scoring == "pooled"
 
-    def decide(work: Work, shape: ModelShape, parts: list[Any]) -> Decision:
+    def decide(
+        work: Work, shape: ModelShape, parts: list[Any], attention: PruningMasks | None = None
+    ) -> Decision:
         if pooled:
             found = _pooled(work, method.metric, parts)
         elif len(parts) == 1:
             found = parts[0]
         else:
             found = combine(method.scoring, parts[0], parts[1], shape)
-        kept = allocate(found, shape, work.study.retention)
+        target = work.study.retention
+        if attention is not None:
+            kept = uniform.allocate_around(found, shape, target, attention.heads)
+        else:
+            kept = (flap if method.decision == "flap" else uniform).allocate(found, shape, target)
         return kept, margin(found.ffn, kept.ffn)
 
     if pooled:

@@ -53,7 +53,12 @@ class Scoring:
 
     def neurons(self, graph: Graph) -> Part[UnitScores]:
         """The scores of neurons alone: what changes only heads does not change what follows from them."""
-        return graph.part(self.stage(graph), self.settings, self.neuron_needs(graph))
+        asked = ("neurons", self.identity)
+        with graph.lock:
+            if asked not in graph.asked:
+                graph.asked[asked] = graph.part(self.stage(graph), self.settings, self.neuron_needs(graph))
+            found: Part[UnitScores] = graph.asked[asked]
+        return found
 
     def neuron_needs(self, graph: Graph) -> dict[str, Any]:
         """What the scores of neurons take; the heads of token-weighted FLAP are FLAP's."""
@@ -114,6 +119,12 @@ def _weighted(graph: Graph, identity: StageId, title: str, pair: Pair, modules: 
 
     settings = {"metric": "twflap", "temperature": chosen.temperature, "profile": chosen.module_profile}
     return Scoring(identity, title, needs, scorer, settings, {})
+
+
+def scoring_under(graph: Graph, text: str, name: str, modules: Stage[Partition]) -> Scoring:
+    """Token-weighted FLAP on a text under modules that are not the study's, and their name."""
+    title = f"importance scores on {LETTERS[text]}, {modules.title}"
+    return _weighted(graph, StageId("scores", (text,), variant=(name,)), title, PAIR, modules)
 
 
 def scores(graph: Graph, text: str = "primary", metric: str = "", pair: Pair = PAIR) -> Stage[UnitScores]:

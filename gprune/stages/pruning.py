@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gprune.methods import METHODS, compensates, of_masks
+from gprune.methods import METHODS, Method, compensates, of_masks
 from gprune.records import (
     ActivationStatistics,
     AdaptedScores,
@@ -17,16 +17,21 @@ from gprune.records import (
 )
 from gprune.stages import baselines
 from gprune.stages.adapting import adapted
-from gprune.stages.exploring import partition, scores
 from gprune.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.stages.reading import statistics, tokens
+from gprune.stages.spaces import scored_in, space
 from gprune.stages.work import Work
 
 
 @once
-def learning(graph: Graph) -> Stage[Learning]:
-    """Modular sparsity learning (MSL, section 3.3)."""
-    study = graph.study
+def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
+    """Modular sparsity learning (MSL, section 3.3).
+
+    Args:
+        graph: the study's graph.
+        method: a method whose masks are learned.
+    """
+    study, chosen = graph.study, METHODS[method]
 
     def make(
         work: Work,
@@ -35,24 +40,27 @@ def learning(graph: Graph) -> Stage[Learning]:
         partition: Partition,
         primary: Tokens,
         auxiliary: Tokens,
+        attention: PruningMasks | None = None,
     ) -> Learning:
         from gprune.sparsity.learning import learn
 
         known = adapted.scores, heads.heads, partition, primary, auxiliary
         settings = study.sparsity, study.retention, study.seed
-        return Learning.of(*learn(work.decoder, *known, *settings, work.progress))
+        fixed = None if attention is None else attention.heads
+        return Learning.of(*learn(work.decoder, *known, *settings, work.progress, fixed))
 
-    # every alignment is a setting but the one that changes nothing
-    without = ("bias_compensation", *(("alignment",) if study.sparsity.alignment == 1 else ()))
+    # every alignment is a setting but the one that changes nothing; whose attention it is, is a need
+    without = ("bias_compensation", "attention", *(("alignment",) if study.sparsity.alignment == 1 else ()))
     return graph.stage(
-        StageId("learning"),
-        "learning the sparsity (GPrune)",
+        StageId("learning") if method == "gprune" else StageId("learning", method=method),
+        f"learning the sparsity ({chosen.label})",
         make,
         needs={
-            "adapted": adapted(graph),
-            "heads": scores(graph),
-            "partition": partition(graph),
+            "adapted": adapted(graph, method),
+            "heads": scored_in(graph, PAIR[0], chosen.modules).stage(graph),
+            "partition": space(graph, chosen.modules),
             **{role: tokens(graph, role) for role in PAIR},
+            **fixed_attention(graph, chosen),
         },
         reads=graph.model,
         settings=settings_of(study.sparsity, without=without)
@@ -72,12 +80,18 @@ def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
     method = of_masks(name)
     identity, title = StageId("masks", method=name), f"masks of {METHODS[method.name].label}"
     if method.decision != "learned":
-        return baselines.decided(graph, method, identity, title)
+        return baselines.decided(graph, method, identity, title, fixed_attention(graph, method))
 
     def make(_: Work, learning: Learning) -> PruningMasks:
         return learning.masks
 
-    return graph.stage(identity, title, make, needs={"learning": learning(graph)})
+    return graph.stage(identity, title, make, needs={"learning": learning(graph, method.name)})
+
+
+def fixed_attention(graph: Graph, method: Method) -> dict[str, Stage[PruningMasks]]:
+    """The masks whose attention a method takes over: GPrune's for a control, where the study says so."""
+    fixed = method.control and graph.study.sparsity.attention == "gprune"
+    return {"attention": masks(graph)} if fixed else {}
 
 
 def pruned(graph: Graph, method: str) -> dict[str, Any]:

@@ -95,6 +95,8 @@ def contexts(graph: Graph, text: str = "primary", *, other_seed: bool = False) -
     """Context clusters made from a sample of a calibration set (base metric twFLAP, FANG)."""
     study = graph.study
     seed = study.seed + other_seed
+    # every clustering is a setting but the one that was there before there were two
+    plain = ("clustering",) if study.contexts.clustering == "balanced" else ()
 
     def make(work: Work, tokens: Tokens) -> Contexts:
         from gprune.calibration.contexts import fit_contexts
@@ -108,7 +110,8 @@ def contexts(graph: Graph, text: str = "primary", *, other_seed: bool = False) -
         make,
         needs={"tokens": tokens(graph, text)},
         reads=graph.model,
-        settings=settings_of(study.contexts, without=("temperature", "module_profile")) | {"seed": seed},
+        settings=settings_of(study.contexts, without=("temperature", "module_profile", *plain))
+        | {"seed": seed},
     )
 
 

@@ -48,7 +48,14 @@ READ_IN_VAIN = {
     # it changes the scores of heads, and these results are of neurons alone
     "calibration.square_head_score": ("drift", "modules"),
     # a partition that is asked for under a kind of its own
-    "modularization.kind": ("partition_initialization", "partition_primary_substitute_initialization"),
+    "modularization.kind": (
+        "partition_initialization",
+        "partition_primary_substitute_initialization",
+        "partition_random",
+        "partition_first_random",
+    ),
+    # a control whose selection is none, whatever that of the study
+    "reliability.selection": ("adapted_msl_", "adapted_gprune_no_rasa"),
 }
 """fields that stages of these names look at without depending on them, with the reason"""
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,10 @@ import pytest
 from views.browser import PATIENCE, PLOT, known, served
 from views.elsewhere import Tunnel, another_origin
 from views.synthetic_run import write_run
+from waiting import wait_for
 
+from gprune.door import browser as door_browser
+from scripts import served_app
 from scripts.served_app import Server
 
 pytestmark = pytest.mark.browser
@@ -88,12 +95,12 @@ def test_another_origin_can_neither_frame_nor_open_nor_upload(chromium: Any, app
     """The hardest case: a person whom the server knows, and another port of the same host."""
     server, _ = app
     context = known(chromium, server)
-    socket = server.address.replace("http", "ws") + "/_stcore/stream"
+    stream = server.address.replace("http", "ws") + "/_stcore/stream"
     upload = f"{server.address}/_stcore/upload_file/session/file"
     own = page_of(context)
     own.goto(server.address)
     own.get_by_role("heading", level=1).first.wait_for()
-    assert own.evaluate(_OPENS, socket) == "open" and isinstance(
+    assert own.evaluate(_OPENS, stream) == "open" and isinstance(
         own.evaluate(_UPLOADS, [upload, "cors"]), int
     )
     with another_origin() as port:
@@ -102,7 +109,7 @@ def test_another_origin_can_neither_frame_nor_open_nor_upload(chromium: Any, app
             answers: list[tuple[str, int]] = []
             page.on("response", lambda one, to=answers: to.append((one.url, one.status)))
             page.goto(f"http://{host}:{port}/")
-            assert page.evaluate(_OPENS, socket) == "refused"
+            assert page.evaluate(_OPENS, stream) == "refused"
             assert page.evaluate(_UPLOADS, [upload, "cors"]) == "refused"
             assert page.evaluate(_UPLOADS, [upload, "no-cors"]) in ("sent", "refused")
             page.evaluate("""address => new Promise(done => {
@@ -133,6 +140,48 @@ def test_a_link_on_another_site_opens_the_page_of_whoever_is_known(
         page.get_by_role("heading", name="Rank drift").wait_for()
         assert page.evaluate("[window.opener, document.referrer]") == [None, ""]
     context.close()
+
+
+def test_the_file_that_a_browser_is_opened_with_leads_in(
+    chromium: Any, app: tuple[Server, str], tmp_path: Path
+) -> None:
+    """To a browser a file is another site, from which it sends no strict cookie at first."""
+    server, _ = app
+    given: list[str] = []
+    context = chromium.new_context()
+    page = page_of(context)
+    with door_browser.opened(server.entry, tmp_path, given.append):
+        wait_for(lambda: given)
+        page.goto(given[0])
+        page.locator(PLOT).first.wait_for()
+    assert page.url.startswith(f"{server.address}/?") and server.token not in page.url
+    context.close()
+
+
+def test_streamlit_alone_shows_how_to_start_the_app_and_nothing_of_it(chromium: Any, tmp_path: Path) -> None:
+    name = write_run(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    environment = os.environ | {"GPRUNE_CACHE": str(tmp_path), "GPRUNE_AUTOSTART": "0"}
+    log = (tmp_path / "log").open("wb")
+    server = subprocess.Popen(command, cwd=served_app.ROOT, env=environment, stdout=log, stderr=log)
+    page = page_of(chromium.new_context())
+    try:
+        wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
+        # `jobs` is a file of the folder of pages, which Streamlit would run without the frame
+        for where in ("jobs", "", "launch", f"drift?run={name}"):
+            page.goto(f"http://127.0.0.1:{port}/{where}")
+            if where != "jobs":
+                page.get_by_text("start make app or python -m gprune app").wait_for()
+            page.wait_for_timeout(1000)
+            assert name not in page.content() and page.locator("button:has-text('Start')").count() == 0
+            assert page.locator(PLOT).count() == 0, where
+    finally:
+        server.kill()
+        server.wait()
+        log.close()
+        page.context.close()
 
 
 def test_two_servers_know_their_visitors_apart_and_a_new_start_says_so(

@@ -15,6 +15,7 @@ from views.synthetic_run import a_study, folder_of, write_run
 
 from gprune import stages
 from gprune.analysis import accuracy
+from gprune.files import amount
 from gprune.jobs import folder as files
 from gprune.jobs import submit
 from gprune.settings import EvaluationSettings
@@ -154,4 +155,4 @@ def test_accuracy_that_is_missing_can_be_measured_without_data(cache: Path, star
 
 
 def test_sizes_are_told_in_the_unit_that_fits() -> None:
-    assert [export_card.amount(n) for n in (100, 2**20, 1.5 * 2**30)] == ["0.1 KiB", "1.0 MiB", "1.5 GiB"]
+    assert [amount(n) for n in (100, 2**20, 1.5 * 2**30)] == ["0.1 KiB", "1.0 MiB", "1.5 GiB"]

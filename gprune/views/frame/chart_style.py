@@ -42,9 +42,22 @@ _SCORING_SYMBOLS = {"score_average": "triangle-up", "rank_average": "triangle-do
 _SCORING_DASHES = {"score_average": "dash", "rank_average": "dot", "pooled": "dashdot"}
 
 
+_CONTROL_SYMBOLS = {
+    "flap_uniform": "square-cross-open",
+    "wanda_sp_uniform": "diamond-cross-open",
+    "msl_layers": "hexagon-open",
+    "msl_random": "circle-x-open",
+    "msl_shuffled": "circle-cross-open",
+    "gprune_no_rasa": "circle-open",
+}
+_CONTROL_DASHES = {"msl_layers": "dash", "msl_random": "dot", "msl_shuffled": "dashdot"}
+
+
 def family(method: str) -> str:
     """The method that a form of it belongs to, and whose colour it has: `flap` for `flap_pooled`."""
     known = METHODS.get(method)
+    if known is not None and known.decision == "learned":
+        return "gprune"
     return (known.metric or method) if known else method.partition(":")[0]
 
 
@@ -52,11 +65,13 @@ def _symbol(method: str) -> str:
     own = _FAMILY_SYMBOLS[family(method)]
     if method == family(method):
         return own
-    return _SCORING_SYMBOLS.get(METHODS[method].scoring, f"{own}-open")
+    return _CONTROL_SYMBOLS.get(method) or _SCORING_SYMBOLS.get(METHODS[method].scoring, f"{own}-open")
 
 
 def _dash(method: str) -> str:
-    return "solid" if method == family(method) else _SCORING_DASHES.get(METHODS[method].scoring, "longdash")
+    if method == family(method):
+        return "solid"
+    return _CONTROL_DASHES.get(method) or _SCORING_DASHES.get(METHODS[method].scoring, "longdash")
 
 
 METHOD_COLORS = {name: _FAMILY_COLORS[family(name)] for name in METHODS}

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import streamlit as st
 
 from gprune import run_records
-from gprune.door.terms import COMMAND, terms
+from gprune.door.terms import COMMAND, current_terms
 from gprune.views.frame import address, live, navigation, packed, run_choice, selection, titles, tour, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, root
@@ -45,7 +45,7 @@ def run(sections: Mapping[str, Sequence[Any]]) -> None:
 def _require_door() -> None:
     """Shows nothing to a visitor of a server that has no door: any page of any site could be one."""
     # whoever comes over the network sends headers; a test has none
-    if terms() is None and len(st.context.headers):
+    if current_terms() is None and len(st.context.headers):
         st.error(
             f"This server has no door, so the app stays closed: end it, and start `make app` or `{COMMAND}`.",
             icon=":material/lock:",
@@ -201,8 +201,8 @@ def _nothing_yet(situation: work.Situation) -> None:
     if st.button("Start the bundled demo", key="frame_demo", icon=":material/play_arrow:", type="primary"):
         from gprune.study_demo import demo_study
 
-        work.start(situation.root, demo_study())
-        st.rerun()
+        if work.start(situation.root, demo_study()) is not None:
+            st.rerun()
 
 
 def page_title(title: str, question: str) -> None:
@@ -235,9 +235,9 @@ def _outdated(run: Run) -> None:
             icon=":material/history:",
             width="stretch",
         )
-        if st.button("Run it again", key="frame_again", icon=":material/play_arrow:"):
-            work.start(run.root, run.study)
-            st.rerun()
+        clicked = st.button("Run it again", key="frame_again", icon=":material/play_arrow:")
+    if clicked and work.start(run.root, run.study) is not None:
+        st.rerun()
 
 
 def _short(run: Run) -> None:
@@ -245,9 +245,9 @@ def _short(run: Run) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         wanted = plain(str(run.record.get("until")))
         st.info(f"This run was only asked for “{wanted}”.", icon=":material/info:", width="stretch")
-        if st.button("Run the rest", key="frame_rest", icon=":material/play_arrow:"):
-            work.start(run.root, run.study)
-            st.rerun()
+        clicked = st.button("Run the rest", key="frame_rest", icon=":material/play_arrow:")
+    if clicked and work.start(run.root, run.study) is not None:
+        st.rerun()
 
 
 def _incomplete(run: Run) -> None:
@@ -265,6 +265,6 @@ def _incomplete(run: Run) -> None:
             icon=":material/pause_circle:",
             width="stretch",
         )
-        if st.button("Continue this run", key="frame_continue", icon=":material/play_arrow:"):
-            work.start(run.root, run.study)
-            st.rerun()
+        clicked = st.button("Continue this run", key="frame_continue", icon=":material/play_arrow:")
+    if clicked and work.start(run.root, run.study) is not None:
+        st.rerun()

@@ -16,7 +16,7 @@ import streamlit as st
 from gprune import records, run_records, stages
 from gprune.analysis import thresholds
 from gprune.errors import SettingsError, StoreError, UnreadableError
-from gprune.methods import METHODS
+from gprune.methods import METHODS, of_masks
 from gprune.records import ModelShape, ModelSize
 from gprune.stages import Graph, Inputs, Results, Stage
 from gprune.stages.inputs import from_plain, roles
@@ -192,9 +192,9 @@ class Run:
 
     @property
     def masked(self) -> list[str]:
-        """Masks that are there, by the names under which the methods of the run use them, GPrune's first."""
+        """Masks that are there, by the names under which methods use them, GPrune's first, controls last."""
         methods = {METHODS[name].masks for name in self.study.methods if METHODS[name].decision != "none"}
-        order = sorted(methods, key=lambda name: (name != "gprune", name))
+        order = sorted(methods, key=lambda name: (name != "gprune", of_masks(name).control, name))
         return [name for name in order if self.has(stages.masks, name)]
 
     def masks(self) -> dict[str, records.PruningMasks]:

@@ -169,8 +169,8 @@ def _fang(run: Run) -> None:
             width="stretch",
         )
         if st.button("Compute with FANG", key="ma_fang", icon=":material/play_arrow:"):
-            work.start(run.root, study)
-            st.rerun()
+            if work.start(run.root, study) is not None:
+                st.rerun()
 
 
 def _confusion(run: Run, drawn: Card) -> None:
@@ -255,5 +255,5 @@ def _third_text(run: Run) -> None:
     if st.button(
         "Compute with this third text", key="ma_start", icon=":material/play_arrow:", type="primary"
     ):
-        work.start(run.root, study)
-        st.rerun()
+        if work.start(run.root, study) is not None:
+            st.rerun()

@@ -7,7 +7,6 @@ from typing import Any
 import streamlit as st
 
 from gprune import stages, whatif
-from gprune.methods import METHODS
 from gprune.records import PruningMasks
 from gprune.study import ReliabilitySettings
 from gprune.views.frame import derived
@@ -26,7 +25,7 @@ def lab_masks(run: Run, choice: whatif.LabChoice) -> PruningMasks:
         MethodError: the method cannot be decided here, see `whatif.obstacle`.
         SettingsError: the retention is below what the floors of the layers cost.
     """
-    if METHODS[choice.method].decision != "learned":
+    if choice.method != "gprune":
         return _of_baseline(run, _identity(run), choice)
     keys = [run.key(stages.scores, text) for text in stages.PAIR]
     keys += [run.key(stages.partition), run.key(stages.modules), run.key(stages.learning)]

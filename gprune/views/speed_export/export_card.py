@@ -10,8 +10,9 @@ from pathlib import Path
 
 import streamlit as st
 
-from gprune import stages
-from gprune.errors import GpruneError
+from gprune import manifests, stages
+from gprune.errors import DamagedError, GpruneError
+from gprune.files import amount
 from gprune.jobs import Job, queue
 from gprune.store import Store
 from gprune.views.frame import frame, packed, work
@@ -54,7 +55,7 @@ def draw(drawn: Card, run: Run) -> None:
     """Draws the card.
 
     Raises:
-        StoreError: the record names no plain key.
+        StoreError: the record names no plain key, or the model is damaged.
     """
     if "gprune" not in run.study.methods:
         st.info(
@@ -66,6 +67,9 @@ def draw(drawn: Card, run: Run) -> None:
     if folder is None or not (folder / PLAN).is_file():
         _unfinished(run, folder)
         return
+    fault = manifests.spoilt(folder / PLAN)
+    if fault:
+        raise DamagedError("checkpoint", run.key(stages.checkpoint), fault)
     drawn.title("The pruned model is a folder that loads anywhere")
     st.code(str(folder), language=None, wrap_lines=True)
     st.caption(f"{_size(folder)} on disk, with its tokenizer, its code and its plan.")
@@ -216,11 +220,3 @@ def _size(place: Path) -> str:
     """Size of a file, or of all files of a folder, in words."""
     files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
     return amount(sum(path.stat().st_size for path in files))
-
-
-def amount(count: float) -> str:
-    """Bytes in the unit that leaves a number to be read."""
-    for power, unit in ((30, "GiB"), (20, "MiB")):
-        if count >= 2**power:
-            return f"{count / 2**power:,.1f} {unit}"
-    return f"{count / 2**10:,.1f} KiB"

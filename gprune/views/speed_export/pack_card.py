@@ -9,13 +9,13 @@ from pathlib import Path
 import streamlit as st
 
 from gprune import packs
+from gprune.files import amount
 from gprune.packs.form import ENDING
 from gprune.packs.privacy import STAYS
 from gprune.packs.writing import fill
 from gprune.store import Store
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain
-from gprune.views.speed_export.export_card import amount
 
 MOST_DOWNLOADED = 64 * 2**20
 """bytes of results: what is larger would be held in the app's memory, and is left to the command"""

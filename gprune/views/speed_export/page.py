@@ -10,6 +10,7 @@ import streamlit as st
 
 from gprune import stages
 from gprune.analysis import speed as analysis
+from gprune.files import amount
 from gprune.methods import METHODS
 from gprune.records import Throughput
 from gprune.views.frame import address, frame, run_choice, tables, work
@@ -126,7 +127,7 @@ def _shown(table: pd.DataFrame) -> pd.DataFrame:
                 f"{ratio:.2f} ± {spread:.2f}"
                 for ratio, spread in zip(table["ratio"], table["ratio spread"], strict=True)
             ],
-            "memory": [export_card.amount(value * 2**20) for value in table["MiB"]],
+            "memory": [amount(value * 2**20) for value in table["MiB"]],
         }
     )
 

@@ -12,6 +12,7 @@ import streamlit as st
 from gprune import stages
 from gprune.analysis import speed as analysis
 from gprune.errors import GpruneError
+from gprune.files import amount
 from gprune.methods import METHODS, compensates, of_masks
 from gprune.models import identity
 from gprune.records import ModelShape, PruningMasks
@@ -24,7 +25,6 @@ from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import MissingResultError, Run, labels
 from gprune.views.frame.text import plain, short
 from gprune.views.speed_export import charts as figures
-from gprune.views.speed_export.export_card import amount
 
 ALIGNMENTS = (1, 8, 16, 32, 64, 128, 256)
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}

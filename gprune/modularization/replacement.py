@@ -1,0 +1,53 @@
+"""Modules that stand in the place of behavior-consistent ones, to say what these bring: controls of BCM."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from gprune.records import Array, Partition
+
+# a stream of the study's seed that neither k-means (0) nor random modules (1) draw from
+_SHUFFLING = 2
+_TERMS = 5
+"""losses that a history of refinement has"""
+
+
+def whole_layers(layers: int, neurons: int) -> Partition:
+    """One module a layer: every neuron competes with all others of its layer.
+
+    Args:
+        layers: number of decoder layers.
+        neurons: FFN width.
+    """
+    counts = np.ones(layers, dtype=np.int32)
+    return Partition(
+        kind="layers",
+        profile="none",
+        labels=np.zeros((layers, neurons), dtype=np.int32),
+        counts=counts,
+        initial_counts=counts,
+        silhouette=np.zeros((layers, 0)),
+        mixing=np.full(2, np.nan),
+        variation=np.full(2, np.nan),
+        history=np.zeros((layers, 0, _TERMS)),
+    )
+
+
+def shuffled(modules: Partition, seed: int) -> Partition:
+    """Modules of the same sizes, whose members are drawn from the layer.
+
+    Args:
+        modules: the modules whose sizes are kept, layer by layer and label by label.
+        seed: of the drawing; each layer has a stream of its own.
+    """
+    return replace(modules, kind="shuffled", labels=permuted(modules.labels, seed))
+
+
+def permuted(labels: Array, seed: int) -> Array:
+    """(layers, neurons) labels in another order within each layer."""
+    rows = (
+        np.random.default_rng([seed, _SHUFFLING, layer]).permutation(row) for layer, row in enumerate(labels)
+    )
+    return np.stack(list(rows))

@@ -1,0 +1,64 @@
+"""`python -m gprune app` as a process: what it prints, that it needs no torch, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from waiting import limit, wait_for
+
+from scripts.served_app import ENTRY, served
+
+pytestmark = pytest.mark.process
+
+
+def start(project: Path, log: Path, cache: Path, *options: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "gprune", "app", "--no-browser", "--cache", str(cache), *options]
+    with open(log, "wb") as written:
+        return subprocess.Popen(command, cwd=project, stdout=written, stderr=subprocess.STDOUT)
+
+
+def test_it_says_where_it_is_warns_of_the_network_and_ends_cleanly(project: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    server = start(project, log, tmp_path / "cache", "--port", "0", "--address", "0.0.0.0")
+    try:
+        wait_for(lambda: ENTRY.search(log.read_text()) or server.poll() is not None)
+        entry = ENTRY.search(log.read_text())
+        assert entry is not None, log.read_text()
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(entry["origin"] + "/_stcore/health", timeout=limit(5))
+        server.send_signal(signal.SIGINT)
+        assert server.wait(limit(20)) == 0
+    finally:
+        server.kill()
+        server.wait()
+    said = log.read_text()
+    assert "warning: this server listens to a network without TLS" in said
+    assert "Traceback" not in said and "INFO" not in said and "streamlit" not in said.lower()
+    # an address without the token would lead to the form
+    assert said.count("http://") == 1
+
+
+def test_a_port_in_use_is_one_sentence(project: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        server = start(project, tmp_path / "log", tmp_path, "--port", str(other.getsockname()[1]))
+        assert server.wait(limit(30)) == 2
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: port ") and "--port" in lines[0]
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells what a process has loaded")
+def test_the_process_of_the_app_loads_no_torch(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        page = opener.open(server.entry, timeout=limit(5)).read().decode()
+        assert 'id="root"' in page
+        assert "libtorch" not in Path(f"/proc/{server.pid}/maps").read_text()
+        # what it was started with is no secret on this machine, so the token is not in it
+        assert server.token not in Path(f"/proc/{server.pid}/cmdline").read_text()
