@@ -11,7 +11,10 @@ import pytest
 from waiting import limit
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-FIGURES = ("interaction to its end, p50", "interaction to its end, p95", "failures", "memory of the server, most")
+FIGURES = (
+    *("interaction to its end, p50", "interaction to its end, p95"),
+    *("failures", "memory of the server, most"),
+)
 
 
 def test_every_figure_stands_beside_its_budget(project: Path, tmp_path: Path) -> None:
