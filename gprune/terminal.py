@@ -100,6 +100,47 @@ def summary(result: dict[str, Any]) -> None:
     )
 
 
+def seeds_summary(found: dict[str, Any], results: list[dict[str, Any]]) -> None:
+    """Prints mean and deviation over seeds of every method on stdout.
+
+    Args:
+        found: what `gprune.analysis.seeds.spread` gives.
+        results: what the runs have ended with, one a seed.
+    """
+    console = Console(markup=False)
+    seeds = [str(result["settings"]["seed"]) for result in results]
+    preset = results[0]["settings"]["evaluation"]["preset"]
+    named = {
+        "perplexity": (f"Perplexity, windows of {preset} tokens (lower is better)", 1.0),
+        "accuracy": ("Zero-shot accuracy in percent (higher is better)", 100.0),
+    }
+    for kind, (title, scale) in named.items():
+        if any(found.get(kind, {}).values()):
+            console.print(
+                _over_seeds(found[kind], f"{title}, mean ± s.d. over seeds {' '.join(seeds)}", scale)
+            )
+    for result, seed in zip(results, seeds, strict=True):
+        for method, reason in result.get("unavailable", {}).items():
+            console.print(f"seed {seed}: {method} left out: {reason}", soft_wrap=True, highlight=False)
+        computed, reused = len(result["seconds"]) - len(result["reused"]), len(result["reused"])
+        words = f"seed {seed}: run {result['run']}, {computed} stages computed, {reused} reused"
+        console.print(words, soft_wrap=True, highlight=False)
+
+
+def _over_seeds(found: dict[str, Any], title: str, scale: float) -> Table:
+    """One line a method, one column a text or task; of an accuracy the plain one."""
+    subjects = list(dict.fromkeys(subject for values in found.values() for subject in values))
+    table = Table(title=title)
+    for name in ("method", *map(short, subjects)):
+        table.add_column(Text(name), justify="left" if name == "method" else "right")
+    for method, values in found.items():
+        known = [values.get(subject, {}) for subject in subjects]
+        cells = [each.get("acc", each) for each in known]
+        words = [f"{scale * c['mean']:.2f} ± {scale * c['deviation']:.2f}" if c else "-" for c in cells]
+        table.add_row(Text(method), *words)
+    return table
+
+
 def _accuracies(found: dict[str, dict[str, Any]]) -> Table:
     """Accuracy of every method on every task: acc, and length-normalised where a task has it."""
     tasks = list(dict.fromkeys(task for values in found.values() for task in values))

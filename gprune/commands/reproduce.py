@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 EXIT_UNFILLED = 3
 # option: field of the scale
-_SCALE = ("primary", "auxiliary", "substitute", "samples", "epochs", "windows", "limit", "speed")
+_SCALE = ("primary", "auxiliary", "substitute", "samples", "epochs", "windows", "limit", "speed", "controls")
 _SCALE_LISTS = {"evaluate": "texts", "retentions": "retentions", "seeds": "seeds"}
 
 
@@ -60,6 +60,13 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="TASK",
         help="zero-shot tasks of every study: names, paper (the seven), demo (the bundled ones), or none",
+    )
+    scale.add_argument(
+        "--without-controls",
+        action="store_false",
+        dest="controls",
+        default=None,
+        help="leave out the rows that say what each part brings: some of them cost as much as GPrune",
     )
     settings = [word for word in get_args(hint("evaluation.speed")) if word != "none"]
     add_field(scale, "speed", "evaluation.speed", choices=settings, metavar=None)

@@ -6,10 +6,12 @@ import argparse
 import contextlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gprune.commands import add_cache, place
+from gprune.settings import require
 from gprune.stages import UNTIL
 from gprune.store import Store
 from gprune.study import Study, from_file, run_name
@@ -20,6 +22,12 @@ def add(commands: Any) -> None:
     run = commands.add_parser("run", help="run a study: every stage, reusing what is there")
     run.add_argument("study", metavar="STUDY", help="a study file, or `demo` for the bundled one")
     run.add_argument("--json", action="store_true", help="write the result as one line of JSON to stdout")
+    run.add_argument(
+        "--seeds",
+        type=int,
+        nargs="+",
+        help="run the study once for each seed, and write mean and deviation over them",
+    )
     run.add_argument("--until", choices=UNTIL, default=UNTIL[-1], help="stop after this stage")
     run.add_argument(
         "--dry-run", action="store_true", help="print every stage, its key and whether it is there, and stop"
@@ -47,6 +55,8 @@ def _run(options: argparse.Namespace) -> int:
 
     if options.dry_run:
         return _show_course(options)
+    if options.seeds:
+        return _run_seeds(options)
     if options.job is None:
         return _run_here(options, None)
     with JobReporter(options.job) as reporter:
@@ -61,7 +71,10 @@ def _show_course(options: argparse.Namespace) -> int:
     from gprune.pipeline.outlook import last_time
     from gprune.stages import course
 
-    results = pipeline.opened(read(options.study), Store(options.cache))
+    study, store = read(options.study), Store(options.cache)
+    if options.seeds:
+        return _show_seeds(options, _of_seeds(study, options.seeds), store)
+    results = pipeline.opened(study, store)
     stages = course(results.graph, options.until, results.holds)
     seconds = last_time(stages, results)
     widest = max(len(stage.name) for stage in stages)
@@ -74,17 +87,74 @@ def _show_course(options: argparse.Namespace) -> int:
     return 0
 
 
+def _of_seeds(study: Study, seeds: list[int]) -> list[Study]:
+    """A study once for each seed.
+
+    Raises:
+        SettingsError: a seed is named twice, or is negative.
+    """
+    require(len(set(seeds)) == len(seeds), "--seeds", seeds, "seeds that differ from each other")
+    return [replace(study, seed=seed) for seed in seeds]
+
+
+def _show_seeds(options: argparse.Namespace, studies: list[Study], store: Store) -> int:
+    """Prints how many stages the runs of several seeds have, and how many of them they share."""
+    from gprune import pipeline
+    from gprune.stages import course
+
+    keys, missing = [], set()
+    for study in studies:
+        results = pipeline.opened(study, store)
+        stages = course(results.graph, options.until, results.holds)
+        keys.append({stage.key for stage in stages})
+        missing |= {stage.key for stage in stages if not results.holds(stage)}
+        left = sum(not results.holds(stage) for stage in stages)
+        print(f"seed {study.seed}: {len(stages)} stages, {left} missing")
+    print(f"{len(set.intersection(*keys))} shared by all seeds, {len(missing)} to make", file=sys.stderr)
+    return 0
+
+
+def _run_seeds(options: argparse.Namespace) -> int:
+    """Runs a study under every seed; what does not depend on the seed is made once."""
+    studies, store = _of_seeds(read(options.study), options.seeds), Store(options.cache)
+    results = [_result(study, store, options.until, None) for study in studies]
+    from gprune import terminal
+    from gprune.analysis.seeds import spread
+
+    found = spread(results)
+    if options.json:
+        whole = {"seeds": options.seeds, "spread": found, "runs": results}
+        print(json.dumps(_finite(whole), ensure_ascii=False, allow_nan=False))
+    else:
+        terminal.seeds_summary(found, results)
+    return 0
+
+
 def _run_here(options: argparse.Namespace, reporter: Any) -> int:
+    study, store = read(options.study), Store(options.cache)
+    options.run_name = run_name(study)
+    result = _result(study, store, options.until, reporter)
+    kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks")
+    options.summary = {name: result[name] for name in kept if name in result}
+    if options.json:
+        print(json.dumps(_finite(result), ensure_ascii=False, allow_nan=False))
+    else:
+        from gprune import terminal
+
+        terminal.summary(result)
+    return 0
+
+
+def _result(study: Study, store: Store, until: str, reporter: Any) -> dict[str, Any]:
+    """Runs one study, and shows how it gets on."""
     from gprune import corpora
 
-    study, store = read(options.study), Store(options.cache)
     named = (study.primary, study.auxiliary, study.substitute, *study.evaluation.texts)
     # before the imports that they are built beside
     corpora.build_ahead(filter(None, named), store.texts)
 
     from gprune import pipeline, terminal
 
-    options.run_name = run_name(study)
     with terminal.Reporter() as shown, contextlib.redirect_stdout(sys.stderr):
 
         def listener(stage: str, done: int, total: int, message: str) -> None:
@@ -92,14 +162,7 @@ def _run_here(options: argparse.Namespace, reporter: Any) -> int:
             if reporter is not None:
                 reporter(stage, done, total, message)
 
-        result = pipeline.run(study, store, listener, options.until)
-    kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks")
-    options.summary = {name: result[name] for name in kept if name in result}
-    if options.json:
-        print(json.dumps(_finite(result), ensure_ascii=False, allow_nan=False))
-    else:
-        terminal.summary(result)
-    return 0
+        return pipeline.run(study, store, listener, until)
 
 
 def _finite(value: Any) -> Any:

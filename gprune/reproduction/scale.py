@@ -68,6 +68,8 @@ class Scale:
     """folder with local files of the seven tasks; empty reads them from the hub"""
     speed: Literal["auto", "cpu", "gpu"] = "auto"
     """setting of the speed tables"""
+    controls: bool = True
+    """whether rows of controls stand beside the paper's own, in the main table and the ablation"""
     settings: tuple[tuple[str, Any], ...] = ()
     """further fields of every study, as ("reliability.score_quantile", 0.85)"""
 

@@ -85,7 +85,8 @@ class Errand:
 
 def label(row: Row) -> str:
     """A row's method as tables name it: `GPrune (FLAP)`, `Wanda-sp`."""
-    return f"GPrune ({_METRICS[row.study.metric]})" if row.method == "gprune" else METHODS[row.method].label
+    known = METHODS[row.method]
+    return f"{known.label} ({_METRICS[row.study.metric]})" if known.decision == "learned" else known.label
 
 
 class Series:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from gprune.errors import SettingsError
+from gprune.methods import METHODS
 from gprune.published import TABLES as PUBLISHED
 from gprune.reproduction import figures, throughput
 from gprune.reproduction.scale import LARGE, PAPER_EPOCHS, paper_model
@@ -24,8 +26,11 @@ QUANTILES = (0.80, 0.85, 0.90)
 _SAMPLES = ((16, 4), (8, 7), (4, 7), (2, 8))
 _BASES = {"wanda_sp": "wanda_sp", "flap": "flap", "fang": "twflap"}
 _SCORINGS = {"score_average": "score avg.", "rank_average": "rank avg.", "pooled": "pool"}
-_EQUAL_SIZE: dict[str, Any] = {"modularization.kind": "random", "reliability.selection": "none"}
-_UNADAPTED: dict[str, Any] = {"reliability.selection": "none"}
+_EQUAL_SIZE, _UNADAPTED = METHODS["msl_random"].changes, METHODS["gprune_no_rasa"].changes
+_MAIN_CONTROLS = ("flap_uniform", "wanda_sp_uniform", "msl_layers", "msl_random")
+"""controls at every retention: on FLAP, since each that learns costs as much as GPrune"""
+_ABLATION_CONTROLS = ("flap_uniform", "msl_layers", "msl_shuffled")
+"""controls that are no row of the paper's ablation themselves"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,22 @@ class Table:
 
 
 def main(series: Series) -> list[Row]:
+    """The paper's rows, and behind those of each retention the controls."""
+    rows: list[Row] = []
+    for retention, own in groupby(compared(series), lambda row: row.labels["retention"]):
+        rows += own
+        if retention < 1:
+            rows += _controls(series, _MAIN_CONTROLS, retention=retention)
+    return rows
+
+
+def _controls(series: Series, names: Iterable[str], **chosen: Any) -> list[Row]:
+    """Rows of ours that say what a part of GPrune or of a baseline brings; none where they are left out."""
+    found = [_row(series, name, **chosen) for name in names] if series.scale.controls else []
+    return [replace(row, labels=row.labels | {"method": label(row)}, extra=True) for row in found]
+
+
+def compared(series: Series) -> list[Row]:
     """All methods at every retention; the paper leaves LLM-Pruner out at 13B, for its memory."""
     scale = series.scale
     dense = series.study(methods=("dense",), retention=scale.retention)
@@ -75,6 +96,11 @@ def ablation(series: Series) -> list[Row]:
     rows = [_labelled(_row(series, "flap"), BCM="", RASA="", MSL="")]
     for bcm, rasa, changes in (("", "", _EQUAL_SIZE), ("yes", "", _UNADAPTED), ("yes", "yes", {})):
         rows.append(_labelled(_row(series, "gprune", changes=changes), BCM=bcm, RASA=rasa, MSL="yes"))
+    marks = {"BCM": "", "RASA": ""}
+    for row in _controls(series, _ABLATION_CONTROLS):
+        learned = METHODS[row.method].decision == "learned"
+        labels = {"method": label(row), **marks, "MSL": "yes" if learned else ""}
+        rows.append(replace(row, labels=labels))
     return rows
 
 
@@ -210,12 +236,16 @@ TABLES: dict[str, Table] = {
         Table(
             "metric-gap",
             "distance of base metrics, before and after GPrune (section 4)",
-            main,
+            compared,
             _DERIVED,
             True,
         ),
         Table(
-            "gain-by-retention", "what GPrune changes at every retention (section 4)", main, _DERIVED, True
+            "gain-by-retention",
+            "what GPrune changes at every retention (section 4)",
+            compared,
+            _DERIVED,
+            True,
         ),
     )
 }

@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -46,9 +46,11 @@ def folder_name(model: str, scale: Scale) -> str:
     stem = re.sub(r"[^a-z0-9]+", "-", short(model).lower()).strip("-")[:60] or "model"
     name = f"{stem}-{scale.name}"
     # another folder may hold a model of the same name
-    if model == "demo" and scale == choose(model, scale.name):
+    if model == "demo" and replace(scale, controls=True) == choose(model, scale.name):
         return name
-    content = json.dumps([model, scale.to_dict()], sort_keys=True)
+    # with and without rows of controls it is one reproduction
+    own = {field: value for field, value in scale.to_dict().items() if field != "controls"}
+    content = json.dumps([model, own], sort_keys=True)
     return f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 

@@ -39,7 +39,8 @@ def a_series(**changes: Any) -> Series:
 
 
 def a_scale(**changes: Any) -> Scale:
-    return choose("demo", "demo", changes)
+    """A demo scale; the paper's own rows alone, unless controls are asked for."""
+    return choose("demo", "demo", {"controls": False} | changes)
 
 
 def perplexity_of(study: Study, method: str, text: str) -> float:

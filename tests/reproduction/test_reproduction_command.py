@@ -41,10 +41,16 @@ def test_dry_run_says_what_is_there_and_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     finish_all(tmp_path, "figure-3a")
-    assert call("ablation", "--model", "demo", "--cache", tmp_path, "--dry-run") == 0
+    words = ["ablation", "--model", "demo", "--cache", tmp_path, "--dry-run"]
+    assert call(*words, "--without-controls") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ["there", "until", "until", "4"]
     assert lines[-1] == "4 rows of 1 tables from 3 studies, 2 of them missing"
+    assert call(*words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    # the controls are three more methods of the study that is there
+    assert [line.split()[0] for line in lines] == ["until", "until", "until", "7"]
+    assert lines[0].endswith("flap_uniform msl_layers msl_shuffled")
     assert not (tmp_path / "jobs").exists()
     assert not (tmp_path / "reproductions").exists()
 
@@ -130,7 +136,9 @@ def test_a_small_model_goes_through_the_ablation_for_real(
     ablation = catalogue.load(cache, found.name, "ablation")
     assert ablation is not None
     long = pd.read_csv(found.folder / "ablation.csv")
-    assert list(long["windows"]) == [6] * 4
+    # three of them are controls
+    assert list(long["windows"]) == [6] * 7
+    assert list(long["in paper"]) == [True] * 4 + [False] * 3
     assert long["value"].between(1, 1e6).all()
     assert long["retained"].between(0.4, 0.6).all()
     # the numbers are those of the runs themselves

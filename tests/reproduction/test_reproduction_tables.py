@@ -13,8 +13,9 @@ from gprune import published, stages
 from gprune.demo import questions
 from gprune.errors import SettingsError
 from gprune.evaluation.tasks import STANDARD_TASKS
-from gprune.methods import METHODS
+from gprune.methods import CONTROLS, METHODS
 from gprune.reproduction import scale, tables, work
+from gprune.reproduction.scale import Scale
 from gprune.reproduction.series import Errand, Row, Series, shared
 from gprune.store import Store
 from gprune.study import Study
@@ -59,8 +60,34 @@ def test_rows_are_the_papers_methods_and_retentions_in_its_order(name: str) -> N
 def test_main_has_the_rows_of_every_model_of_the_paper() -> None:
     for model, hub in zip(published.MODELS, HUB, strict=True):
         series = Series(hub, scale.choose(hub))
-        found = Counter((row.method_id, target(row)) for row in rows("main", series))
+        found = Counter((row.method_id, target(row)) for row in paper_rows("main", series))
         assert found == Counter((f.method, f.retention) for f in published.table("main", model))
+        assert rows("metric-gap", series) == rows("gain-by-retention", series) == paper_rows("main", series)
+
+
+def test_controls_stand_beside_the_papers_rows_and_can_be_left_out() -> None:
+    full = a_series(controls=True)
+    for name in ("main", "ablation"):
+        assert rows(name) == paper_rows(name) == paper_rows(name, full) != rows(name, full)
+    beside = [(row.labels["method"], target(row)) for row in rows("main", full) if row.extra]
+    words = ["FLAP, one ratio", "Wanda-sp, one ratio"]
+    words += ["MSL, one module a layer (FLAP)", "MSL, random modules (FLAP)"]
+    assert beside == [(word, kept) for kept in (0.8, 0.7, 0.5) for word in words]
+    shown = [(row.method, row.labels["MSL"]) for row in rows("ablation", full) if row.extra]
+    assert shown == [("flap_uniform", ""), ("msl_layers", "yes"), ("msl_shuffled", "yes")]
+    assert Scale("paper").controls
+
+
+def test_random_modules_of_the_main_table_are_the_ablations_row() -> None:
+    full = a_series(controls=True)
+    control = next(row for row in rows("main", full) if row.method == "msl_random" and target(row) == 0.5)
+    row = rows("ablation", full)[1]
+    assert (row.labels["BCM"], row.labels["MSL"]) == ("", "yes")
+    found = [
+        stages.perplexity(opened(Store(), one.study).graph, one.method, "science-docs").key
+        for one in (control, row)
+    ]
+    assert found[0] == found[1] and control.study != row.study
 
 
 def test_fine_grained_says_what_the_paper_varies() -> None:
@@ -125,7 +152,12 @@ def test_all_needs_48_studies_and_every_baseline_of_a_retention_is_in_one() -> N
     assert all(t.study.metric == "flap" for t in own_pair)
     half = next(t for t in own_pair if t.study.retention == 0.5)
     assert sum("dense" in errand.study.methods for errand in errands) == 1
-    assert set(METHODS) - set(half.study.methods) == {"flap_no_bias"}
+    assert set(METHODS) - set(half.study.methods) == {"flap_no_bias", *CONTROLS}
+    with_controls = work.needed(tables.choose(["all"]), a_series(controls=True))
+    half = next(t for t in with_controls if t.shared == half.shared)
+    # without RASA, GPrune is a study of the ablation
+    assert set(METHODS) - set(half.study.methods) == {"flap_no_bias", "gprune_no_rasa"}
+    assert len(with_controls) == 48
 
 
 def test_each_method_of_each_setting_is_pruned_once() -> None:

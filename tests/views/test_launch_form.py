@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from views.synthetic_run import a_study, write_run
 from gprune.errors import CorpusError
 from gprune.evaluation.tasks import known
 from gprune.jobs import queue
+from gprune.methods import CONTROLS, with_controls
 from gprune.study import EvaluationSettings, Study
+from gprune.study_demo import demo_study
 from gprune.views.jobs import launch, own_questions, task_form
 
 GOOD = b'{"question": "2 + 2 is", "choices": ["4", "5"], "answer": 0}\n'
@@ -185,3 +188,33 @@ def test_an_error_stands_at_the_top_and_marks_its_field(cache: Path) -> None:
     assert any(".st-key-launch_retention {outline" in body for body in styles)
     app.number_input(key="launch_retention").set_value(0.5).run()
     assert not app.error and not any("outline" in item.proto.body for item in app.get("html"))
+
+
+def test_one_switch_adds_the_controls_and_nothing_else(cache: Path, started: list[Study]) -> None:
+    app = form()
+    before = demo_study().methods
+    app.toggle(key="launch_controls").set_value(True).run()
+    assert "--methods " + " ".join(with_controls(before)) in " ".join(commands(app).split())
+    app.button(key="launch_start").click().run()
+    (study,) = started
+    assert study == replace(demo_study(), name="", methods=(*before, *CONTROLS))
+
+
+def test_every_seed_is_a_job_of_its_own(cache: Path, started: list[Study]) -> None:
+    app = form()
+    app.text_input(key="launch_seeds").set_value("2, 5 2").run()
+    assert commands(app).endswith("\npython -m gprune run study.json --seeds 0 2 5")
+    app.button(key="launch_start").click().run()
+    assert [study.seed for study in started] == [0, 2, 5]
+    assert {replace(study, seed=0) for study in started} == {demo_study().renamed("")}
+
+
+@pytest.mark.parametrize("typed", ["one", "-1", "1.5", " ".join(map(str, range(1, 30)))])
+def test_seeds_that_are_none_are_refused_at_the_top(cache: Path, typed: str) -> None:
+    app = form()
+    app.text_input(key="launch_seeds").set_value(typed).run()
+    assert not app.exception
+    (error,) = app.error
+    assert "further seeds" in error.value
+    if typed == "one":
+        assert any("st-key-launch_seeds" in html.value for html in app.get("html"))

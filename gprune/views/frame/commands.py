@@ -41,10 +41,12 @@ def words(study: Study) -> list[str]:
     return arguments
 
 
-def command(study: Study) -> str:
-    """Shell commands that run this study."""
+def command(study: Study, *others: Study) -> str:
+    """Shell commands that run this study, and others that differ from it in their seed alone."""
+    seeds = "".join(f" {one.seed}" for one in (study, *others)) if others else ""
+    more = f" --seeds{seeds}" if seeds else ""
     if study == demo_study():
-        return "python -m gprune run demo"
+        return f"python -m gprune run demo{more}"
     lines, line = [], "python -m gprune study"
     for word in words(study):
         if word.startswith("--") and len(line) > 70:
@@ -52,4 +54,4 @@ def command(study: Study) -> str:
             line = "   "
         line += " " + shlex.quote(word)
     lines.append(line + " > study.json")
-    return " \\\n".join(lines) + "\npython -m gprune run study.json"
+    return " \\\n".join(lines) + f"\npython -m gprune run study.json{more}"

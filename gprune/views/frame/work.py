@@ -107,9 +107,10 @@ def start(root: str, study: Study) -> Job | None:
 
 
 def job_label(study: Study) -> str:
-    """What to call a job: name or model, metric and kept share, then both texts."""
+    """What to call a job: name or model, metric and kept share, a seed that is not 0, then both texts."""
     what = study.name or f"{short(study.model)} {label(study.metric)} {100 * study.retention:.3g} %"
-    return f"{what}, {short(study.primary)} | {short(study.auxiliary)}"
+    seed = f", seed {study.seed}" if study.seed else ""
+    return f"{what}{seed}, {short(study.primary)} | {short(study.auxiliary)}"
 
 
 def preferred(runs: list[Run]) -> Run | None:

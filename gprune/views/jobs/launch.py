@@ -11,7 +11,6 @@ import streamlit as st
 from gprune import corpora
 from gprune.door.terms import COMMAND, TRUST_OPTION, trusts_code
 from gprune.errors import GpruneError
-from gprune.methods import METHODS
 from gprune.models import identity
 from gprune.settings import PRESET_LENGTHS
 from gprune.study import METRIC_NAMES, Study, from_dict
@@ -21,13 +20,14 @@ from gprune.views.frame.card import card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
 from gprune.views.frame.text import plain, said
-from gprune.views.jobs import settings_form, task_form
+from gprune.views.jobs import comparison_form, settings_form, task_form
 
 _ASKED_ABOVE = {
     "calibration": ("samples",),
     "sparsity": ("epochs",),
     "evaluation": ("texts", "preset", "windows", "tasks", "limit", "task_folder", "speed"),
 }
+_SEEDS = "further seeds"
 _FIELDS = {
     **{
         name: f"launch_{name}"
@@ -50,6 +50,7 @@ _FIELDS = {
     "evaluation.windows": "launch_windows",
     "evaluation.tasks": "launch_tasks",
     "evaluation.limit": "launch_limit",
+    "further": "launch_seeds",
 }
 """keys of the widgets that are not made from their field alone"""
 
@@ -69,14 +70,14 @@ def new_study(root: str) -> None:
                     st.markdown(f"**{title}**")
                     changes |= settings_form.section(section, asked, key, start)
             values |= _machine()
-        study = _checked(values, changes, complaint, key)
-        if study is None:
+        studies = _checked(values, changes, complaint, key)
+        if not studies:
             st.caption(":red[:material/error:] What is wrong stands at the top of the form.")
             return
         st.caption("The exact command")
-        st.code(command(study), language="bash", wrap_lines=True)
+        st.code(command(*studies), language="bash", wrap_lines=True)
         if st.button("Start the run", key="launch_start", type="primary", icon=":material/play_arrow:"):
-            _start(root, study, complaint)
+            _start(root, studies, complaint)
 
 
 def _basics(root: str) -> dict[str, Any]:
@@ -84,10 +85,7 @@ def _basics(root: str) -> dict[str, Any]:
     demo, help_ = demo_study(), settings_form.documentation()
     with st.grid(3, min_column_width=240):
         values = _inputs(demo, help_) | _sizes(demo, help_)
-    methods = st.multiselect(
-        "Methods side by side", list(METHODS), demo.methods, format_func=label, key="launch_methods",
-        help=help_["methods"],
-    )  # fmt: skip
+    methods = comparison_form.methods(demo, help_["methods"])
     values |= {"methods": methods, "evaluation": _evaluation(root, demo, "launch")}
     return values | {"name": st.text_input("Name (optional)", key="launch_name", help=help_["name"]).strip()}
 
@@ -126,7 +124,8 @@ def _sizes(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
     )
     seed = st.number_input("Seed", value=0, step=1, key="launch_seed", help=help_["seed"])
     sizes = {"calibration": {"samples": samples}, "sparsity": {"epochs": epochs}}
-    return {"metric": metric, "retention": retention, "seed": seed, **sizes}
+    values = {"metric": metric, "retention": retention, "seed": seed, **sizes}
+    return values | {_SEEDS: comparison_form.further_seeds()}
 
 
 def _evaluation(root: str, study: Study, key: str, owner: str = "") -> dict[str, Any]:
@@ -190,16 +189,17 @@ def _trust(help_: dict[str, str]) -> bool:
     return asked and allowed
 
 
-def _checked(values: dict[str, Any], changes: dict[str, Any], complaint: Any, key: str) -> Study | None:
-    """The study of the form, or None after its one error has been shown and its field marked."""
+def _checked(values: dict[str, Any], changes: dict[str, Any], complaint: Any, key: str) -> list[Study]:
+    """The form's study for each of its seeds; none after its one error was shown and its field marked."""
+    further = values.pop(_SEEDS)
     try:
-        return from_dict(values).with_settings(changes)
+        return comparison_form.of_seeds(from_dict(values).with_settings(changes), further)
     except GpruneError as error:
         complaint.error(said(error), icon=":material/error:")
         # an error about a setting begins with its name
         field = str(error).partition(" ")[0]
         mark(complaint, _FIELDS.get(field, f"{key}_{field}"))
-        return None
+        return []
 
 
 def mark(place: Any, key: str) -> None:
@@ -240,8 +240,9 @@ def _is_local(model: str) -> bool:
     )
 
 
-def _start(root: str, study: Study, complaint: Any = None) -> None:
-    """Submits a study; what is wrong with it is said beside the button and in `complaint`."""
+def _start(root: str, studies: list[Study], complaint: Any = None) -> None:
+    """Submits a study of each seed; what is wrong is said beside the button and in `complaint`."""
+    study = studies[0]
     problem = input_problem(study)
     if problem:
         st.error(said(problem), icon=":material/error:")
@@ -251,9 +252,9 @@ def _start(root: str, study: Study, complaint: Any = None) -> None:
                 if value and repr(value) in problem:
                     mark(complaint, _FIELDS[field])
         return
-    job = work.start(root, study)
-    if job is not None:
-        st.session_state["jobs_wanted"] = job.id
+    started = [job for job in (work.start(root, one) for one in studies) if job is not None]
+    if started:
+        st.session_state["jobs_wanted"] = started[0].id
         st.rerun()
 
 
@@ -280,4 +281,4 @@ def evaluate_run(root: str) -> None:
             return
         st.code(command(study), language="bash", wrap_lines=True)
         if st.button("Start the evaluation", key="measure_start", icon=":material/play_arrow:"):
-            _start(root, study)
+            _start(root, [study])

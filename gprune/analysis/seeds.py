@@ -1,0 +1,42 @@
+"""Answers: how far do the results of one study lie apart when nothing but its seed changes?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+MEASURED = ("retention", "perplexity", "accuracy")
+"""what of a run's result is compared over seeds"""
+_NO_MEASURE = ("samples", "chance", "version")
+"""what an accuracy says of its task, and what is no result"""
+
+
+def spread(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Mean and deviation over the seeds of everything that was measured.
+
+    Args:
+        results: what runs of one study have ended with, one a seed.
+
+    Returns:
+        Nested like a result: where a number stood, its `mean`, its `deviation` (divided by the number of
+        seeds, as in the paper's table of seeds) and the `seeds` that have it. A number that is not finite
+        counts as measured, and makes mean and deviation so.
+    """
+    found = {name: _gathered([result[name] for result in results if name in result]) for name in MEASURED}
+    return {name: value for name, value in found.items() if value}
+
+
+def _gathered(values: Sequence[Any]) -> dict[str, Any]:
+    if all(isinstance(value, Mapping) for value in values):
+        names = dict.fromkeys(name for value in values for name in value if name not in _NO_MEASURE)
+        inner = {name: _gathered([value[name] for value in values if name in value]) for name in names}
+        return {name: value for name, value in inner.items() if value}
+    numbers = [float(value) for value in values if value is not None]
+    if not numbers:
+        return {}
+    if not all(map(math.isfinite, numbers)):
+        return {"mean": math.inf, "deviation": math.nan, "seeds": len(numbers)}
+    return {"mean": float(np.mean(numbers)), "deviation": float(np.std(numbers)), "seeds": len(numbers)}
