@@ -150,7 +150,9 @@ def headline(found: Outcome, study: Study, complete: bool) -> Headline:
 
 def _nothing(found: Outcome, complete: bool) -> str:
     if found.dense is not None:
-        return "No pruned model was measured" if complete else "No pruned model is measured yet"
+        # others of the study's texts may be measured already
+        end = f"was measured on {found.text}" if complete else f"is measured on {found.text} yet"
+        return f"No pruned model {end}"
     return "No perplexity was measured" if complete else "No perplexity is measured yet"
 
 

@@ -126,6 +126,6 @@ def _unpack(options: argparse.Namespace) -> int:
         )
     there = f", {found.kept} were there already" if found.kept else ""
     print(f"{found.run}: {found.added} results unpacked{there}")
-    where = "" if store.root == default_cache() else f"GPRUNE_CACHE={shlex.quote(str(store.root))} "
-    print(f"Look at it: {where}make app")
+    where = "" if store.root == default_cache() else f" --cache {shlex.quote(str(store.root))}"
+    print(f"Look at it: python -m gprune app{where}")
     return 0

@@ -18,6 +18,8 @@ from gprune.door.place import UNSAFE, Place
 from gprune.door.terms import Terms, open_with
 
 SCRIPT = Path(__file__).resolve().parents[2] / "app.py"
+HOME = "/home"
+"""another name of the first page"""
 
 
 def serve(place: Place, terms: Terms, shown: AbstractContextManager[None]) -> None:
@@ -45,6 +47,7 @@ def app(place: Place, shown: AbstractContextManager[None]) -> Any:
     """
     import streamlit as st
     from starlette.middleware import Middleware
+    from starlette.routing import Route
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
@@ -55,7 +58,15 @@ def app(place: Place, shown: AbstractContextManager[None]) -> Any:
             yield
 
     guard = Middleware(Guard, names=place.names, keys=place.keys)
-    return st.App(SCRIPT, middleware=[guard], lifespan=lifespan)
+    return st.App(SCRIPT, routes=[Route(HOME, _home)], middleware=[guard], lifespan=lifespan)
+
+
+async def _home(request: Any) -> Any:
+    """Leads to the first page, which Streamlit serves under no other name than the root."""
+    from starlette.responses import RedirectResponse
+
+    query = request.url.query
+    return RedirectResponse(f"/?{query}" if query else "/")
 
 
 def _settings(place: Place) -> dict[str, Any]:

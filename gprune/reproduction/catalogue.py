@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from gprune import untrusted
 from gprune.analysis.studies import StudyRow
 from gprune.errors import StoreError
 from gprune.published import RULES
@@ -84,8 +85,9 @@ def load(cache: Path, name: str, table: str) -> Reproduced | None:
     try:
         return _reproduced(table, index["tables"][table])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        where = f"the table {table!r} in {folder / INDEX}"
-        raise StoreError(f"{where} is damaged ({error!r}): run `reproduce` again") from error
+        where = f"the table {untrusted.quoted(table)} in {folder / INDEX}"
+        reason = untrusted.sentence(repr(error), 160)
+        raise StoreError(f"{where} is damaged ({reason}): run `reproduce` again") from error
 
 
 def _reproduction(folder: Path) -> Reproduction | None:

@@ -118,6 +118,19 @@ def test_a_text_is_held_out_by_name_and_by_content() -> None:
     assert analysis.held_out(study, {"primary": "1", "auxiliary": "2", "substitute": "3"}, contents) == ["c"]
 
 
+def test_every_part_of_a_calibration_text_is_read_and_parts_of_others_are_held_out() -> None:
+    texts = ("b#split=validation", "c#split=train", "b2", "c#split=test", "hub:x/b#split=test")
+    study = a_study(primary="a#split=train", auxiliary="b", evaluation=EvaluationSettings(texts=texts))
+    assert analysis.held_out(study, {}, {}) == ["c#split=train", "b2", "c#split=test", "hub:x/b#split=test"]
+    # the same passages under another part's name are no other text
+    contents = {"c#split=train": "1", "c#split=test": "2"}
+    assert "c#split=train" not in analysis.held_out(study, {"primary": "1", "auxiliary": ""}, contents)
+    # an unknown content is not a content that two texts share
+    assert analysis.held_out(study, {"primary": "", "auxiliary": ""}, dict.fromkeys(texts, "")) == [
+        "c#split=train", "b2", "c#split=test", "hub:x/b#split=test",
+    ]  # fmt: skip
+
+
 def test_one_method_says_why_it_stands_alone() -> None:
     alone = said(DENSE, cell("gprune", 3.3), complete=False).sentence
     assert alone.endswith("FLAP is not measured yet") and "GPrune’s perplexity" in alone
@@ -128,7 +141,7 @@ def test_one_method_says_why_it_stands_alone() -> None:
 
 
 def test_what_is_missing_is_said() -> None:
-    assert said(DENSE, complete=False).sentence == "No pruned model is measured yet"
+    assert said(DENSE, complete=False).sentence == "No pruned model is measured on c yet"
     assert said(complete=False).sentence == "No perplexity is measured yet"
     assert said().sentence == "No perplexity was measured"
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
-from views.app_driver import charts, on, opened, words
+from views.app_driver import charts, linked, on, opened, words
 from views.synthetic_run import write_run
 
 
@@ -52,6 +53,24 @@ def test_what_is_not_a_default_is_in_the_address_under_stable_names(small: AppTe
     }  # fmt: skip
     app.toggle(key="log_toggle").set_value(False).run()
     assert "log" not in app.query_params
+
+
+@pytest.mark.parametrize(
+    ("page", "query", "seen"),
+    [
+        ("rank_drift", {"rd_layers_table": "1"}, lambda app: app.toggle(key="rd_layers_table_toggle").value),
+        ("guide", {"help_search": "jaccard"}, lambda app: "**Jaccard" in words(app)),
+        ("guide", {"help_search": "x" * 500}, lambda app: "No word of the glossary" in words(app)),
+        ("speed_export", {"sx_alignment": "16"}, lambda app: app.button(key="sx_align") is not None),
+        ("reliability", {"rasa_figure": "1"}, lambda app: app.toggle(key="rasa_figure_toggle").value),
+    ],
+)
+def test_tables_searches_and_alignments_are_opened_by_a_link(
+    cache: Path, page: str, query: dict[str, str], seen: Callable[[AppTest], bool]
+) -> None:
+    write_run(cache)
+    app = linked(page, **query)
+    assert seen(app) and "The address has" not in words(app)
 
 
 def test_every_view_of_a_value_follows_the_one_that_was_moved(small: AppTest) -> None:

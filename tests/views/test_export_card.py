@@ -122,7 +122,7 @@ def test_accuracy_shows_what_counts_under_each_rule(cache: Path) -> None:
     shown = words(app)
     assert "limited to 200 documents a task" in shown and r"lm\-eval 0\.4\.13" in shown
     assert "hellaswag was left out" in shown and "![x](" not in shown
-    app.radio(key="sx_rule").set_value("fixed").run()
+    app.radio(key="sx_rule_radio").set_value("fixed").run()
     table = next(item.value for item in app.dataframe if "task" in item.value)
     assert table["Dense"].tolist()[:2] == ["70.0 ± 4.0ⁿ", "60.0 ± 3.0"]
 

@@ -77,7 +77,7 @@ def test_scatter_and_captions_follow_the_rule(cache: Path) -> None:
     assert "Nothing is adapted" in words(app) and "there are no bars" in words(app)
     assert "With standardized scores" not in words(app)
     assert json.loads(app.get("bidi_component")[0].proto.json)["selection"] == "none"
-    app.toggle(key="rasa_figure").set_value(True).run()
+    app.toggle(key="rasa_figure_toggle").set_value(True).run()
     assert not charts(app)[0]["layout"].get("shapes")
 
 

@@ -212,7 +212,12 @@ def test_the_study_of_a_choice_has_its_rule_and_its_retention(small_run: Run) ->
     assert study.reliability == replace(RULE, source=small_run.study.reliability.source)
     plain = preview_card.full_study(small_run, replace(choice, scoring=whatif.PRIMARY))
     assert plain is not None and plain.reliability.selection == "none"
-    assert preview_card.full_study(small_run, replace(choice, scoring=whatif.AUXILIARY)) is None
+    from_b = preview_card.full_study(small_run, replace(choice, scoring=whatif.AUXILIARY))
+    own_texts = (small_run.study.primary, small_run.study.auxiliary)
+    assert (from_b.auxiliary, from_b.primary) == own_texts and from_b.name.endswith(", texts exchanged")
+    assert from_b.reliability.selection == "none" and from_b.retention == small_run.study.retention
+    of_base = preview_card.full_study(small_run, replace(choice, method="flap", scoring=whatif.AUXILIARY))
+    assert of_base.primary == own_texts[1] and of_base.reliability == small_run.study.reliability
     own = lab.choice(small_run, small_run.study.reliability)
     assert preview_card.full_study(small_run, own) == small_run.study
 

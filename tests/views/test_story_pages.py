@@ -167,10 +167,10 @@ def test_the_help_explains_without_a_run(cache: Path) -> None:
 
 def test_the_glossary_is_searched(cache: Path) -> None:
     app = on(opened(), "guide")
-    app.text_input(key="help_search").set_value("jaccard").run()
+    app.text_input(key="help_search_text").set_value("jaccard").run()
     found = [item.value for item in app.markdown if item.value.startswith("**Jaccard**")]
     assert len(found) == 1 and not any(item.value.startswith("**MSL**") for item in app.markdown)
-    app.text_input(key="help_search").set_value("zzz").run()
+    app.text_input(key="help_search_text").set_value("zzz").run()
     assert "No word of the glossary matches" in words(app)
 
 

@@ -10,39 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import streamlit as st
 
 from gprune.views.frame import address_sentences as sentences
+from gprune.views.frame import address_state
 
 T = TypeVar("T")
 Options = Mapping[str, str] | Sequence[str]
-_STATE = "address_state"
-ALWAYS = ("run",)
-"""in every address: another person's newest run is another one"""
-
-
-@dataclass(slots=True)
-class _State:
-    """What one session knows of its address."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    """canonical values by key"""
-    written: dict[str, list[str]] = field(default_factory=dict)
-    """what the address was last seen to hold, by key"""
-    arrived: dict[str, list[str]] = field(default_factory=dict)
-    """what the address brought and nobody has read yet"""
-    faults: dict[str, str] = field(default_factory=dict)
-    """why what the address brought was not used, by key"""
-    defaults: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """what each page has read when it was last drawn, by page and key: the default of each value"""
-    unclaimed: dict[str, str] = field(default_factory=dict)
-    """what the address brought for `names` and nothing on the page is called, by key"""
-    collecting: bool = False
-    """whether a page is under way, whose values are written at its end, all at once"""
-    page: str = ""
 
 
 def begin(page: str) -> None:
@@ -51,18 +27,18 @@ def begin(page: str) -> None:
     Args:
         page: which page; complaints about an address end with it.
     """
-    state = _state()
+    state = address_state.current()
     if page != state.page:
         state.page, state.faults = page, {}
     elif st.query_params:
         # Back to a view in which something was not chosen yet
-        for key in [key for key in state.written if key not in st.query_params]:
-            del state.written[key]
+        for key in [key for key in state.seen if key not in st.query_params]:
+            del state.seen[key]
             state.values.pop(key, None)
     for key in st.query_params:
         brought = st.query_params.get_all(key)
-        if brought != state.written.get(key):
-            state.written[key] = state.arrived[key] = brought
+        if brought != state.seen.get(key):
+            state.seen[key] = state.arrived[key] = brought
             state.values.pop(key, None)
     state.defaults[page], state.collecting = {}, True
 
@@ -73,14 +49,14 @@ def finish(slot: Any) -> None:
     Args:
         slot: container at the top of the page, for what an address brought and no page can use.
     """
-    state = _state()
+    state = address_state.current()
     state.collecting = False
     for key, found in state.unclaimed.items():
         state.values.pop(key, None)
         if found:
             state.faults[key] = sentences.stranger(key, found)
     state.unclaimed = {}
-    _write(state)
+    state.write()
     for sentence in state.faults.values():
         slot.warning(sentence, icon=":material/link_off:")
 
@@ -92,13 +68,13 @@ def put(key: str, value: Any) -> None:
 
 def put_all(values: Mapping[str, Any]) -> None:
     """Sets several values as one step of the browser's history."""
-    state = _state()
+    state = address_state.current()
     for key, value in values.items():
         state.values[key] = value
         state.faults.pop(key, None)
         state.arrived.pop(key, None)
     if not state.collecting:
-        _write(state)
+        state.write()
 
 
 def link(page: str, shared: Iterable[str]) -> dict[str, list[str]]:
@@ -108,11 +84,11 @@ def link(page: str, shared: Iterable[str]) -> dict[str, list[str]]:
         page: which page.
         shared: keys that go with the reader from page to page.
     """
-    state = _state()
+    state = address_state.current()
     known = {
         key: default for key, default in state.defaults.get(state.page, {}).items() if key in set(shared)
     }
-    return _wanted(state, state.defaults.get(page, {}) | known)
+    return state.wanted(state.defaults.get(page, {}) | known)
 
 
 def number(key: str, default: float, low: float, high: float) -> float:
@@ -137,7 +113,7 @@ def flag(key: str, default: bool = False) -> bool:
 
 def several(key: str, options: Options, default: Iterable[str]) -> list[str]:
     """Some of the names of `options`, in the order in which they were chosen; unknown ones are left out."""
-    state = _state()
+    state = address_state.current()
     arrived = state.arrived.pop(key, None)
     found = [name for name in (arrived or state.values.get(key, default)) if name]
     unknown = [name for name in found if name not in options]
@@ -146,7 +122,7 @@ def several(key: str, options: Options, default: Iterable[str]) -> list[str]:
     chosen = [name for name in dict.fromkeys(found) if name in options]
     if arrived is not None:
         state.values[key] = chosen
-    return _noted(state, key, chosen, list(default))
+    return state.noted(key, chosen, list(default))
 
 
 def index(key: str) -> int | None:
@@ -161,7 +137,7 @@ def text(key: str, default: str = "") -> str:
 
 def names(key: str, value: str) -> bool:
     """Whether a text is just this value; one of an address that is no value asked for is told at the end."""
-    state = _state()
+    state = address_state.current()
     if key in state.arrived:
         state.unclaimed[key] = state.arrived[key][-1]
     found = text(key) == value
@@ -207,6 +183,19 @@ def selectbox(label: str, choices: Options, key: str, default: str, **options: A
     return str(st.selectbox(label, list(choices), **_bound(key, "selectbox"), **(shown | options)))
 
 
+def radio(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
+    """Alternatives of which one is chosen, each with its dot."""
+    _offer(key, "radio", choice(key, choices, default))
+    shown: dict[str, Any] = {"format_func": _labels(choices)}
+    return str(st.radio(label, list(choices), **_bound(key, "radio"), **(shown | options)))
+
+
+def text_field(label: str, key: str, longest: int, **options: Any) -> str:
+    """A field to type a line of text in; what an address has beyond its length is cut off."""
+    _offer(key, "text", text(key)[:longest])
+    return str(st.text_input(label, max_chars=longest, **_bound(key, "text"), **options))
+
+
 def multiselect(label: str, choices: Options, key: str, default: Iterable[str], **options: Any) -> list[str]:
     """A list of which any number is chosen."""
     _offer(key, "multiselect", several(key, choices, default))
@@ -214,13 +203,8 @@ def multiselect(label: str, choices: Options, key: str, default: Iterable[str], 
     return list(st.multiselect(label, list(choices), **_bound(key, "multiselect"), **(shown | options)))
 
 
-def _state() -> _State:
-    found: _State = st.session_state.setdefault(_STATE, _State())
-    return found
-
-
 def _read(key: str, default: T, parse: Callable[[Any], T], wanted: str) -> T:
-    state = _state()
+    state = address_state.current()
     arrived = state.arrived.pop(key, None)
     if arrived is not None:
         try:
@@ -235,33 +219,7 @@ def _read(key: str, default: T, parse: Callable[[Any], T], wanted: str) -> T:
         value = parse(state.values[key]) if state.values.get(key) is not None else default
     except (ValueError, OverflowError):
         value = default
-    return _noted(state, key, value, default)
-
-
-def _noted(state: _State, key: str, value: T, default: Any) -> T:
-    """Remembers what a page has read; inside a fragment, which no page ends, it is written at once."""
-    state.defaults.setdefault(state.page, {})[key] = default
-    if not state.collecting:
-        _write(state)
-    return value
-
-
-def _wanted(state: _State, defaults: Mapping[str, Any]) -> dict[str, list[str]]:
-    """What an address is to hold of some values: those that are known and not their defaults."""
-    found = {
-        key: sentences.written(state.values[key])
-        for key, default in defaults.items()
-        if key in state.values and (key in ALWAYS or state.values[key] != default)
-    }
-    return {key: value for key, value in found.items() if value}
-
-
-def _write(state: _State) -> None:
-    """Brings the address in line with what the page has read, if it is not."""
-    wanted = _wanted(state, state.defaults.get(state.page, {}))
-    state.written = wanted
-    if wanted != {key: st.query_params.get_all(key) for key in st.query_params}:
-        st.query_params.from_dict(wanted)
+    return state.noted(key, value, default)
 
 
 def _within(value: T, low: Any, high: Any) -> T:

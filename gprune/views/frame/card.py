@@ -144,7 +144,7 @@ class Card:
                     "How to read", type="tertiary", icon=":material/help:", key=f"{self.key}_how"
                 ):
                     st.markdown(how)
-            shown = table is not None and switch and st.toggle("Table", key=f"{self.key}_table")
+            shown = table is not None and switch and address.toggle("Table", f"{self.key}_table")
             if table is not None:
                 st.download_button(
                     "CSV",

@@ -207,5 +207,6 @@ def on_held_out(run: Run) -> tuple[str, list[Measurement]]:
     outcome = analysis.outcome(found, run.study, held_out(run))
     cells = [item for item in found if outcome is not None and item.text == outcome.text]
     if outcome is None or not any(item.method != DENSE for item in cells):
-        raise MissingResultError("the perplexity of any pruned model")
+        where = f" on {short(outcome.text)}" if outcome is not None else ""
+        raise MissingResultError(f"the perplexity of any pruned model{where}")
     return outcome.text, cells

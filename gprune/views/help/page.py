@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from gprune.views.frame import frame
+from gprune.views.frame import address, frame
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
 from gprune.views.help import ideas
@@ -67,6 +67,8 @@ _KEYS = (
     ("Tab, Enter", "goes through buttons and fields, and presses them"),
     ("Arrow keys", "move a slider by one step, once it has been reached with Tab"),
 )
+_LONGEST = 60
+"""characters of what is searched for"""
 
 
 def show() -> None:
@@ -99,7 +101,8 @@ def _pages() -> None:
 
 def _glossary(run: Run | None, drawn: Card) -> None:
     table = pd.DataFrame({"word": list(TERMS), "meaning": list(TERMS.values())})
-    wanted = st.text_input("Search", key="help_search", placeholder="a word, as in ARI").strip().lower()
+    wanted = address.text_field("Search", "help_search", _LONGEST, placeholder="a word, as in ARI")
+    wanted = wanted.strip().lower()
     hits = [
         (word, meaning)
         for word, meaning in TERMS.items()

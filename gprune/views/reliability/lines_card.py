@@ -62,8 +62,8 @@ def show(run: Run, settings: ReliabilitySettings, on_select: Callable[[], None])
         with st.container(horizontal=True):
             if settings.score_scale == "raw":
                 address.toggle("Log scale of the score", "rasa_log", True)
-            figure = st.toggle(
-                "As a figure", key="rasa_figure", help="The same for a paper: its camera writes SVG."
+            figure = address.toggle(
+                "As a figure", "rasa_figure", help="The same for a paper: its camera writes SVG."
             )
         if figure:
             drawn.chart(figures.scatter(statistics, adapted, log, settings.selection), _CAPTION)

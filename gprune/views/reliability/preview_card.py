@@ -17,7 +17,7 @@ from gprune.study import Study
 from gprune.views.frame import address, derived, packed, story, work
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import duration, plain, said
+from gprune.views.frame.text import duration, plain, said, short
 from gprune.views.reliability import controls, curve_card, lab, preview_curve, retention_card
 from gprune.views.reliability.changes_card import NOT_LEARNED
 from gprune.views.reliability.lines_card import changed_study
@@ -221,9 +221,6 @@ def _signed(change: float) -> str:
 def _full_run(run: Run, choice: whatif.LabChoice) -> None:
     """What it takes to learn the thresholds of the choice, and the button that starts it."""
     study = full_study(run, choice)
-    if study is None:
-        st.caption("A run scores from A, adapted or not: exchange the texts on the page Launch for B.")
-        return
     if study == run.study:
         st.caption("The choice is what this run has learned.")
         return
@@ -232,17 +229,21 @@ def _full_run(run: Run, choice: whatif.LabChoice) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         if st.button("Run it in full", key="rasa_full", icon=":material/play_arrow:"):
             work.start(run.root, study)
+        exchanged = "A run with both texts exchanged. " if choice.scoring == whatif.AUXILIARY else ""
         st.caption(
-            f"Learns the thresholds and measures everything: about {duration(seconds)} by what is known here."
+            f"{exchanged}Learns the thresholds and measures everything: about {duration(seconds)} by what is "
+            "known here."
         )
 
 
-def full_study(run: Run, choice: whatif.LabChoice) -> Study | None:
-    """The study that a choice is a preview of; None where there is none."""
-    if choice.scoring == whatif.AUXILIARY:
-        return None
+def full_study(run: Run, choice: whatif.LabChoice) -> Study:
+    """The study that a choice is a preview of.
+
+    A run scores from its A. What is scored from B is therefore a run with both texts exchanged; its modules
+    are formed anew as well, from the same two texts.
+    """
     study, settings = run.study, choice.settings
-    if choice.scoring == whatif.PRIMARY and choice.method == "gprune":
+    if choice.scoring != whatif.ADAPTED and choice.method == "gprune":
         settings = replace(settings, selection="none")
     if choice.method == "gprune" and settings != study.reliability:
         study = changed_study(run, settings)
@@ -250,4 +251,11 @@ def full_study(run: Run, choice: whatif.LabChoice) -> Study | None:
         study = replace(study, methods=(*study.methods, choice.method))
     if abs(choice.retention - study.retention) > 1e-9:
         study = replace(study, retention=choice.retention)
+    if choice.scoring == whatif.AUXILIARY:
+        study = replace(
+            study,
+            primary=study.auxiliary,
+            auxiliary=study.primary,
+            name=f"{study.name or short(study.model)}, texts exchanged",
+        )
     return study

@@ -12,7 +12,7 @@ from gprune import stages
 from gprune.analysis import accuracy
 from gprune.evaluation.tasks import STANDARD_TASKS, known
 from gprune.records import Accuracy
-from gprune.views.frame import tables, work
+from gprune.views.frame import address, tables, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run
@@ -33,7 +33,9 @@ def draw(drawn: Card, run: Run) -> None:
     if not any(found.values()):
         _nothing(run, missing)
         return
-    rule = st.radio("Figure that counts", accuracy.RULES, key="sx_rule", horizontal=True, help=_RULE_HELP)
+    rule = address.radio(
+        "Figure that counts", accuracy.RULES, "sx_rule", accuracy.RULES[0], horizontal=True, help=_RULE_HELP
+    )
     drawn.title(_finding(found, rule))
     with st.container(horizontal=True, gap="xsmall"):
         if run.study.evaluation.limit:

@@ -45,8 +45,9 @@ def draw(run: Run) -> None:
         _offer(run, size, name)
     with right, st.container(border=True, height="stretch"):
         st.markdown("**On the other machine**")
-        st.caption("In a checkout of this project, after `make app` has worked there once:")
-        st.code(f"python -m gprune unpack {shlex.quote(name)}", language="bash", wrap_lines=True)
+        st.caption("In a checkout of this project, where `make app` has worked once:")
+        unpacked = f"python -m gprune unpack {shlex.quote(name)}\npython -m gprune app"
+        st.code(unpacked, language="bash", wrap_lines=True)
         st.caption("The run is then in the list of runs of its app; what is there already stays.")
     with st.popover("What is in it, and what is not", icon=":material/help:", type="tertiary"):
         st.markdown(
@@ -67,7 +68,7 @@ def _offer(run: Run, size: int, name: str) -> None:
     if size <= MOST_DOWNLOADED:
         st.download_button(
             f"Pack this run (at most {amount(size)})",
-            data=lambda: _bytes(run.root, run.name),
+            data=lambda: archive(run.root, run.name),
             file_name=name,
             mime="application/zip",
             key="sx_pack_run",
@@ -80,7 +81,7 @@ def _offer(run: Run, size: int, name: str) -> None:
     st.code(f"python -m gprune pack {shlex.quote(run.name)}", language="bash", wrap_lines=True)
 
 
-def _bytes(root: str, name: str) -> bytes:
+def archive(root: str, name: str) -> bytes:
     """The archive."""
     file, store = io.BytesIO(), Store(Path(root))
     fill(store, packs.contents(store, name), file)

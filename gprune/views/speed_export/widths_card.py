@@ -122,23 +122,17 @@ def aligned_study(study: Study, alignment: int) -> Study:
 
 def _alignment(run: Run, shape: ModelShape) -> None:
     present = run.study.sparsity.alignment
-    options = sorted({present, *(number for number in ALIGNMENTS if number <= shape.neurons)})
+    fitting = sorted({present, *(number for number in ALIGNMENTS if number <= shape.neurons)})
+    options = {str(number): "1 (any)" if number == 1 else str(number) for number in fitting}
     st.markdown("**Alignment**")
     st.caption(
         "Hardware runs matrices fastest whose widths are multiples of 8 to 256. Alignment rounds every FFN "
         "width to such a multiple at the same retention; it changes the masks of every method a little."
     )
-    # the key changes with the run, so that the choice begins at what the shown run has
-    wanted = st.segmented_control(
-        "Widths are multiples of",
-        options,
-        default=present,
-        key=f"sx_alignment_{run.name}",
-        format_func=lambda number: "1 (any)" if number == 1 else str(number),
-    )
-    if wanted is None or wanted == present:
+    wanted = int(address.segmented("Widths are multiples of", options, "sx_alignment", str(present)))
+    if wanted == present:
         return
-    study = aligned_study(run.study, int(wanted))
+    study = aligned_study(run.study, wanted)
     st.code(command(study), language="bash", wrap_lines=True)
     if st.button(f"Prune with alignment {wanted}", key="sx_align", icon=":material/play_arrow:"):
         if work.start(run.root, study) is not None:

@@ -1,0 +1,71 @@
+"""The one profile of the fuzz tests: 500 cases a kind in `make test`, 10,000 in `make test-long`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from gprune import untrusted
+from gprune.errors import GpruneError
+
+SHORT, LONG = 500, 10_000
+MOST_SECONDS = 2.0
+"""of the processor, for one case; the slowest so far takes a tenth of it"""
+
+Fuzz = Callable[[Any, Callable[[Any], object]], None]
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(SHORT, id="short"),
+        pytest.param(LONG, id="long", marks=[pytest.mark.long, pytest.mark.timeout(900)]),
+    ]
+)
+def fuzz(request: pytest.FixtureRequest, record_property: Any) -> Fuzz:
+    """Hands every case of a strategy to a reader, which may return or raise GpruneError, and nothing else."""
+
+    def run(cases: Any, reader: Callable[[Any], object]) -> None:
+        counts = {
+            "kind": request.node.originalname.removeprefix("test_"),
+            "cases": 0,
+            "read": 0,
+            "refused": 0,
+        }
+        counts |= {"tracebacks": 0, "slowest": 0.0}
+
+        @settings(
+            max_examples=request.param,
+            derandomize=request.param == SHORT,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=(Phase.generate, Phase.shrink),
+        )
+        @given(cases)
+        def check(case: Any) -> None:
+            began = time.thread_time()
+            counts["cases"] += 1
+            try:
+                reader(case)
+                counts["read"] += 1
+            except GpruneError as error:
+                counts["refused"] += 1
+                shown = untrusted.sentence(error)
+                assert 10 <= len(shown) <= 300 and "\n" not in shown, shown
+            except BaseException:
+                counts["tracebacks"] += 1
+                raise
+            seconds = time.thread_time() - began
+            counts["slowest"] = max(counts["slowest"], seconds)
+            assert seconds < MOST_SECONDS, f"{seconds:.1f} s"
+
+        try:
+            check()
+        finally:
+            record_property("fuzz", counts)
+
+    return run

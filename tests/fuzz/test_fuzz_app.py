@@ -1,0 +1,204 @@
+"""What the app is given: addresses, uploads, threshold sets, folders of jobs and of reproductions."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from fuzz import odd
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from gprune.demo import MODEL_FOLDER
+from gprune.jobs import folder as job_files
+from gprune.jobs import queue
+from gprune.published import RULES
+from gprune.reproduction import catalogue
+from gprune.study import from_dict
+from gprune.views.calibration_data import own_text
+from gprune.views.frame import address, user_files
+from gprune.views.frame.text import csv, said
+from gprune.views.jobs import own_questions
+from gprune.views.reliability import sets
+
+pytestmark = pytest.mark.slow
+
+STUDY = from_dict({"model": "demo", "primary": "python-reference", "auxiliary": "science-docs"})
+JOB = {
+    "id": "20260131-120000-0123abcd",
+    "created": 1.7e9,
+    "label": "a job",
+    "command": ["python"],
+    "arguments": [],
+    "fingerprint": "0" * 64,
+    "nonce": "0",
+}
+STATE = {
+    "state": "failed",
+    "pid": 4194305,
+    "process_started": 1.0,
+    "supervisor": None,
+    "supervisor_started": None,
+    "started": 1.7e9,
+    "ended": 1.7e9,
+    "cancel_requested": None,
+    "grace": 5.0,
+    "error": "it ended",
+    "run_id": "demo",
+    "summary": {"retention": 0.5},
+}
+EVENT = {"ts": 1.7e9, "stage": "tokens", "done": 1, "total": 4, "message": "reading"}
+SETS = {
+    "format": "gprune-thresholds",
+    "version": 1,
+    "sets": [
+        {
+            "name": "a",
+            "drift_quantile": 0.9,
+            "score_quantile": 0.9,
+            "score_scale": "raw",
+            "selection": "drift",
+        },
+    ],
+}
+ROW = {
+    "method": "flap",
+    "labels": {"text": "a"},
+    "values": {"ppl:a": 1.5},
+    "errors": {"ppl:a": 0.1},
+    "retention": 0.5,
+    "seed": 0,
+    "kept": 0.5,
+    "run": "demo",
+    "reason": "",
+}
+FRAME = {"columns": ["method", "value"], "cells": [["a", "1.5"]], "title": "words"}
+INDEX = {
+    "format": 2,
+    "model": "demo",
+    "scale": {"name": "demo"},
+    "command": "x",
+    "updated": "2026",
+    "study": {},
+    "tables": {
+        "main": {
+            "title": "t",
+            "notes": ["n"],
+            "files": [],
+            "filled": 1,
+            "rows": {rule: [ROW] for rule in RULES},
+            "display": FRAME,
+            "published": FRAME,
+            "versions": {},
+        }
+    },
+}
+
+
+class Address(dict[str, list[str]]):
+    """What Streamlit offers of an address, without a browser."""
+
+    def get_all(self, key: str) -> list[str]:
+        return self.get(key, [])
+
+    def from_dict(self, values: dict[str, list[str]]) -> None:
+        self.clear()
+        self.update(values)
+
+
+def test_addresses(fuzz, monkeypatch):
+    def read(given: dict[str, list[str]]) -> None:
+        told: list[str] = []
+        page = SimpleNamespace(session_state={}, query_params=Address(given))
+        monkeypatch.setattr(address, "st", page)
+        address.begin("page")
+        assert 0.0 <= address.number("level", 0.5, 0.0, 1.0) <= 1.0
+        assert 3 <= address.whole("count", 5, 3, 10) <= 10
+        assert address.choice("view", ("one", "two"), "one") in ("one", "two")
+        assert address.flag("log") in (True, False)
+        assert set(address.several("marks", ["a", "b"], ["a"])) <= {"a", "b"}
+        layer = address.index("layer")
+        assert layer is None or 0 <= layer < 2**63
+        assert isinstance(address.text("run", ""), str)
+        address.names("card", "here")
+        address.finish(SimpleNamespace(warning=lambda words, icon: told.append(words)))
+        assert all("\n" not in words and len(words) <= 900 for words in told), told
+        # what was written is read again without complaint
+        again = Address({key: list(value) for key, value in page.query_params.items() if key != "card"})
+        monkeypatch.setattr(address, "st", SimpleNamespace(session_state={}, query_params=again))
+        address.begin("page")
+        address.number("level", 0.5, 0.0, 1.0), address.whole("count", 5, 3, 10), address.index("layer")
+        address.finish(SimpleNamespace(warning=lambda words, icon: pytest.fail(words)))
+
+    keys = st.sampled_from(["level", "count", "view", "log", "marks", "layer", "run", "card", "strange"])
+    odd_fields = st.sampled_from(["nan", "-inf", "9" * 5000, "0.1", "7", "two", "b", "1_0"])
+    fields = st.lists(odd.words | odd_fields, min_size=1, max_size=3)
+    fuzz(st.dictionaries(keys, fields, max_size=9), read)
+
+
+def test_uploaded_texts(fuzz, tmp_path):
+    tokenizer = Tokenizer.from_file(str(MODEL_FOLDER / "tokenizer.json"))
+
+    def read(case: tuple[bytes, str]) -> None:
+        raw, name = case
+        place = user_files.place(str(tmp_path), "texts", name, own_text._suffix(name), raw)
+        assert place.parent == tmp_path / "texts" / "user" and len(place.name) < 100
+        counted = own_text.count(own_text._documents(raw, own_text._suffix(name), name), tokenizer)
+        assert len(counted.ids) > 0
+
+    names = st.tuples(odd.words, st.sampled_from([".txt", ".jsonl", "", ".JSONL"])).map("".join)
+    fuzz(
+        st.tuples(
+            odd.lines({"text": "some words"}) | st.text().map(lambda text: text.encode("utf-8", "replace")),
+            names,
+        ),
+        read,
+    )
+
+
+def test_uploaded_questions(fuzz):
+    question = {"question": "two and two is", "choices": ["four", "five"], "answer": 0}
+    fuzz(st.tuples(odd.words, odd.lines(question)), lambda case: own_questions.check(*case))
+
+
+def test_threshold_sets(fuzz, tmp_path):
+    def read(raw: bytes) -> None:
+        found = sets.read(raw)
+        assert sets.read(sets.export(found)) == found
+        sets.save(str(tmp_path), found[0])
+
+    fuzz(odd.files(SETS), read)
+
+
+def test_job_files(fuzz, tmp_path):
+    folder = job_files.root(tmp_path) / JOB["id"]
+    folder.mkdir(parents=True)
+
+    def read(case: tuple[bytes, bytes, bytes, bytes]) -> None:
+        for name, data in zip(
+            (job_files.JOB, job_files.STATE, job_files.EVENTS, job_files.STUDY), case, strict=True
+        ):
+            (folder / name).write_bytes(data)
+        for job in queue.jobs(tmp_path):
+            assert len(said(job.error)) <= 900 and (job.elapsed or 0.0) >= 0.0
+        progress = queue.progress(tmp_path, JOB["id"])
+        assert 0.0 <= progress.fraction <= 1.0
+        queue.log_tail(tmp_path, JOB["id"], 5)
+        queue.study_of(tmp_path, JOB["id"])
+
+    fuzz(st.tuples(odd.files(JOB), odd.files(STATE), odd.lines(EVENT), odd.files(STUDY.to_dict())), read)
+
+
+def test_reproductions(fuzz, tmp_path):
+    folder = tmp_path / "reproductions" / "demo-demo"
+    folder.mkdir(parents=True)
+
+    def read(data: bytes) -> None:
+        (folder / "index.json").write_bytes(data)
+        for made in catalogue.reproductions(tmp_path):
+            for name in made.tables:
+                table = catalogue.load(tmp_path, made.name, name)
+                if table is not None:
+                    csv(table.display)
+
+    fuzz(odd.files(INDEX), read)

@@ -1,0 +1,324 @@
+"""Files that the command line and a run read: read or refused with an error of ours, whatever is in them."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import pytest
+from fuzz import odd
+from hypothesis import strategies as st
+
+from gprune import run_records, untrusted
+from gprune.bench import protocol
+from gprune.commands.study import assignment
+from gprune.corpora import layout, naming, rows, source
+from gprune.evaluation import tasks
+from gprune.export import plan_file
+from gprune.models import families, identity
+from gprune.study import from_dict, from_file
+
+pytestmark = pytest.mark.slow
+
+STUDY = from_dict({"model": "demo", "primary": "python-reference", "auxiliary": "science-docs"})
+CARD = {
+    "license": "mit",
+    "configs": [
+        {"config_name": "small", "default": True, "data_files": [{"split": "train", "path": "small/tr*"}]},
+        {"config_name": "large", "data_dir": "large", "data_files": {"train": ["**/x.jsonl", "a?[bc]/*"]}},
+    ],
+}
+GLOBS = st.lists(
+    st.sampled_from(["*", "**", "/", "?", "[", "]", "!", "a", "b.jsonl", "..", "z-a", "(a+)+", "\\", "^$"]),
+    max_size=40,
+).map("".join)
+QUESTION = {"question": "two and two is", "choices": ["four", "five"], "answer": 0}
+STANDARD = {
+    "passage": "p",
+    "question": "q",
+    "label": 1,
+    "goal": "g",
+    "sol1": "a",
+    "sol2": "b",
+    "ctx_a": "c",
+    "ctx_b": "d",
+    "activity_label": "e",
+    "endings": ["f", "g"],
+    "sentence": "the _ h",
+    "option1": "i",
+    "option2": "j",
+    "answer": "1",
+    "choices": {"text": ["k", "l"], "label": ["A", "B"]},
+    "answerKey": "A",
+    "question_stem": "m",
+}
+PLAN = {
+    "format": "gprune-plan",
+    "version": 1,
+    "source": "demo",
+    "fingerprint": "0" * 64,
+    "method": "flap",
+    "retention": 0.5,
+    "target": 0.5,
+    "bias_compensation": True,
+    "neurons": 4,
+    "key_value_heads": 2,
+    "kept_neurons": [[0, 1], [2, 3]],
+    "kept_key_value_groups": [[0], [1]],
+    "probe": {"ids": [0, 1], "logits": [0.5, -0.5]},
+    "study": {},
+    "dtype": "float32",
+    "biases": {"o_proj": "AAAAAAAAAAA=", "down_proj": "AAAAAAAAAAA="},
+}
+CONFIG = {"model_type": "llama", "dtype": "float32", "intermediate_size": 8, "vocab_size": 9, "auto_map": {}}
+INDEX = {"metadata": {"total_size": 9}, "weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}
+RECORD = {
+    "run": "demo-0123456789",
+    "study": STUDY.to_dict(),
+    "state": "done",
+    "until": None,
+    "error": None,
+    "started": "2026-01-31T12:00:00+00:00",
+    "seconds": 1.5,
+    "expected": {"tokens": 1.0},
+    "stages": {"tokens": {"key": "0" * 32, "seconds": 0.5, "reused": False}},
+    "texts": {"A": "words"},
+    "missing_tasks": {},
+    "unavailable": {},
+    "result": {"retention": 0.5},
+    "provenance": {"inputs": {"model": "a", "calibration": {"A": "b"}}, "commit": "c"},
+}
+MASKS = {"shape": [2, 4], "bits": "/w=="}
+MESSAGE = {
+    "id": 1,
+    "masks": {"ffn": MASKS, "heads": MASKS},
+    "losses": [1.5, 2.0],
+    "problem": "",
+    "ready": True,
+}
+
+
+def test_json(fuzz):
+    soup = st.lists(
+        st.sampled_from(["[", "]", "{", "}", ",", ":", '"a"', "1", "-", "e", "NaN", *odd.RAW.values()])
+    ).map("".join)
+    fuzz(
+        st.binary(max_size=80) | odd.values.map(odd.written) | soup,
+        lambda data: untrusted.json_value(data, "the file"),
+    )
+
+
+def test_paths(fuzz, tmp_path):
+    (tmp_path / "here").write_text("")
+
+    def read(name: Any) -> None:
+        if isinstance(name, str):
+            untrusted.path(name, "the model")
+        place = untrusted.inside(tmp_path, name, "the index").resolve()
+        assert place.is_relative_to(tmp_path.resolve())
+
+    parts = st.lists(
+        st.sampled_from(["..", ".", "/", "here", "~", "~root", "\0", "\ud800", "a" * 300, " "]), max_size=8
+    )
+    fuzz(odd.scalars | parts.map("/".join) | parts.map("".join), read)
+
+
+def test_study_files(fuzz, tmp_path):
+    file = tmp_path / "study.json"
+
+    def read(data: bytes) -> None:
+        file.write_bytes(data)
+        study = from_file(file)
+        assert from_dict(study.to_dict()) == study and len(study.digest) == 64
+        study.to_json().encode()
+
+    fuzz(odd.files(STUDY.to_dict()), read)
+
+
+def test_settings(fuzz):
+    fields = st.sampled_from(list(_fields())) | odd.words
+    signs = st.sampled_from(["=", "=", "=", "", "=="])
+    given = st.tuples(fields, signs, odd.values.map(odd.written) | odd.words).map("".join)
+    fuzz(given, lambda word: STUDY.with_settings(dict([assignment(word)])))
+
+
+def _fields() -> tuple[str, ...]:
+    from gprune.study import field_names
+
+    return field_names()
+
+
+def test_text_names(fuzz, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a#b.jsonl").write_text('{"text": "words"}\n')
+    options = st.lists(
+        st.tuples(
+            st.sampled_from([*naming.OPTIONS, "x", ""]), st.sampled_from(["", "=", "=="]), odd.words
+        ).map("".join)
+        | st.tuples(st.just("documents="), st.integers(-(10**25), 10**25).map(str), st.just(":")).map(
+            "".join
+        ),
+        max_size=3,
+    ).map("&".join)
+    places = (
+        st.sampled_from(["a#b.jsonl", "python-code", "wikitext2", "hub:a/b", "hub:", ".", "~", "~nosuchuser"])
+        | odd.words
+    )
+    names = st.tuples(places, st.sampled_from(["#", "#", "", "##"]), options).map("".join)
+
+    def read(name: str) -> None:
+        found = source.resolve(name, "calibration")
+        if found.kind == "records":
+            list(source.documents(found))
+
+    fuzz(names, read)
+
+
+def test_rows(fuzz, tmp_path):
+    def read(case: tuple[bytes, str, str]) -> None:
+        data, suffix, options = case
+        file = tmp_path / f"rows{suffix}"
+        file.write_bytes(
+            gzip.compress(data) if suffix.endswith(".gz") and not data.startswith(b"\0") else data
+        )
+        for document in rows.read_documents(file, naming.parse(f"{file}{options}")):
+            assert isinstance(document, str)
+
+    row = {"text": "some words", "id": 1, "meta": {"a": [1.5]}}
+    data = odd.lines(row) | odd.files([row, row])
+    suffixes = st.sampled_from([".jsonl", ".json", ".txt", ".jsonl.gz", ".txt.gz", ".parquet", ".arrow"])
+    fuzz(
+        st.tuples(
+            data, suffixes, st.sampled_from(["", "", "#fields=text", "#fields=id+text", "#documents=1:2"])
+        ),
+        read,
+    )
+
+
+def test_dataset_cards(fuzz, tmp_path):
+    import yaml
+
+    folder = tmp_path / "set"
+    for name in ("small/train.jsonl", "large/x.jsonl", "ab/test.jsonl"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text('{"text": "words"}\n')
+
+    def read(case: tuple[bytes, str, str]) -> None:
+        (folder / "README.md").write_bytes(case[0])
+        files = layout.folder_files(folder, naming.parse(f"{folder}{case[1]}"), case[2])
+        assert files and all(file.resolve().is_relative_to(folder) for file in files)
+
+    def card(values: Any) -> bytes:
+        return f"---\n{yaml.safe_dump(values, allow_unicode=True)}---\n# About\n".encode("utf-8", "replace")
+
+    globbed = GLOBS.map(lambda glob: card({"configs": [{"config_name": "g", "data_files": glob}]}))
+    whole = odd.changed(CARD).map(card) | globbed
+    cards = whole.flatmap(odd.damaged)
+    fuzz(st.tuples(cards, st.sampled_from(["", "#config=small", "#config=large"]), st.just("train")), read)
+
+
+def test_saved_datasets(fuzz, tmp_path):
+    (tmp_path / "secret.arrow").write_text("x")
+    folder = tmp_path / "set"
+    (folder / "train").mkdir(parents=True)
+    (folder / "train" / "data-00000.arrow").write_text("x")
+    (folder / "dataset_info.json").write_text("{}")
+
+    def read(case: tuple[bytes, bytes, bool]) -> None:
+        (folder / "dataset_dict.json").unlink(missing_ok=True)
+        if case[2]:
+            (folder / "dataset_dict.json").write_bytes(case[0])
+        for place in (folder, folder / "train"):
+            (place / "state.json").write_bytes(case[1])
+        files = layout.folder_files(folder, naming.parse(str(folder)), "train")
+        assert all(file.resolve().is_relative_to(folder) for file in files)
+
+    state = {"_data_files": [{"filename": "data-00000.arrow"}], "_split": "train"}
+    fuzz(st.tuples(odd.files({"splits": ["train"]}), odd.files(state), st.booleans()), read)
+
+
+@pytest.mark.parametrize("task", ["own", "boolq", "hellaswag", "winogrande", "arc_easy"])
+def test_task_files(fuzz, tmp_path, task):
+    file = tmp_path / "task.jsonl"
+
+    def read(data: bytes) -> None:
+        file.write_bytes(data)
+        kind: Any = "own" if task == "own" else "standard"
+        found = tasks.documents(tasks.TaskSource(task, kind, file))
+        assert found and all(isinstance(row, dict) for row in found)
+
+    fuzz(odd.lines(QUESTION if task == "own" else STANDARD), read)
+
+
+def test_task_names(fuzz):
+    names = st.tuples(odd.words, st.sampled_from(["", ".jsonl", ".parquet"])).map("".join)
+    settings = STUDY.evaluation
+    fuzz(names, lambda name: tasks.resolve(name, settings))
+
+
+def test_plans(fuzz, tmp_path):
+    def read(data: bytes) -> None:
+        (tmp_path / "plan.json").write_bytes(data)
+        plan = plan_file.read(tmp_path)
+        assert plan.masks.ffn.ndim == 2 and plan.masks.ffn.dtype == bool
+
+    fuzz(odd.files(PLAN), read)
+
+
+def test_checkpoints(fuzz, tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "two.safetensors").write_text("x")
+    for name in ("one.safetensors", "two.safetensors"):
+        (folder / name).write_text("x")
+
+    def read(case: tuple[bytes, bytes]) -> None:
+        (folder / "config.json").write_bytes(case[0])
+        (folder / "model.safetensors.index.json").write_bytes(case[1])
+        for file in identity.weight_files(folder):
+            assert file.resolve().parent == folder
+        families.layout_of(identity.configuration(folder).get("model_type"), "the model")
+
+    fuzz(st.tuples(odd.files(CONFIG), odd.files(INDEX)), read)
+
+
+def test_run_records(fuzz, tmp_path):
+    file = tmp_path / "demo-0123456789" / "run.json"
+    file.parent.mkdir()
+
+    def read(data: bytes) -> None:
+        file.write_bytes(data)
+        record = run_records.load(file)
+        from_dict(record["study"])
+
+    fuzz(odd.files(RECORD), read)
+
+
+def test_messages(fuzz):
+    def read(data: bytes) -> None:
+        message = protocol.read(data)
+        if message is not None:
+            masks = protocol.unpacked(message.get("masks"))
+            assert masks.ffn.size <= 8 * len(data)
+
+    fuzz(odd.files(MESSAGE), read)
+
+
+def test_command_lines(fuzz, tmp_path, capfd):
+    from gprune.__main__ import main
+
+    given = st.sampled_from(
+        ["--samples", "--retention", "--preset", "--name", "--seed", "--set", "--primary", "--length"]
+    )
+    given = given | st.sampled_from(["--methods", "--dtype", "--model", "study", "-h"]) | odd.words
+
+    def read(words: list[str]) -> None:
+        try:
+            code = main(["study", "--model", "demo", *words])
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+        out, err = capfd.readouterr()
+        assert code in (0, 2) and "Traceback" not in err, err
+        assert code == 0 or len(err.splitlines()[-1]) <= 340, err
+
+    fuzz(st.lists(given, max_size=5), read)
