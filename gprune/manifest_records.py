@@ -5,6 +5,7 @@ No array is read: names and types of the fields, number types and shapes, and th
 
 from __future__ import annotations
 
+import math
 import typing
 from collections.abc import Mapping
 from dataclasses import fields
@@ -49,6 +50,25 @@ def record_fault(folder: Path, manifest: Mapping[str, Any], kind: type) -> str:
             return f"{file_name(name)} is no array of such numbers"
         shapes[name] = found[0]
     return misfit(kind, shapes)
+
+
+def details_fault(manifest: Mapping[str, Any]) -> str:
+    """What is wrong with the entries on how a result was made, which the pipeline reads; empty if nothing."""
+    seconds, passes, left_out = (manifest.get(name) for name in ("seconds", "passes", "left_out"))
+    fits = (
+        (seconds is None or _is_amount(seconds))
+        and (passes is None or (isinstance(passes, dict) and all(map(_is_amount, passes.values()))))
+        and (
+            left_out is None or (isinstance(left_out, list) and all(isinstance(one, str) for one in left_out))
+        )
+    )
+    return "" if fits else "it does not say how it was made"
+
+
+def _is_amount(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and value >= 0
 
 
 def plain_values(kind: type, manifest: Mapping[str, Any]) -> dict[str, Any]:

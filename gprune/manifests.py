@@ -13,7 +13,6 @@ and shapes. What a record may hold follows from its class. `unlike` reads everyt
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import stat
@@ -26,7 +25,7 @@ from gprune import array_files, checksums, records, untrusted
 from gprune.checksums import Stamp
 from gprune.errors import UnreadableError
 from gprune.files import sync
-from gprune.manifest_records import plain_values, record_fault
+from gprune.manifest_records import details_fault, plain_values, record_fault
 from gprune.records.base import axes_of
 
 NAME = "manifest.json"
@@ -212,9 +211,8 @@ def _look(folder: Path, kind: type | None) -> Looked:
         _require_names(manifest["files"])
         stamps |= _stamps(folder, manifest["files"])
         _require_files(folder, manifest["files"])
-        _require_details(manifest)
         wanted = kind or _named(manifest)
-        fault = record_fault(folder, manifest, wanted) if wanted else ""
+        fault = details_fault(manifest) or (record_fault(folder, manifest, wanted) if wanted else "")
     except (UnreadableError, _DamagedError) as error:
         return Looked(None, str(error), stamps)
     return Looked(None if fault else manifest, fault, stamps)
@@ -276,24 +274,6 @@ def _require_files(folder: Path, files: Mapping[str, int]) -> None:
             raise _DamagedError(f"{untrusted.quoted(name)} is no file")
         if status.st_size != size:
             raise _DamagedError(f"{untrusted.quoted(name)} has {status.st_size} bytes instead of {size}")
-
-
-def _require_details(manifest: Mapping[str, Any]) -> None:
-    """Checks what is kept beside a result and read by the pipeline."""
-    seconds, passes, left_out = (manifest.get(name) for name in ("seconds", "passes", "left_out"))
-    fits = (
-        (seconds is None or _is_amount(seconds))
-        and (passes is None or (isinstance(passes, dict) and all(map(_is_amount, passes.values()))))
-        and (left_out is None or (isinstance(left_out, list) and all(isinstance(o, str) for o in left_out)))
-    )
-    if not fits:
-        raise _DamagedError(f"{NAME} does not say how the result was made")
-
-
-def _is_amount(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) and value >= 0
 
 
 def _named(manifest: Mapping[str, Any]) -> type | None:

@@ -30,46 +30,18 @@ from uuid import uuid4
 import filelock
 import numpy as np
 
-from gprune import array_files, manifests, untrusted
+from gprune import array_files, manifests
+from gprune.cache_folder import default_cache, explain, is_full
 from gprune.errors import DamagedError, NumericsError, StoreError
 from gprune.files import beside, is_beside, make_folder, remove, sync
+
+__all__ = ["DAMAGED", "Store", "default_cache", "explain", "is_full"]
 
 Record = TypeVar("Record")
 _NAME = re.compile(r"^[a-z0-9][a-z0-9_.-]{0,120}$")
 _STALE_SECONDS = 24 * 3600
 DAMAGED = "damaged"
 """folder of what was set aside"""
-
-
-def default_cache() -> Path:
-    """The cache folder: GPRUNE_CACHE, or `cache/` in the project.
-
-    Raises:
-        StoreError: no folder of this system can have the name in GPRUNE_CACHE.
-    """
-    chosen = os.environ.get("GPRUNE_CACHE")
-    if not chosen:
-        return Path(__file__).resolve().parents[1] / "cache"
-    with untrusted.refused_as(StoreError):
-        return untrusted.path(chosen, "GPRUNE_CACHE").resolve()
-
-
-def is_full(error: OSError) -> bool:
-    """Whether an error means a full disk; numpy reports a short write without the system's error number."""
-    short = error.errno is None and "requested and" in str(error) and "written" in str(error)
-    return short or error.errno in (errno.ENOSPC, errno.EDQUOT)
-
-
-def explain(error: OSError, folder: Path) -> StoreError:
-    """Turns an operating system error about the cache into one sentence with the remedy."""
-    remedy = "or set GPRUNE_CACHE to another folder"
-    if is_full(error):
-        return StoreError(f"the disk that holds the cache {folder} is full: free some space, {remedy}")
-    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-        return StoreError(
-            f"the cache {folder} cannot be written (read-only): change its permissions, {remedy}"
-        )
-    return StoreError(f"the cache {folder} cannot be used: {error}")
 
 
 class Store:
@@ -82,11 +54,6 @@ class Store:
             root: the cache folder; `default_cache()` when left out.
         """
         self.root = (root or default_cache()).resolve()
-
-    @property
-    def read_only(self) -> bool:
-        """Whether there is a cache, and nothing new can be kept in it."""
-        return self.root.is_dir() and not os.access(self.root, os.W_OK)
 
     @property
     def texts(self) -> Path:
@@ -319,8 +286,6 @@ class Store:
 
     def sweep(self) -> None:
         """Removes what killed processes left half-written more than a day ago."""
-        if self.read_only:
-            return
         for path in (*self.root.glob("*/.*"), *self.root.glob("*/*/.*")):
             half = is_beside(path.name) or (path.is_dir() and path.parent.parent == self.root)
             with contextlib.suppress(OSError):

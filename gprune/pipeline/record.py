@@ -107,15 +107,13 @@ class RunRecord:
         return f" (step {outlook.done} of {outlook.steps})"
 
     def save(self, state: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
-        """Writes the record; where the cache is read-only, the one that is there stays.
+        """Writes the record.
 
         Args:
             state: running, done, failed or cancelled.
             result: what the run ends with; an earlier result stays when left out.
             error: one sentence, for a run that failed.
         """
-        if self.results.store.read_only:
-            return
         # what an earlier run has found stays until this one knows better
         reasons = self._told | {
             stage.name: {"key": stage.key, "reason": reason} for stage, reason in self.unavailable.items()
