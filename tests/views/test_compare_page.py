@@ -16,7 +16,7 @@ from gprune.methods import DEFAULT
 from gprune.settings import EvaluationSettings
 from gprune.store import Store
 from gprune.views.comparison import paper
-from gprune.views.frame import derived, loaders, run_choice
+from gprune.views.frame import derived, run_choice, run_labels
 from gprune.views.frame.loaders import all_runs
 
 # every test walks through pages
@@ -208,7 +208,7 @@ def test_an_address_brings_the_view_back(cache: Path) -> None:
 def offered(cache: Path) -> dict[str, str]:
     """What lists call the runs."""
     runs = all_runs(str(cache))[0]
-    return {run.name: run_choice.run_label(run, loaders.labels(runs)) for run in runs}
+    return {run.name: run_choice.run_label(run, run_labels.labels(runs)) for run in runs}
 
 
 def test_runs_of_studies_are_offered_only_when_asked_for(cache: Path) -> None:

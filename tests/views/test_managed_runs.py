@@ -14,7 +14,8 @@ from gprune import cache_usage, files, processes, run_records, run_removal
 from gprune.errors import SettingsError, StoreError, UnreadableError
 from gprune.run_records import About, about
 from gprune.store import Store
-from gprune.views.frame.loaders import Run, all_runs, labels
+from gprune.views.frame.loaders import Run, all_runs
+from gprune.views.frame.run_labels import labels
 from gprune.views.jobs import managed
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,8 @@ from views.synthetic_run import a_study, read, write_run
 
 from gprune import run_records
 from gprune.store import Store
-from gprune.views.frame.loaders import all_runs, labels
+from gprune.views.frame.loaders import all_runs
+from gprune.views.frame.run_labels import labels
 
 READABLE = ("number", "text", "path", "null", "truth")
 

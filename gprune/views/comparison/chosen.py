@@ -12,7 +12,8 @@ from gprune.analysis.comparison import Line, Row
 from gprune.methods import METHODS
 from gprune.views.frame import address, derived, frame, run_choice, story
 from gprune.views.frame.chart_style import label
-from gprune.views.frame.loaders import MissingResultError, Run, labels
+from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain
 
 RUNS = "cp_runs"

@@ -15,7 +15,8 @@ from gprune.views.comparison.chosen import Shown
 from gprune.views.frame import address, frame, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS
-from gprune.views.frame.loaders import Run, labels
+from gprune.views.frame.loaders import Run
+from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import in_figure, plain
 
 METHODS_VIEW, STUDIES, PAPER = "methods", "studies", "paper"

@@ -21,7 +21,8 @@ from gprune.views.comparison import marked_table, studies, study_figures
 from gprune.views.comparison.studies import StudyTable
 from gprune.views.frame import address, frame, run_choice, tables
 from gprune.views.frame.card import Card, card, published_badge
-from gprune.views.frame.loaders import Run, labels
+from gprune.views.frame.loaders import Run
+from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain, said
 
 REASON = "not filled because"

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import streamlit as st
 
 from gprune.views.frame import address, work
-from gprune.views.frame.loaders import Run, labels
+from gprune.views.frame.loaders import Run
+from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain
 
 RUN, SHOWN = "run", "frame_shown_run"

@@ -19,7 +19,7 @@ from gprune.views.frame import frame, text_picker, work
 from gprune.views.frame.card import card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
-from gprune.views.frame.loaders import labels
+from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain, said
 from gprune.views.jobs import comparison_form, settings_form, task_form
 

@@ -19,7 +19,8 @@ from gprune.run_records import about
 from gprune.store import Store
 from gprune.views.frame import frame, run_choice, work
 from gprune.views.frame.card import card
-from gprune.views.frame.loaders import Run, labels
+from gprune.views.frame.loaders import Run
+from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain, said, seconds_since_1970
 
 CHOSEN, TOLD = "runs_chosen", "runs_told"

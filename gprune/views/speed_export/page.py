@@ -17,7 +17,8 @@ from gprune.views.frame import address, frame, run_choice, tables, work
 from gprune.views.frame.card import Card, card, published_badge
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
-from gprune.views.frame.loaders import Run, labels
+from gprune.views.frame.loaders import Run
+from gprune.views.frame.run_labels import labels
 from gprune.views.frame.speed_presets import SPEEDS
 from gprune.views.frame.text import plain
 from gprune.views.speed_export import accuracy_card, export_card, pack_card, widths_card

@@ -22,7 +22,8 @@ from gprune.views.frame import address, frame, tables, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
-from gprune.views.frame.loaders import MissingResultError, Run, labels
+from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain, short
 from gprune.views.speed_export import charts as figures
 
