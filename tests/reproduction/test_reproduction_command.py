@@ -11,7 +11,7 @@ import pytest
 import tiny_study
 from reproduction.fake_runs import finish
 
-from gprune import jobs
+from gprune import jobs, run_records
 from gprune.commands import reproduce
 from gprune.errors import ModelError, SettingsError
 from gprune.reproduction import catalogue, tables, work
@@ -143,7 +143,7 @@ def test_a_small_model_goes_through_the_ablation_for_real(
     assert long["retained"].between(0.4, 0.6).all()
     # the numbers are those of the runs themselves
     for row, value in zip(ablation.rows["max"], long["value"], strict=True):
-        record = Store(cache).run(row.run) or {}
+        record = run_records.read(Store(cache), row.run) or {}
         assert record["result"]["perplexity"][row.method.partition(":")[0]][c] == value
         assert row.values == {f"ppl:{c}": value} and row.errors[f"ppl:{c}"] > 0
     assert call(*common, "--samples", 16, "--epochs", 1) == 0
