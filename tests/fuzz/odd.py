@@ -41,7 +41,9 @@ values = (
     scalars
     | st.lists(scalars, max_size=3)
     | st.dictionaries(words, scalars, max_size=2)
-    | st.sampled_from(([], {}, [[]], [{}], {"a": {}}, {"": []}, [[[[1]]]], {"a": [{"b": None}]}))
+    | st.sampled_from(("[]", "{}", "[[]]", "[{}]", '{"a": {}}', "[[[[1]]]]", '{"a": [{"b": null}]}')).map(
+        json.loads
+    )
 )
 
 
