@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from functools import cache
 from pathlib import Path
 
@@ -35,6 +36,11 @@ def is_alive(pid: int | None, started: float | None) -> bool:
         return False
     actual = process_start(pid)
     return actual is not None and abs(actual - started) <= SAME_START_SECONDS
+
+
+def uptime() -> float:
+    """Seconds since the machine started, sleep included where the system counts it; nobody sets this clock."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def host() -> str:

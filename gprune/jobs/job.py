@@ -16,7 +16,7 @@ from gprune.errors import JobError
 from gprune.files import make_folder, write_text
 from gprune.jobs import folder as files
 from gprune.jobs.local import CommandBuilder
-from gprune.jobs.state import JobState, is_time, one_line, read_state, write_state
+from gprune.jobs.state import JobState, is_text, is_time, one_line, read_state, write_state
 from gprune.study import Study
 from gprune.untrusted import quoted
 
@@ -39,6 +39,8 @@ class Job:
     """what was added to the usual command"""
     fingerprint: str
     """hash of the study and the arguments: equal for jobs that do the same"""
+    number: int
+    """larger than those of all jobs before it, whatever the clock says; 0 in earlier versions"""
     state: str
     """queued, running, cancelling, cancelled, failed or done"""
     pid: int | None
@@ -75,7 +77,9 @@ def fingerprint(study: Study, arguments: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def create(home: Path, study: Study, label: str, arguments: Sequence[str], build: CommandBuilder) -> Job:
+def create(
+    home: Path, study: Study, label: str, arguments: Sequence[str], build: CommandBuilder, number: int = 0
+) -> Job:
     """Writes the folder of a new job under another name and renames it: no reader sees half a job.
 
     Args:
@@ -84,6 +88,7 @@ def create(home: Path, study: Study, label: str, arguments: Sequence[str], build
         label: what to call it; by default the study's name, or else what it prunes.
         arguments: further arguments of the command line.
         build: makes the argument list from the job's folder and the arguments.
+        number: larger than those of all jobs before it.
 
     Raises:
         JobError: the folder cannot be written.
@@ -101,6 +106,7 @@ def create(home: Path, study: Study, label: str, arguments: Sequence[str], build
         "arguments": list(arguments),
         "fingerprint": digest,
         "nonce": nonce,
+        "number": number,
     }
     draft = home / f".new-{nonce}"
     try:
@@ -131,16 +137,16 @@ def read_job(folder: Path) -> Job:
     values = files.read_json(folder / files.JOB) or {}
     state = read_state(folder)
     try:
-        if not is_time(values["created"]):
-            raise ValueError(f"created is {quoted(values['created'])}")
+        _require_form(values)
         return Job(
             id=folder.name,
             folder=folder,
-            label=str(values["label"]),
+            label=one_line(values["label"]),
             created=float(values["created"]),
-            command=tuple(str(part) for part in values["command"]),
-            arguments=tuple(str(part) for part in values["arguments"]),
-            fingerprint=str(values["fingerprint"]),
+            command=tuple(values["command"]),
+            arguments=tuple(values["arguments"]),
+            fingerprint=values["fingerprint"],
+            number=values.get("number", 0),
             state=state.state,
             pid=state.pid,
             started=state.started,
@@ -152,3 +158,25 @@ def read_job(folder: Path) -> Job:
     except (ValueError, KeyError, TypeError) as error:
         reason = f"its {files.JOB} is missing or damaged ({type(error).__name__}: {error})"
         raise JobError(f"job {folder.name} cannot be read, {reason}: submit its study anew") from error
+
+
+def _require_form(values: dict[str, Any]) -> None:
+    """Checks the type of every field of a job's record.
+
+    Raises:
+        KeyError: one is missing.
+        ValueError: one is of another type.
+    """
+    texts = [values["label"], values["fingerprint"]]
+    for name in ("command", "arguments"):
+        if not isinstance(values[name], list):
+            raise ValueError(f"{name} is {quoted(values[name])}")
+        texts += values[name]
+    wrong = [text for text in texts if not is_text(text)]
+    if wrong:
+        raise ValueError(f"{quoted(wrong[0])} stands for a text")
+    number = values.get("number", 0)
+    if not is_time(values["created"]):
+        raise ValueError(f"created is {quoted(values['created'])}")
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise ValueError(f"number is {quoted(number)}")

@@ -110,7 +110,8 @@ def due_signal(state: JobState, now: float) -> signal.Signals | None:
         waited = now - state.cancel_requested
         if waited >= 2 * state.grace:
             return signal.SIGKILL
-        return signal.SIGTERM if waited >= state.grace else None
+        # a request in the future was made before a clock was set back
+        return signal.SIGTERM if waited >= state.grace or waited < 0 else None
     if state.finished and state.ended is not None and now - state.ended >= EXIT_SECONDS:
         return signal.SIGKILL
     return None

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gprune import processes
 from gprune.errors import JobError, SettingsError
 from gprune.files import make_folder
 from gprune.jobs import folder as files
@@ -63,13 +64,15 @@ def submit(
         raise files.unwritable(home, error) from error
     with files.locked(home):
         _settle(home)
-        open_jobs = [job for job in jobs(cache) if job.state in ("queued", "running")]
+        known = jobs(cache)
+        open_jobs = [job for job in known if job.state in ("queued", "running")]
         for job in open_jobs:
             if job.fingerprint == digest:
                 return job
         if len(open_jobs) >= MOST_OPEN:
             raise JobError(f"{len(open_jobs)} jobs wait or run already: cancel some, or wait for them to end")
-        created = create(home, study, label, arguments, build)
+        last = max((job.number for job in known), default=0)
+        created = create(home, study, label, arguments, build, last + 1)
         _advance(home)
     return get(cache, created.id)
 
@@ -80,7 +83,8 @@ def jobs(cache: Path) -> list[Job]:
     for folder in files.all_folders(files.root(cache)):
         with contextlib.suppress(JobError):
             found.append(read_job(folder))
-    found.sort(key=lambda job: (job.created, job.id), reverse=True)
+    # by their number: a clock that is set back changes no order
+    found.sort(key=lambda job: (job.number, job.created, job.id), reverse=True)
     waiting = [job.id for job in reversed(found) if job.state == "queued"]
     place = {job_id: position for position, job_id in enumerate(waiting, start=1)}
     return [replace(job, position=place.get(job.id)) for job in found]
@@ -228,7 +232,11 @@ def _settle(home: Path) -> None:
 
 def _starting(state: JobState, now: float) -> bool:
     """Whether a job was taken from the queue so recently that its supervisor may still be loading."""
-    return state.pid is None and state.started is not None and abs(now - state.started) < CLAIM_SECONDS
+    if state.pid is not None or state.started is None:
+        return False
+    if state.claimed is not None:
+        return 0 <= processes.uptime() - state.claimed < CLAIM_SECONDS
+    return abs(now - state.started) < CLAIM_SECONDS
 
 
 def _advance(home: Path) -> None:
@@ -258,4 +266,6 @@ def _start(folder: Path) -> None:
 
 
 def _claim(state: JobState) -> JobState:
-    return replace(state, state="running", started=time.time()) if state.state == "queued" else state
+    if state.state != "queued":
+        return state
+    return replace(state, state="running", started=time.time(), claimed=processes.uptime())

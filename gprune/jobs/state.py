@@ -16,6 +16,7 @@ from typing import Any
 from gprune import untrusted
 from gprune.jobs import folder as files
 
+MOST_TEXT = 20_000
 FINISHED = ("cancelled", "failed", "done")
 STATES = ("queued", "running", "cancelling", *FINISHED)
 REMEDY = "start it again: finished stages are kept"
@@ -39,6 +40,8 @@ class JobState:
     """when that process started"""
     started: float | None = None
     """when the job left the queue"""
+    claimed: float | None = None
+    """the same in seconds since the machine started, by a clock that nobody sets"""
     ended: float | None = None
     """when the job was done, failed or cancelled"""
     cancel_requested: float | None = None
@@ -85,9 +88,9 @@ def read_state(folder: Path) -> JobState:
 def _plausible(values: dict[str, Any]) -> bool:
     if values.get("state") not in STATES:
         return False
-    texts = all(isinstance(values.get(name, ""), str) for name in ("error", "run_id"))
+    texts = all(is_text(values.get(name, "")) for name in ("error", "run_id"))
     pids = all(values.get(name) is None or _is_pid(values[name]) for name in ("pid", "supervisor"))
-    times = ("process_started", "supervisor_started", "started", "ended", "cancel_requested")
+    times = ("process_started", "supervisor_started", "started", "claimed", "ended", "cancel_requested")
     numbers = all(values.get(name) is None or is_time(values[name]) for name in times)
     grace = is_time(values.get("grace", 0.0))
     return texts and pids and numbers and grace and isinstance(values.get("summary", {}), dict)
@@ -95,11 +98,17 @@ def _plausible(values: dict[str, Any]) -> bool:
 
 def is_time(value: object) -> bool:
     """Whether a value is seconds that a calendar and a clock can show, up to the year 5000."""
-    return isinstance(value, int | float) and 0 <= value < 1e11
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e11
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is text that can be shown: of bounded length, and of whole letters."""
+    halves = isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value)
+    return isinstance(value, str) and not halves and len(value) <= MOST_TEXT
 
 
 def _is_pid(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**31
 
 
 def write_state(folder: Path, state: JobState) -> None:

@@ -77,12 +77,17 @@ def _register(folder: Path, state: JobState, pid: int) -> None:
 
 def _watch(folder: Path, worker: subprocess.Popen[bytes]) -> int:
     """Waits for the run to end, and makes it end when that is due."""
-    started = local.process_start(worker.pid)
+    started, last, since = local.process_start(worker.pid), "", 0.0
     while True:
         try:
             return worker.wait(timeout=TICK_SECONDS)
         except subprocess.TimeoutExpired:
-            due = local.due_signal(read_state(folder), time.time())
+            state = read_state(folder)
+        if state.state != last:
+            last, since = state.state, time.monotonic()
+        # whatever becomes of the clock, a run gets no more time than it is due
+        moment = (state.ended if state.finished else state.cancel_requested) or 0.0
+        due = local.due_signal(state, max(time.time(), moment + time.monotonic() - since))
         if due is not None:
             local.send(worker.pid, started, due)
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from gprune import untrusted
-from gprune.jobs.state import JobState
+from gprune.jobs.state import JobState, is_text, is_time
 
 # the moving rate looks at this many events and seconds; with less behind it there is no estimate yet
 RATE_EVENTS = 60
@@ -113,10 +113,14 @@ def _parse(line: bytes) -> tuple[float, str, int, int, str] | None:
     """The fields of an event; a long run writes tens of thousands, of which few become records."""
     try:
         values = untrusted.json_value(line, "the event")
-        counts = int(values["done"]), int(values["total"])
-        return float(values["ts"]), str(values["stage"]), *counts, str(values.get("message", ""))
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        seconds, stage, done, total = (values[name] for name in ("ts", "stage", "done", "total"))
+        message = values.get("message", "")
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
+    counted = all(type(count) is int and count >= 0 for count in (done, total))
+    if not (counted and is_time(seconds) and is_text(stage) and is_text(message)):
+        return None
+    return float(seconds), stage, done, total, message
 
 
 def measure(trace: Trace, state: JobState, now: float) -> JobProgress:
