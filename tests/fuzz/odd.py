@@ -37,10 +37,13 @@ scalars = (
     | words
     | st.sampled_from(sorted(RAW))
 )
-values = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=4),
-    max_leaves=8,
+values = (
+    scalars
+    | st.lists(scalars, max_size=3)
+    | st.dictionaries(words, scalars, max_size=2)
+    | st.sampled_from(("[]", "{}", "[[]]", "[{}]", '{"a": {}}', "[[[[1]]]]", '{"a": [{"b": null}]}')).map(
+        json.loads
+    )
 )
 
 

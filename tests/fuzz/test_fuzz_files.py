@@ -230,17 +230,17 @@ def test_saved_datasets(fuzz, tmp_path):
     fuzz(st.tuples(odd.files({"splits": ["train"]}), odd.files(state), st.booleans()), read)
 
 
-@pytest.mark.parametrize("task", ["own", "boolq", "hellaswag", "winogrande", "arc_easy"])
-def test_task_files(fuzz, tmp_path, task):
+def test_task_files(fuzz, tmp_path):
     file = tmp_path / "task.jsonl"
 
-    def read(data: bytes) -> None:
-        file.write_bytes(data)
-        kind: Any = "own" if task == "own" else "standard"
-        found = tasks.documents(tasks.TaskSource(task, kind, file))
+    def read(case: tuple[str, bytes]) -> None:
+        file.write_bytes(case[1])
+        kind: Any = "own" if case[0] == "own" else "standard"
+        found = tasks.documents(tasks.TaskSource(case[0], kind, file))
         assert found and all(isinstance(row, dict) for row in found)
 
-    fuzz(odd.lines(QUESTION if task == "own" else STANDARD), read)
+    own = st.tuples(st.just("own"), odd.lines(QUESTION))
+    fuzz(own | st.tuples(st.sampled_from(sorted(tasks.STANDARD_TASKS)), odd.lines(STANDARD)), read)
 
 
 def test_task_names(fuzz):

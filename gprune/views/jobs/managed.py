@@ -17,7 +17,7 @@ from gprune.errors import GpruneError, StoreError
 from gprune.files import amount
 from gprune.run_records import about
 from gprune.store import Store
-from gprune.views.frame import frame, run_choice, work
+from gprune.views.frame import frame, run_choice, tables, work
 from gprune.views.frame.card import card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.run_labels import labels
@@ -69,9 +69,8 @@ def _table(situation: work.Situation, known: dict[str, str], room: dict[str, Run
     widths = {"run": 260, "state": 105, "started": 135, "takes": 80, "its own": 80, "list": 65, "note": 200}
     columns: dict[str, Any] = {name: st.column_config.Column(width=width) for name, width in widths.items()}
     names = [*(run.name for run in situation.runs), *(one.name for one in situation.unreadable)]
-    st.dataframe(
+    tables.show(
         pd.DataFrame(rows),
-        hide_index=True,
         column_config=columns,
         key="runs_rows",
         on_select=partial(_take_row, names),
