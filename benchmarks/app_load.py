@@ -30,7 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "scripts")]
 
 import numpy as np  # noqa: E402
 import psutil  # noqa: E402
-from app_client import Answer, Client, cookie  # noqa: E402
+from app_client import PATIENCE, Answer, Client, cookie  # noqa: E402
 from app_latency import Row, show  # noqa: E402
 from app_visitor import Visitor  # noqa: E402
 from served_app import NotHereError, Server, browser, served  # noqa: E402
@@ -43,6 +43,10 @@ P95, MEDIAN, MEMORY = 1.0, 0.5, 1.5 * 2**30
 """budgets: seconds from an interaction to the end of its script, and bytes of the server"""
 EVERY = 10.0
 """seconds between two interactions of a person"""
+_ENDED = (
+    "name => location.pathname.replace(/\\/$/, '').split('/').pop() === name && "
+    "document.querySelector('[data-testid=stApp]').dataset.testScriptState === 'notRunning'"
+)
 QUIET, JOB = "quiet", "a job computes"
 
 
@@ -52,8 +56,8 @@ class Watched:
 
     answers: list[Answer] = field(default_factory=list)
     """of the clients"""
-    rests: list[float] = field(default_factory=list)
-    """seconds of the browser from a click until its page rests"""
+    clicks: list[Answer] = field(default_factory=list)
+    """of the browser"""
     memory: list[tuple[int, int]] = field(default_factory=list)
     """bytes of the server: all that is resident, and what is its own alone"""
     loads: list[float] = field(default_factory=list)
@@ -128,11 +132,11 @@ class Turns:
 def watch(visitor: Visitor | None, server: Server, seconds: float, seen: Watched) -> None:
     """Lets one part go on for some seconds, a click of the browser every ten of them."""
     process, ends = psutil.Process(server.pid), time.monotonic() + seconds
-    links = list(visitor.links().values()) if visitor else []
+    links = list(visitor.links().items()) if visitor else []
     spent, clicks = sum(process.cpu_times()[:2]), 0
     while (began := time.monotonic()) < ends:
         if visitor is not None:
-            seen.rests.append(visitor.click(links[clicks % len(links)])[0])
+            seen.clicks.append(_click(visitor.page, *links[clicks % len(links)]))
             clicks += 1
         while time.monotonic() < min(began + EVERY, ends):
             found = process.memory_full_info()
@@ -142,26 +146,39 @@ def watch(visitor: Visitor | None, server: Server, seconds: float, seen: Watched
     seen.cpu = sum(process.cpu_times()[:2]) - spent
 
 
+def _click(page: Any, name: str, link: Any) -> Answer:
+    """A click of the browser on a page; while a job computes pages never rest, so its script has to end."""
+    started = time.perf_counter()
+    try:
+        link.click()
+        page.wait_for_function(
+            _ENDED, arg="" if name == "home" else name, timeout=1000 * PATIENCE, polling=20
+        )
+    except Exception as error:  # the browser gives a class of its own for each version
+        return Answer(name, time.perf_counter() - started, str(error).splitlines()[0])
+    return Answer(name, time.perf_counter() - started)
+
+
 def rows(parts: dict[str, Watched]) -> Iterator[Row]:
     """Every figure beside its budget."""
     for part, seen in parts.items():
         times = np.array([one.seconds for one in seen.answers if not one.fault])
-        faults = [one for one in seen.answers if one.fault]
+        faults = [one for one in (*seen.answers, *seen.clicks) if one.fault]
         slowest = sorted(seen.answers, key=lambda one: -one.seconds)[:3]
         words = ", ".join(f"{one.what} {one.seconds:.2f} s" for one in slowest)
         load = f"load {min(seen.loads):.1f} to {max(seen.loads):.1f}" if seen.loads else ""
         many = f"{len(times)} interactions, {load}"
         yield Row("interaction to its end, p50", part, _quantile(times, 50), MEDIAN, "s", many)
         yield Row("interaction to its end, p95", part, _quantile(times, 95), P95, "s", f"slowest: {words}")
-        why = f"{faults[0].what}: {faults[0].fault}"[:120] if faults else f"of {len(seen.answers)}"
+        why = f"{faults[0].what}: {faults[0].fault}"[:120] if faults else f"of {many.partition(',')[0]}"
         yield Row("failures", part, float(len(faults)), 0.0, "", why)
-        if seen.rests:
-            rests = np.array(seen.rests)
-            detail = f"median {np.median(rests):.2f} s of {len(rests)}"
-            yield Row("page of Chromium to rest, p95", part, _quantile(rests, 95), P95, "s", detail)
+        if seen.clicks:
+            clicks = np.array([one.seconds for one in seen.clicks])
+            detail = f"median {np.median(clicks):.2f} s of {len(clicks)}"
+            yield Row("page of Chromium drawn, p95", part, _quantile(clicks, 95), P95, "s", detail)
         if seen.memory:
             resident, own = np.array(seen.memory).max(axis=0)
-            per = f"; CPU {1000 * seen.cpu / max(seen.reruns, 1):.0f} ms a rerun of a client"
+            per = f"; CPU {seen.cpu:.1f} s, {seen.reruns} reruns of the clients"
             detail = (
                 f"{own / 2**20:,.0f} MiB of it its own, at first {seen.memory[0][0] / 2**20:,.0f} MiB{per}"
             )
