@@ -11,6 +11,7 @@ import pytest
 import tiny_study
 
 from gprune.__main__ import main
+from gprune.methods import CONTROLS
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,13 @@ def test_study_writes_what_it_was_told_and_run_reads_it(capsys, workshop):
     assert values["evaluation"]["texts"] == ["x", "y"]
     assert values["reliability"]["score_quantile"] == 0.85 and values["dtype"] == "bfloat16"
     assert values["modularization"]["candidates"] == [16, 24, 32, 40, 48]
+
+
+def test_study_adds_the_controls_to_the_methods(capsys, workshop):
+    words = ["study", "--model", workshop["model"], "--methods", "dense", "msl_random", "--with-controls"]
+    assert main(words) == 0
+    methods = json.loads(capsys.readouterr().out)["methods"]
+    assert methods[:2] == ["dense", "msl_random"] and sorted(methods[1:]) == sorted(CONTROLS)
 
 
 @pytest.mark.parametrize(

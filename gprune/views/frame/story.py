@@ -15,6 +15,7 @@ from gprune.analysis.paired import Measurement
 from gprune.methods import METHODS
 from gprune.views.frame import derived, selection, work
 from gprune.views.frame.loaders import MissingResultError, Run, record
+from gprune.views.frame.text import short
 
 FINE = 200
 """bins behind a curve of drifts"""
