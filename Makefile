@@ -8,7 +8,7 @@ PORT ?= 8501
 PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 EVERY_CORE := -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: app quick test test-long check demo screenshots gguf clean
+.PHONY: app quick test test-long faults check demo screenshots gguf clean
 
 # `make app ARGS="--public-address localhost:9000"`: see `python -m gprune app --help`
 app: $(VENV)/.app
@@ -25,6 +25,10 @@ test: $(VENV)/.dev
 # what takes longer, or an install of its own; .ci/run does it after the others
 test-long: $(VENV)/.gguf
 	$(PYTEST) $(EVERY_CORE) -m long
+
+# runs that are killed, starved of disk, damaged and started at once, and what is found wrong afterwards
+faults: $(VENV)/.dev
+	PYTHONPATH=.:tests $(BIN)/python -m faults
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

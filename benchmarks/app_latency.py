@@ -61,7 +61,7 @@ class Row:
     budget: float
     """what it may be at most"""
     unit: str
-    """s or B"""
+    """s or B; empty for what is counted"""
     detail: str = ""
     """what else is known, or why it could not be measured"""
 
@@ -211,6 +211,8 @@ def show(rows: list[Row], load: str) -> None:
 
 
 def _amount(value: float, unit: str) -> str:
+    if not unit:
+        return f"{value:.0f}"
     if unit == "B":
         return f"{value / 1000:,.0f} kB"
     return f"{value:.2f} s" if value >= 0.1 else f"{1000 * value:.1f} ms"

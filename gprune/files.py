@@ -57,6 +57,8 @@ def make_folder(path: Path) -> None:
     Raises:
         OSError: it cannot be made, or something else has its name.
     """
+    if path.is_dir():
+        return
     try:
         path.mkdir(mode=0o700)
     except FileNotFoundError:

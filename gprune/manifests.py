@@ -81,7 +81,7 @@ def close(folder: Path, entries: Mapping[str, Any], sums: Mapping[str, str], kin
     paths = sorted(folder.rglob("*"))
     names = {str(path.relative_to(folder)): path for path in paths if path.is_file()}
     manifest = {
-        **{name: value for name, value in entries.items() if name not in ("files", SUMS, SEAL)},
+        **{name: value for name, value in entries.items() if name not in OF_FILES},
         "files": {name: path.stat().st_size for name, path in names.items()},
         SUMS: {name: sums.get(name) or checksums.of_file(path) for name, path in names.items()},
     }

@@ -279,8 +279,12 @@ def from_dict(values: dict[str, Any]) -> Study:
     return study
 
 
-def from_file(path: str | Path) -> Study:
+def from_file(path: str | Path, *, pipe: bool = False) -> Study:
     """Reads a study from a JSON file.
+
+    Args:
+        path: the file.
+        pipe: whether it may be a pipe, as `<(...)` and `/dev/stdin` are.
 
     Raises:
         SettingsError: the file is missing, is not JSON, or does not hold a valid study.
@@ -289,7 +293,7 @@ def from_file(path: str | Path) -> Study:
     with untrusted.refused_as(SettingsError):
         try:
             place = untrusted.path(str(path), "the study file")
-            values = untrusted.json_file(place, what, pipe=True)
+            values = untrusted.json_file(place, what, pipe=pipe)
         except FileNotFoundError as error:
             raise SettingsError(f"{what} cannot be read: there is no such file") from error
     try:

@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT))
 from PIL import Image  # noqa: E402
 from served_app import NotHereError, at_rest, browser, opened, served  # noqa: E402
 
+from gprune import run_records  # noqa: E402
 from gprune.store import Store  # noqa: E402
 from gprune.study import run_name  # noqa: E402
 from gprune.study_demo import demo_study  # noqa: E402
@@ -63,7 +64,7 @@ def finished(cache: Path) -> str:
         NotHereError: the demo failed; the reason stands in its own output.
     """
     name = run_name(demo_study())
-    if (Store(cache).run(name) or {}).get("state") != "done":
+    if (run_records.read(Store(cache), name) or {}).get("state") != "done":
         command = [sys.executable, "-m", "gprune", "run", "demo"]
         environment = os.environ | {"GPRUNE_CACHE": str(cache)}
         if subprocess.run(command, cwd=ROOT, env=environment).returncode:

@@ -36,6 +36,17 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def unflushed() -> Iterator[None]:
+    """Leaves what tests write to the system's own time: a made run is flushed 300 times, for a second.
+
+    No test takes the power away. Processes that a test starts flush as ever.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 BuiltOnce = Callable[[str, Callable[[Path], object]], Path]
 
 

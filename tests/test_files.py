@@ -88,3 +88,55 @@ def test_readers_meet_whole_files_while_many_write(tmp_path):
         for writer in writers:
             writer.join()
     assert [place.name for place in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_file_and_its_folder_have_reached_the_disk_before_and_after_the_move(tmp_path, monkeypatch):
+    order = []
+    move, flush = Path.replace, os.fsync
+
+    def fsync(number):
+        order.append(os.path.basename(os.readlink(f"/proc/self/fd/{number}")))
+        flush(number)
+
+    def replace(path, target):
+        order.append("moved")
+        return move(path, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", replace)
+    files.write_text(tmp_path / "file.txt", "text")
+    assert [files.is_beside(name) for name in order] == [True, False, False]
+    assert order[1:] == ["moved", tmp_path.name]
+
+
+def test_a_disk_that_is_full_only_when_it_is_flushed_leaves_what_was_there(tmp_path, monkeypatch):
+    files.write_text(tmp_path / "file", "old")
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        files.write_text(tmp_path / "file", "new")
+    assert [(place.name, place.read_text()) for place in tmp_path.iterdir()] == [("file", "old")]
+
+
+@pytest.mark.parametrize(("folder", "file"), [(0o700, 0o600), (0o750, 0o640), (0o755, 0o644)])
+def test_a_file_is_no_more_open_than_its_folder(tmp_path, folder, file):
+    place = tmp_path / "place"
+    place.mkdir()
+    place.chmod(folder)
+    mask = os.umask(0o022)
+    try:
+        files.write_text(place / "file", "text")
+    finally:
+        os.umask(mask)
+    assert (place / "file").stat().st_mode & 0o777 == file
+
+
+def test_a_new_folder_is_its_owners_alone_and_one_that_is_there_stays(tmp_path):
+    tmp_path.chmod(0o755)
+    files.make_folder(tmp_path / "a" / "b")
+    files.make_folder(tmp_path / "a" / "b")
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("", "a", "a/b")] == [0o755, 0o700, 0o700]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError):
+        files.make_folder(tmp_path / "file")
+    with pytest.raises(NotADirectoryError):
+        files.make_folder(tmp_path / "file" / "below")

@@ -12,7 +12,8 @@ import pytest
 from waiting import limit
 
 from gprune import run_records
-from gprune.errors import StoreError
+from gprune.errors import DamagedError, StoreError
+from gprune.files import beside
 from gprune.records import PruningMasks, Tokens
 from gprune.store import Store, default_cache
 
@@ -177,6 +178,51 @@ def test_sweep_removes_only_old_leftovers(store):
     os.utime(old, (0, 0))
     store.sweep()
     assert (old.exists(), new.exists(), store.has("tokens", KEY)) == (False, True, True)
+
+
+def test_sweep_removes_half_written_files_wherever_they_lie_and_nothing_else(store):
+    (folder := store.root / "runs" / "a-run").mkdir(parents=True)
+    (job := store.root / "jobs" / "20260101-000000-01234567").mkdir(parents=True)
+    half = [beside(folder / "run.json"), beside(job / "state.json"), beside(store.root / "texts.json")]
+    kept = [folder / "run.json", job / ".lock", store.root / "jobs" / ".lock", folder / ".hidden.json"]
+    for path in (*half, *kept):
+        path.write_text("{}")
+        os.utime(path, (0, 0))
+    young = beside(folder / "run.json")
+    young.write_text("{}")
+    store.sweep()
+    # right in the cache nothing is written under a temporary name
+    assert [path.exists() for path in half] == [False, False, True]
+    assert all(path.exists() for path in (*kept, young))
+
+
+@pytest.mark.parametrize("values", [np.zeros((3, 4)), np.zeros(4, np.int32), np.array([["a"]])])
+def test_a_record_that_breaks_its_own_form_is_not_kept(store, values):
+    with pytest.raises(ValueError, match="what was made is not what it should be: .*ids"):
+        store.put("tokens", KEY, Tokens("a text", "f", values, 9))
+    assert not store.has("tokens", KEY) and list((store.root / "tokens").iterdir()) == []
+
+
+def test_a_result_of_another_kind_is_not_there(store):
+    store.put("tokens", KEY, tokens())
+    assert store.has("tokens", KEY, Tokens) and not store.has("tokens", KEY, PruningMasks)
+    with pytest.raises(StoreError, match="it is no PruningMasks"):
+        store.get("tokens", KEY, PruningMasks)
+
+
+def test_a_disk_that_does_not_answer_is_no_damage(store, monkeypatch):
+    store.put("tokens", KEY, tokens())
+
+    def fail(*_args, **_kwargs):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(StoreError, match="cannot be read .*Input/output error.*: check the disk") as told:
+        store.get("tokens", KEY, Tokens)
+    assert not isinstance(told.value, DamagedError)
+    with pytest.raises(StoreError, match="cannot be read"):
+        store.set_aside("tokens", KEY, Tokens)
+    assert store.folder("tokens", KEY).exists()
 
 
 def test_manifest_is_plain_json_with_sizes(store):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tiny_study
 
-from gprune import pipeline
-from gprune.errors import DamagedError, StoreError
+from gprune import pipeline, surgery
+from gprune.errors import CheckpointError, DamagedError, StoreError
+from gprune.export import apply, checkpoint
 from gprune.stages import KINDS
 from gprune.store import DAMAGED, Store
 from gprune.study import from_dict
@@ -109,6 +110,28 @@ def test_a_run_makes_good_what_flipped_bits_have_spoilt(whole, spare):
     again = Told()
     pipeline.run(study, store, again)
     assert not again.repaired and {message for _, message in again.lines} == {"reused"}
+
+
+def test_a_model_is_checked_where_it_is_loaded_cut_from_or_offered(spare):
+    _, store = spare
+    (model,) = store.root.glob("checkpoint/*/model")
+    assert checkpoint.load_verified(model)
+    for name in ("model.safetensors", "plan.json", "tokenizer.json"):
+        path = model / name
+        # the last bit of a number hardly changes what the model answers
+        damage.flip_bit(path, 8 * (path.stat().st_size // 2))
+        with pytest.raises(
+            CheckpointError, match=f"{name} does not hold what was written: run the study again"
+        ):
+            checkpoint.load_verified(model)
+        if name == "plan.json":
+            for place in (model, path):
+                with pytest.raises(CheckpointError, match="plan.json does not hold what was written"):
+                    apply.save(place, "demo", store.root / "out", surgery.cut)
+        damage.flip_bit(path, 8 * (path.stat().st_size // 2))
+    shutil.copytree(model, store.root / "elsewhere")
+    damage.flip_bit(model / "model.safetensors", 4000)
+    assert checkpoint.load_verified(store.root / "elsewhere")
 
 
 @pytest.mark.parametrize("kind", damage.MANIFESTS)

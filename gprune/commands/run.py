@@ -47,7 +47,7 @@ def read(name: str) -> Study:
         from gprune.study_demo import demo_study
 
         return demo_study()
-    return from_file(name)
+    return from_file(name, pipe=True)
 
 
 def _run(options: argparse.Namespace) -> int:

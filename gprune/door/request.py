@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from urllib.parse import parse_qsl, quote, unquote_plus
 TOKEN = "token"
 """name of the token in an address"""
 _READING = ("GET", "HEAD")
+_ENDS = re.compile(r"[\x00-\x20\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +89,17 @@ def read(scope: Mapping[str, Any]) -> Request:
     for name, value in scope["headers"]:
         key = name.decode("latin-1").lower()
         headers[key] = (*headers.get(key, ()), value.decode("latin-1"))
-    sent = (scope.get("raw_path") or quote(scope["path"]).encode()).partition(b"?")[0].decode("latin-1")
+    sent = _line((scope.get("raw_path") or quote(scope["path"]).encode()).partition(b"?")[0])
     return Request(
         headers=headers,
         # anything else could be read as a part of the host where it is put behind one
         path=sent if sent.startswith("/") else "/",
-        query=scope.get("query_string", b"").decode("latin-1"),
+        query=_line(scope.get("query_string", b"")),
         socket=scope["type"] == "websocket",
         reading=scope.get("method", "GET") in _READING,
     )
+
+
+def _line(sent: bytes) -> str:
+    """A part of an address without what could end the header that it is put into."""
+    return _ENDS.sub("", sent.decode("latin-1"))

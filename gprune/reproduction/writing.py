@@ -26,7 +26,7 @@ from gprune.analysis.latex import source
 from gprune.analysis.spreadsheet import csv
 from gprune.analysis.studies import StudyRow
 from gprune.errors import StoreError
-from gprune.files import write_json, write_text
+from gprune.files import make_folder, write_json, write_text
 from gprune.reproduction.assembly import Assembled
 from gprune.reproduction.scale import Scale, choose
 from gprune.reproduction.series import Series
@@ -63,7 +63,7 @@ def write(folder: Path, series: Series, tables: Iterable[Assembled], command: st
     """Writes tables and enters them into the folder's index; tables that are there already stay.
 
     Args:
-        folder: where to; made if it is missing.
+        folder: where to; made if it is missing, for its owner alone.
         series: the reproduction they belong to.
         tables: what to write.
         command: the command line that makes them, for the index.
@@ -72,9 +72,9 @@ def write(folder: Path, series: Series, tables: Iterable[Assembled], command: st
         StoreError: the folder cannot be written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         # another call may be adding its own tables to the same index
-        with filelock.FileLock(folder / f".{INDEX}.lock"):
+        with filelock.FileLock(folder / f".{INDEX}.lock", mode=0o600):
             _write(folder, series, tables, command)
     except OSError as error:
         if is_full(error):

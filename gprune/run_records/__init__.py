@@ -5,12 +5,14 @@ gets it through here, with every field of the form that the program relies on, o
 wrong with it.
 """
 
+from gprune.run_records.about import About
 from gprune.run_records.owner import INTERRUPTED, Ownership, elsewhere, standing
 from gprune.run_records.reading import every, load, names, read
 from gprune.run_records.writing import restate, save
 
 __all__ = [
     "INTERRUPTED",
+    "About",
     "Ownership",
     "elsewhere",
     "every",

@@ -8,9 +8,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from door.asking import COOKIE, HOST, KEYS, ORIGIN, OWN, PAGE, Behind, ask
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gprune.door.guard import HEADERS, Guard, Keys, cookie_name
 from gprune.door.names import names
+from gprune.door.request import read
 
 TOKEN = KEYS.token
 
@@ -231,3 +234,31 @@ def test_each_start_has_secrets_of_its_own_that_cannot_be_guessed() -> None:
     assert len({first.token, first.session, second.token, second.session}) == 4
     # six bits a character
     assert all(len(secret) * 6 >= 256 for secret in (first.token, first.session))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    path=st.binary(max_size=40), query=st.binary(max_size=60), value=st.binary(max_size=40),
+    name=st.sampled_from(["host", "origin", "cookie", "accept", "sec-fetch-site", "sec-fetch-mode", "x"]),
+    kind=st.sampled_from(["http", "websocket"]), right=st.booleans(),
+)  # fmt: skip
+def test_whatever_is_sent_is_answered_here_and_leads_nowhere_else(
+    path: bytes, query: bytes, value: bytes, name: str, kind: str, right: bool
+) -> None:
+    query += b"&token=" + (TOKEN if right else "wrong").encode()
+    sent = [(b"host", HOST.encode()), (name.encode(), value)]
+    scope = {
+        "type": kind,
+        "method": "GET",
+        "path": "/",
+        "raw_path": path,
+        "query_string": query,
+        "headers": sent,
+    }
+    guard = Guard(Behind(), names("127.0.0.1", 8501), KEYS)
+    answer = guard.answer(read(scope))
+    assert answer is not None and answer.status in (303, 401, 403)
+    if answer.status == 303:
+        assert urlsplit(answer.headers["location"]).netloc == HOST
+        assert not any(character in answer.headers["location"] for character in "\r\n\0")
+        assert (KEYS.session in str(answer)) == right and TOKEN not in str(answer.headers)

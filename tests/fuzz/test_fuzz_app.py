@@ -16,7 +16,7 @@ from gprune.published import RULES
 from gprune.reproduction import catalogue
 from gprune.study import from_dict
 from gprune.views.calibration_data import own_text
-from gprune.views.frame import address, user_files
+from gprune.views.frame import address, address_state, user_files
 from gprune.views.frame.text import csv, said
 from gprune.views.jobs import own_questions
 from gprune.views.reliability import sets
@@ -107,10 +107,15 @@ class Address(dict[str, list[str]]):
 
 
 def test_addresses(fuzz, monkeypatch):
+    def opened(found: Address) -> SimpleNamespace:
+        page = SimpleNamespace(session_state={}, query_params=found)
+        for module in (address, address_state):
+            monkeypatch.setattr(module, "st", page)
+        return page
+
     def read(given: dict[str, list[str]]) -> None:
         told: list[str] = []
-        page = SimpleNamespace(session_state={}, query_params=Address(given))
-        monkeypatch.setattr(address, "st", page)
+        page = opened(Address(given))
         address.begin("page")
         assert 0.0 <= address.number("level", 0.5, 0.0, 1.0) <= 1.0
         assert 3 <= address.whole("count", 5, 3, 10) <= 10
@@ -125,7 +130,7 @@ def test_addresses(fuzz, monkeypatch):
         assert all("\n" not in words and len(words) <= 900 for words in told), told
         # what was written is read again without complaint
         again = Address({key: list(value) for key, value in page.query_params.items() if key != "card"})
-        monkeypatch.setattr(address, "st", SimpleNamespace(session_state={}, query_params=again))
+        opened(again)
         address.begin("page")
         address.number("level", 0.5, 0.0, 1.0), address.whole("count", 5, 3, 10), address.index("layer")
         address.finish(SimpleNamespace(warning=lambda words, icon: pytest.fail(words)))

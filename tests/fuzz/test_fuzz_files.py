@@ -151,19 +151,12 @@ def _fields() -> tuple[str, ...]:
 def test_text_names(fuzz, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a#b.jsonl").write_text('{"text": "words"}\n')
-    options = st.lists(
-        st.tuples(
-            st.sampled_from([*naming.OPTIONS, "x", ""]), st.sampled_from(["", "=", "=="]), odd.words
-        ).map("".join)
-        | st.tuples(st.just("documents="), st.integers(-(10**25), 10**25).map(str), st.just(":")).map(
-            "".join
-        ),
-        max_size=3,
-    ).map("&".join)
-    places = (
-        st.sampled_from(["a#b.jsonl", "python-code", "wikitext2", "hub:a/b", "hub:", ".", "~", "~nosuchuser"])
-        | odd.words
-    )
+    sound = st.sampled_from(["documents=0:1", "fields=text", "split=train", "join=blank-line"])
+    slices = st.integers(-(10**25), 10**25).map(lambda number: f"documents={number}:")
+    pairs = st.tuples(st.sampled_from([*naming.OPTIONS, "x", ""]), st.just("="), odd.words).map("".join)
+    options = st.lists(sound | sound | slices | pairs, min_size=1, max_size=2).map("&".join)
+    known = ["a#b.jsonl", "a#b.jsonl", "python-code", "wikitext2", "hub:a/b", "hub:", ".", "~nosuchuser"]
+    places = st.sampled_from(known) | odd.words
     names = st.tuples(places, st.sampled_from(["#", "#", "", "##"]), options).map("".join)
 
     def read(name: str) -> None:

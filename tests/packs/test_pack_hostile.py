@@ -109,13 +109,24 @@ def test_an_archive_cut_off_or_with_more_around_it(tmp_path: Path, packed: Path)
     refused(path, "does not end as")
 
 
-def test_damage_of_compressed_bytes(tmp_path: Path, packed: Path) -> None:
-    data, path = bytearray(packed.read_bytes()), tmp_path / "a.zip"
-    for place in range(200, len(data) - 3000, len(data) // 12):
-        damaged = bytearray(data)
+def test_a_flipped_byte_is_refused_or_changes_nothing(tmp_path: Path, packed: Path) -> None:
+    """Dates, and what is written twice, stand in an archive too."""
+    data, path, whole = packed.read_bytes(), tmp_path / "a.zip", Store(tmp_path / "whole")
+    packs.unpack(packed, whole)
+    wanted = {one.relative_to(whole.root): one.read_bytes() for one in whole.root.glob("*/*/*.npy")}
+    refusals = 0
+    for number, place in enumerate(range(40, len(data) - 22, len(data) // 40)):
+        damaged, there = bytearray(data), Store(tmp_path / f"cache-{number}")
         damaged[place] ^= 0xFF
         path.write_bytes(damaged)
-        refused(path, "pack|archive")
+        try:
+            packs.unpack(path, there)
+            found = {one.relative_to(there.root): one.read_bytes() for one in there.root.glob("*/*/*.npy")}
+            assert found == wanted, place
+        except GpruneError as error:
+            refusals += 1
+            assert len(str(error)) <= 300 and not [one for one in there.root.rglob("*") if one.is_file()]
+    assert refusals > 30
 
 
 def test_an_encrypted_archive(tmp_path: Path, packed: Path) -> None:

@@ -16,7 +16,7 @@ from gprune.methods import DEFAULT
 from gprune.settings import EvaluationSettings
 from gprune.store import Store
 from gprune.views.comparison import paper
-from gprune.views.frame import derived
+from gprune.views.frame import derived, loaders, run_choice
 from gprune.views.frame.loaders import all_runs
 
 # every test walks through pages
@@ -205,17 +205,24 @@ def test_an_address_brings_the_view_back(cache: Path) -> None:
 # ---- the runs of studies do not drown the others -----------------------------------------------------------
 
 
+def offered(cache: Path) -> dict[str, str]:
+    """What lists call the runs."""
+    runs = all_runs(str(cache))[0]
+    return {run.name: run_choice.run_label(run, loaders.labels(runs)) for run in runs}
+
+
 def test_runs_of_studies_are_offered_only_when_asked_for(cache: Path) -> None:
     own, made = grouped_runs(cache)
     app = on(opened(), "comparison")
     chooser = app.selectbox(key="frame_run")
     assert chooser.value == own and len(chooser.options) == 1
     assert app.toggle(key="frame_studies").label == "Show the 3 runs of studies"
-    assert app.multiselect(key="cp_runs_multiselect").options == [own]
+    called = offered(cache)
+    assert app.multiselect(key="cp_runs_multiselect").options == [called[own]]
     app.toggle(key="frame_studies").set_value(True).run()
     options = app.selectbox(key="frame_run").options
     assert len(options) == 4 and [text.startswith("reproduce · ") for text in options] == [False] + [True] * 3
-    assert set(app.multiselect(key="cp_runs_multiselect").options) == {own, *made}
+    assert set(app.multiselect(key="cp_runs_multiselect").options) == {called[name] for name in (own, *made)}
 
 
 def test_a_chosen_run_of_a_study_is_offered_without_asking(cache: Path) -> None:
@@ -224,7 +231,8 @@ def test_a_chosen_run_of_a_study_is_offered_without_asking(cache: Path) -> None:
     assert (
         app.selectbox(key="frame_run").value == made[1] and len(app.selectbox(key="frame_run").options) == 2
     )
-    assert set(app.multiselect(key="cp_runs_multiselect").options) == {own, made[1]}
+    called = offered(cache)
+    assert set(app.multiselect(key="cp_runs_multiselect").options) == {called[own], called[made[1]]}
     assert app.toggle(key="frame_studies").value is False
 
 

@@ -40,6 +40,26 @@ def test_a_click_in_a_heat_map_selects_on_the_next_page(chromium: Any, cache: Pa
         expect(chip).to_contain_text("layer 3")
 
 
+def test_a_click_in_the_plane_of_quantiles_sets_both_lines_to_its_cell(chromium: Any, cache: Path) -> None:
+    write_run(cache)
+    with visiting(chromium, cache) as visit:
+        page = visit.page("rasa?rasa_view=sets")
+        page.locator(f".st-key-rasa_grid_chart {PLOT}").first.wait_for()
+        cells = page.locator(".st-key-rasa_grid_chart .js-plotly-plot")
+        x, y = cells.evaluate("plot => ['x', 'y'].map(axis => plot._fullData[1][axis][18])")
+        click_mark(page, "rasa_grid", 1, 18)
+        page.wait_for_url(f"**rasa_qd={x:g}&rasa_qs={y:g}**")
+
+
+def test_the_first_page_answers_under_its_name_too(chromium: Any, cache: Path) -> None:
+    name = write_run(cache)
+    with visiting(chromium, cache) as visit:
+        page = visit.page("home?layer=2")
+        page.get_by_role("heading", name="Overview", exact=True).wait_for()
+        page.wait_for_url(f"{visit.address}/?run={name}&layer=2")
+        assert page.get_by_role("dialog").count() == 0
+
+
 def test_a_copied_address_shows_the_same_view_to_another_person(chromium: Any, cache: Path) -> None:
     from playwright.sync_api import expect
 

@@ -95,7 +95,7 @@ def test_the_preview_loads_no_such_model() -> None:
 def test_the_form_offers_it_only_where_it_is_allowed(cache: Path, started: Started) -> None:
     app = on(opened(), "jobs")
     assert app.toggle(key="launch_trust").disabled
-    assert "This server runs no code of models." in words(app)
+    assert "This server runs no code that comes with a model;" in words(app)
     # a value that was left in the session, or sent by hand, counts for nothing
     app.session_state["launch_trust"] = True
     app.run()
@@ -106,7 +106,7 @@ def test_the_form_offers_it_only_where_it_is_allowed(cache: Path, started: Start
 def test_the_form_hands_it_on_where_the_server_may(cache: Path, started: Started, trusting: None) -> None:
     app = on(opened(), "jobs")
     app.toggle(key="launch_trust").set_value(True).run()
-    assert "This server runs no code of models." not in words(app)
+    assert "This server runs no code that comes with a model;" not in words(app)
     app.button(key="launch_start").click().run()
     assert [study.trust_remote_code for study, _ in started] == [True]
 

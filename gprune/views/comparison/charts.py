@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,8 @@ from gprune.views.frame.chart_style import (
 from gprune.views.frame.text import in_figure
 
 ROW_PIXELS = 34
+FIGURES = 64
+"""figures of each kind that are kept"""
 _STEPS: tuple[tuple[float, tuple[float, ...]], ...] = (
     (0.1, tuple(1 + number / 5 for number in range(45))),
     (0.3, (1, 1.1, 1.2, 1.4, 1.6, 1.8, 2, 2.25, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6, 6.5, 7, 7.5, 8, 9)),
@@ -33,6 +37,44 @@ _STEPS: tuple[tuple[float, tuple[float, ...]], ...] = (
     (float("inf"), (1, 3)),
 )
 """steps within a tenfold, by the number of tenfolds shown"""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A dot with its whiskers."""
+
+    method: str
+    """whose it is"""
+    row: str
+    """what to call its line"""
+    value: float
+    """where it stands"""
+    error: float
+    """half the length of its whiskers"""
+    panel: int = 0
+    """number of the panel, from the left"""
+    words: str = ""
+    """what is said of it besides its numbers"""
+    pale: bool = False
+    """whether it is drawn pale"""
+
+    def trace(self, what: str) -> dict[str, Any]:
+        """The mark as Plotly draws it, not yet checked.
+
+        Args:
+            what: says value and error.
+        """
+        return {
+            "type": "scatter",
+            "x": [self.value],
+            "y": [self.row],
+            "name": label(self.method),
+            "mode": "markers",
+            "marker": _marker(self.method),
+            "error_x": {"type": "data", "array": [self.error], "thickness": 1.5, "width": 5},
+            "showlegend": False,
+            "hovertemplate": f"%{{y}}: {what}<extra>{self.words}</extra>",
+        }
 
 
 def dots(lines: list[Line], text: str, names: dict[tuple[str, str], str]) -> go.Figure:
@@ -44,25 +86,24 @@ def dots(lines: list[Line], text: str, names: dict[tuple[str, str], str]) -> go.
         lines: lines of the table, top first.
         text: evaluation text.
         names: what to call each line.
+
+    Returns:
+        A figure that is shared: whoever changes it copies it first.
     """
-    figure = go.Figure()
     shown = [line for line in lines if line.by_seed(text)]
-    for line in shown:
-        figure.add_scatter(
-            x=[line.mean(text)],
-            y=[names[line.name]],
-            name=label(line.method),
-            mode="markers",
-            marker=_marker(line.method),
-            error_x={"type": "data", "array": [line.error(text)], "thickness": 1.5, "width": 5},
-            showlegend=False,
-            hovertemplate="%{y}: %{x:.2f} ± %{error_x.array:.2f}<extra></extra>",
-        )
-    for value in sorted({line.mean(text) for line in shown if line.method == DENSE}):
+    marks = (Mark(line.method, names[line.name], line.mean(text), line.error(text)) for line in shown)
+    return _dots(tuple(marks), text)
+
+
+# the same pages are looked at again and again, and Plotly checks every trace anew
+@lru_cache(maxsize=FIGURES)
+def _dots(marks: tuple[Mark, ...], text: str) -> go.Figure:
+    figure = go.Figure([mark.trace("%{x:.2f} ± %{error_x.array:.2f}") for mark in marks])
+    for value in sorted({mark.value for mark in marks if mark.method == DENSE}):
         figure.add_vline(value, line={"color": GREY, "dash": "dot", "width": 1.5})
-    style(figure, f"perplexity on {text} (log scale, lower is better)", "", 96 + ROW_PIXELS * len(shown))
-    figure.update_xaxes(**logarithmic([line.mean(text) for line in shown]))
-    _rows_of(figure, [names[line.name] for line in shown])
+    style(figure, f"perplexity on {text} (log scale, lower is better)", "", 96 + ROW_PIXELS * len(marks))
+    figure.update_xaxes(**logarithmic([mark.value for mark in marks]))
+    _rows_of(figure, [mark.row for mark in marks])
     return figure
 
 
@@ -76,42 +117,34 @@ def changes(
         pinned: one of them.
         texts: evaluation texts.
         names: what to call each line.
+
+    Returns:
+        A figure that is shared: whoever changes it copies it first.
     """
-    others = [line for line in lines if line is not pinned]
-    found = {
-        (line.name, text): one
-        for line in others
-        for text in texts
-        if isinstance(one := change(line, pinned, text), Difference) and np.isfinite(one.change)
-    }
-    if not found:
-        return None
-    titles = [in_figure(text) for text in texts]
-    figure = make_subplots(1, len(texts), shared_yaxes=True, subplot_titles=titles, horizontal_spacing=0.03)
-    for line in others:
-        for column, text in enumerate(texts, start=1):
-            if (line.name, text) in found:
-                pale = found[line.name, text].close or not same_budget(line, pinned)
-                figure.add_trace(_changed(line, found[line.name, text], names[line.name], pale), 1, column)
-    shown = [names[line.name] for line in others if any(name == line.name for name, _ in found)]
-    style(figure, "", "", 130 + ROW_PIXELS * len(shown), margin={"l": 64, "r": 16, "t": 36, "b": 52})
+    marks = []
+    for line in lines:
+        for panel, text in enumerate(texts):
+            one = None if line is pinned else change(line, pinned, text)
+            if isinstance(one, Difference) and np.isfinite(one.change):
+                pale = one.close or not same_budget(line, pinned)
+                numbers = 100.0 * one.change, 100.0 * one.error
+                marks.append(Mark(line.method, names[line.name], *numbers, panel, one.verdict, pale))
+    return _changes(tuple(marks), tuple(map(in_figure, texts))) if marks else None
+
+
+@lru_cache(maxsize=FIGURES)
+def _changes(marks: tuple[Mark, ...], titles: tuple[str, ...]) -> go.Figure:
+    figure = make_subplots(1, len(titles), shared_yaxes=True, subplot_titles=titles, horizontal_spacing=0.03)
+    traces = [mark.trace("%{x:+.2f} ± %{error_x.array:.2f} %") for mark in marks]
+    for mark, trace in zip(marks, traces, strict=True):
+        trace["marker"] |= {"opacity": 0.45 if mark.pale else 1.0}
+    figure.add_traces(traces, [1] * len(marks), [1 + mark.panel for mark in marks])
+    rows = list(dict.fromkeys(mark.row for mark in marks))
+    style(figure, "", "", 130 + ROW_PIXELS * len(rows), margin={"l": 64, "r": 16, "t": 36, "b": 52})
     figure.add_vline(0, line={"color": GREY, "width": 1.5})
     figure.update_xaxes(title_text="change of perplexity (%)")
-    _rows_of(figure, shown)
+    _rows_of(figure, rows)
     return figure
-
-
-def _changed(line: Line, found: Difference, name: str, pale: bool) -> go.Scatter:
-    return go.Scatter(
-        x=[100.0 * found.change],
-        y=[name],
-        name=label(line.method),
-        mode="markers",
-        marker=_marker(line.method) | {"opacity": 0.45 if pale else 1.0},
-        error_x={"type": "data", "array": [100.0 * found.error], "thickness": 1.5, "width": 5},
-        showlegend=False,
-        hovertemplate="%{y}: %{x:+.2f} ± %{error_x.array:.2f} %<extra>" + found.verdict + "</extra>",
-    )
 
 
 def kept(found: Overlap, methods: tuple[str, str], names: tuple[str, str], kind: str) -> go.Figure:

@@ -10,10 +10,9 @@ from gprune.analysis import comparison as analysis
 from gprune.analysis import run_settings
 from gprune.analysis.comparison import Line, Row
 from gprune.methods import METHODS
-from gprune.study import Study
 from gprune.views.frame import address, derived, frame, run_choice, story
 from gprune.views.frame.chart_style import label
-from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.loaders import MissingResultError, Run, labels
 from gprune.views.frame.text import plain
 
 RUNS = "cp_runs"
@@ -71,12 +70,14 @@ def runs(run: Run) -> list[Run]:
         shown = [run.name]
         address.put(RUNS, shown)
     st.session_state[_LAST] = run.name
-    names = [other.name for other in run_choice.listed(situation.runs, (run.name, *shown))]
+    known = labels(situation.runs)
+    listed = run_choice.listed(situation.runs, (run.name, *shown))
+    names = {other.name: run_choice.run_label(other, known) for other in listed}
     asked = address.multiselect("Runs side by side", names, RUNS, [run.name])
     found = [other for name in asked if (other := situation.run_named(name)) is not None]
     for other in found:
         if not derived.measured(other):
-            st.caption(f"{plain(other.name)} has no perplexities yet.")
+            st.caption(f"{plain(known[other.name])} has no perplexities yet.")
     return found or [run]
 
 
@@ -138,8 +139,8 @@ def _key(line: Line) -> str:
 
 def _names(lines: list[Line], chosen: list[Run]) -> dict[tuple[str, str], str]:
     """What to call each line: the method, with those words of the run in which the pruned lines differ."""
-    studies = {run.name: run.study for run in chosen}
-    words = {line.name: _words(line, studies) for line in lines if line.method != analysis.DENSE}
+    runs = {run.name: run for run in chosen}
+    words = {line.name: _words(line, runs) for line in lines if line.method != analysis.DENSE}
     differ = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
     names = {}
     for line in lines:
@@ -149,11 +150,11 @@ def _names(lines: list[Line], chosen: list[Run]) -> dict[tuple[str, str], str]:
     return _distinct(names)
 
 
-def _words(line: Line, studies: dict[str, Study]) -> tuple[str, ...]:
-    run = line.rows[0].run
-    study, count = studies[run], len(line.seeds)
+def _words(line: Line, runs: dict[str, Run]) -> tuple[str, ...]:
+    run = runs[line.rows[0].run]
+    study, count = run.study, len(line.seeds)
     seeds = f"{count} seeds" if count > 1 else f"seed {study.seed}"
-    return study.name or run, f"keep {study.retention:.0%}", label(study.metric), seeds
+    return run.title or run.name, f"keep {study.retention:.0%}", label(study.metric), seeds
 
 
 def _distinct(names: dict[tuple[str, str], str]) -> dict[tuple[str, str], str]:

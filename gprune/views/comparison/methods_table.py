@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -102,23 +103,31 @@ def _change(line: Line, text: str, shown: Shown) -> Any:
 def styled(numbers: pd.DataFrame, shown: Shown) -> Styler:
     """The table with its signs: they are drawn only, the cells stay numbers and can be sorted."""
     made = numbers.style.format(precision=2, thousands=",")
-    looks = pd.DataFrame("", numbers.index, numbers.columns)
-    looks.iloc[0] = _PINNED
+    marks = {text: analysis.glyphs(shown.lines, text) for text in shown.texts}
+    looks = []
     for place, line in enumerate(shown.lines):
         signed = {RETENTION: (f"{line.retention:.1%}", "")} if np.isfinite(line.retention) else {}
         for text in shown.texts:
-            signed |= _signed(line, text, shown)
-        for column, (words, look) in signed.items():
-            made = made.format(lambda _, words=words: words, subset=(place, column))
-            looks.loc[place, column] += look
-    return made.apply(lambda _: looks, axis=None)
+            signed |= _signed(line, text, shown, marks[text].get(line.name, ""))
+        # a line at once: pandas looks up the place of every cell that it is asked for alone
+        words = {column: _always(found) for column, (found, _) in signed.items()}
+        made = made.format(words, subset=pd.IndexSlice[[place], :], precision=2, thousands=",")
+        ground = "" if place else _PINNED
+        looks.append([ground + signed.get(column, ("", ""))[1] for column in numbers.columns])
+    styles = pd.DataFrame(looks, numbers.index, numbers.columns)
+    return made.apply(lambda _: styles, axis=None)
 
 
-def _signed(line: Line, text: str, shown: Shown) -> dict[tuple[str, str], tuple[str, str]]:
+def _always(words: str) -> Callable[[object], str]:
+    """Shows the same, whatever the cell holds."""
+    return lambda _: words
+
+
+def _signed(line: Line, text: str, shown: Shown, mark: str) -> dict[tuple[str, str], tuple[str, str]]:
     """What the cells of a text say besides their numbers, and how they look."""
     if not np.isfinite(line.mean(text)):
         return {}
-    title, mark = heading(text, shown), analysis.glyphs(shown.lines, text).get(line.name, "")
+    title = heading(text, shown)
     weight = _BOLD if mark == analysis.BEST else ""
     # thousands leave no room for decimals
     digits = 2 if line.mean(text) < 1000 else 0

@@ -21,7 +21,7 @@ from gprune.views.comparison import marked_table, studies, study_figures
 from gprune.views.comparison.studies import StudyTable
 from gprune.views.frame import address, frame, run_choice, tables
 from gprune.views.frame.card import Card, card, published_badge
-from gprune.views.frame.loaders import Run
+from gprune.views.frame.loaders import Run, labels
 from gprune.views.frame.text import plain, said
 
 REASON = "not filled because"
@@ -238,7 +238,7 @@ def _select(key: str, settings: list[Setting]) -> None:
 
 def _open(settings: list[Setting]) -> None:
     """Lets the frame show the run behind a row."""
-    present = {run.name for run in frame.situation().runs}
+    present = labels(frame.situation().runs)
     named: dict[str, str] = {}
     for setting in settings:
         for row in setting.rows:
@@ -253,7 +253,7 @@ def _open(settings: list[Setting]) -> None:
         chosen = st.selectbox(
             "Run behind a row",
             list(named),
-            format_func=lambda name: f"{named.get(name, '')} · {name}",
+            format_func=lambda name: f"{named.get(name, '')} · {present.get(name, name)}",
             key=_OPENED,
             width=460,
             help="Selecting a row of the table chooses its run here.",

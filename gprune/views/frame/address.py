@@ -178,7 +178,7 @@ def segmented(label: str, choices: Options, key: str, default: str, **options: A
 
 def selectbox(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
     """A list of which one is chosen."""
-    _offer(key, "selectbox", choice(key, choices, default))
+    _offer(key, "selectbox", choice(key, choices, default), choices)
     shown: dict[str, Any] = {"format_func": _labels(choices)}
     return str(st.selectbox(label, list(choices), **_bound(key, "selectbox"), **(shown | options)))
 
@@ -198,7 +198,7 @@ def text_field(label: str, key: str, longest: int, **options: Any) -> str:
 
 def multiselect(label: str, choices: Options, key: str, default: Iterable[str], **options: Any) -> list[str]:
     """A list of which any number is chosen."""
-    _offer(key, "multiselect", several(key, choices, default))
+    _offer(key, "multiselect", several(key, choices, default), choices)
     shown: dict[str, Any] = {"format_func": _labels(choices)}
     return list(st.multiselect(label, list(choices), **_bound(key, "multiselect"), **(shown | options)))
 
@@ -250,10 +250,14 @@ def _labels(choices: Options) -> Callable[[str], str]:
     return choices.__getitem__ if isinstance(choices, Mapping) else str
 
 
-def _offer(key: str, kind: str, value: Any) -> None:
-    """Lets the widget show the value, whoever has changed it."""
-    name = f"{key}_{kind}"
-    if st.session_state.get(name) != value or name not in st.session_state:
+def _offer(key: str, kind: str, value: Any, choices: Options = ()) -> None:
+    """Lets the widget show the value, whoever has changed it, under the names that its choices have now."""
+    name, called = f"{key}_{kind}", dict(choices) if isinstance(choices, Mapping) else {}
+    state = address_state.current()
+    before, state.called[name] = state.called.get(name, {}), called
+    # the browser speaks of a choice by what it was called when it was last drawn
+    renamed = any(called.get(one, words) != words for one, words in before.items())
+    if renamed or st.session_state.get(name) != value or name not in st.session_state:
         st.session_state[name] = value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gprune.views.frame.text import plain
+from gprune.views.frame.text import said
 
 _LONGEST = 80
 """characters of a value that a sentence repeats"""
@@ -24,17 +24,17 @@ def written(value: Any) -> list[str]:
 
 def complaint(key: str, found: str, wanted: str) -> str:
     """Of a value that is none of those meant."""
-    return plain(f"The address has {key} = {found[:_LONGEST]}, which is not used here: {wanted} is meant.")
+    return said(f"The address has {key} = {found[:_LONGEST]}, which is not used here: {wanted} is meant.")
 
 
 def ambiguous(key: str, found: list[str]) -> str:
     """Of a key that has one value and was given several."""
-    return plain(f"The address has {key} {len(found)} times; the last, {found[-1][:_LONGEST]}, is used.")
+    return said(f"The address has {key} {len(found)} times; the last, {found[-1][:_LONGEST]}, is used.")
 
 
 def stranger(key: str, found: str) -> str:
     """Of a name that nothing on the page has."""
-    return plain(f"The address has {key} = {found[:_LONGEST]}, which this page does not have.")
+    return said(f"The address has {key} = {found[:_LONGEST]}, which this page does not have.")
 
 
 def listed(options: Iterable[str]) -> str:

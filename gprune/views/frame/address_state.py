@@ -30,6 +30,8 @@ class State:
     """why what the address brought was not used, by key"""
     defaults: dict[str, dict[str, Any]] = field(default_factory=dict)
     """what each page has read when it was last drawn, by page and key: the default of each value"""
+    called: dict[str, dict[str, str]] = field(default_factory=dict)
+    """what the choices of each list were called when it was last drawn, by widget"""
     unclaimed: dict[str, str] = field(default_factory=dict)
     """what the address brought for `address.names` and nothing on the page is called, by key"""
     collecting: bool = False

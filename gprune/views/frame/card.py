@@ -101,7 +101,8 @@ class Card:
         if by_layer and self.run is not None:
             marks.layer_line(figure, selection.current(self.run))
         if self.maximised:
-            figure.update_layout(height=MAXIMISED_HEIGHT)
+            # the figure may be one that other sessions are shown
+            figure = go.Figure(figure).update_layout(height=MAXIMISED_HEIGHT)
         chosen: dict[str, Any] = (
             {"on_select": self._clicked(on_point), "selection_mode": "points"} if on_point else {}
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -47,7 +48,7 @@ def _require_door() -> None:
     # whoever comes over the network sends headers; a test has none
     if current_terms() is None and len(st.context.headers):
         st.error(
-            f"This server has no door, so the app stays closed: end it, and start `make app` or `{COMMAND}`.",
+            f"The app opens through its own command alone: end this server, then `make app` or `{COMMAND}`.",
             icon=":material/lock:",
         )
         st.stop()
@@ -110,6 +111,8 @@ def _sidebar(situation: work.Situation) -> None:
     if run is not None:
         with st.container(horizontal=True, gap="xsmall"):
             _badges(run)
+        if run.about.note:
+            st.caption(plain(shorten(run.about.note, 200, placeholder=" …")))
     _at_work(situation, run)
     if run is not None:
         selection.chip(run)
@@ -144,7 +147,10 @@ def _unreadable(situation: work.Situation) -> None:
     with st.expander(f"{count} run{'s' if count > 1 else ''} cannot be read", icon=":material/warning:"):
         for broken in situation.unreadable:
             st.caption(f"**{plain(broken.name)}**: {plain(broken.reason)}.")
-        st.caption("Delete the folder, or run the study again. The other runs are not affected.")
+        st.caption(
+            "Run the study again, or delete it on the page Launch & jobs, tab Runs. The other runs are not "
+            "affected."
+        )
 
 
 def _badges(run: Run) -> None:
@@ -207,6 +213,8 @@ def _nothing_yet(situation: work.Situation) -> None:
 
 def page_title(title: str, question: str) -> None:
     """Title of a page and the question that it answers."""
+    # Streamlit alone can run the file of a page without the frame
+    _require_door()
     st.title(title, anchor=False)
     st.caption(question)
 

@@ -18,6 +18,7 @@ from gprune.analysis import thresholds
 from gprune.errors import SettingsError, StoreError, UnreadableError
 from gprune.methods import METHODS, of_masks
 from gprune.records import ModelShape, ModelSize
+from gprune.run_records import about
 from gprune.stages import Graph, Inputs, Results, Stage
 from gprune.stages.inputs import from_plain, roles
 from gprune.stages.results import Declaration
@@ -63,6 +64,15 @@ class Run:
     """the study behind it"""
     graph: Graph
     """its stages, under the digests of what the run has read"""
+    about: run_records.About = run_records.About()
+    """what a person says of it"""
+    complaint: str = ""
+    """why that cannot be read; empty if it can"""
+
+    @property
+    def title(self) -> str:
+        """What a person calls it, or the name of its study; may be empty."""
+        return self.about.name or self.study.name
 
     @property
     def state(self) -> str:
@@ -230,7 +240,8 @@ def labels(runs: list[Run]) -> dict[str, str]:
     metric and retention as well, and of runs that share those too, a short hash: a narrow list shows it all.
     """
     found = {run.name: _label(run) for run in runs}
-    for words in (_sizes, lambda run: run.name.rsplit("-", 1)[-1][:6]):
+    # no two are called alike: a browser speaks of a run by its label
+    for words in (_sizes, lambda run: run.name.rsplit("-", 1)[-1][:6], lambda run: run.name):
         times = Counter(found.values())
         for run in runs:
             if times[found[run.name]] > 1:
@@ -244,9 +255,12 @@ def _sizes(run: Run) -> str:
 
 def _label(run: Run) -> str:
     study = run.study
-    parts = [study.name or short(study.model)]
+    parts = [run.title or short(study.model)]
     if run.state != "done":
         parts.append(run.state or "state unknown")
+    if run.about.name:
+        # whoever named it knows what tells it apart
+        return " · ".join(parts)
     rule = thresholds.described(study.reliability)
     if study.reliability != ReliabilitySettings() and rule not in parts[0]:
         parts.append(rule)
@@ -292,9 +306,27 @@ def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
         if values is None or graph is None:
             bad.append(Unreadable(path.parent.name, reason))
         else:
-            good.append(Run(root, path.parent.name, values, graph.study, graph))
+            good.append(Run(root, path.parent.name, values, graph.study, graph, *_about(path.parent)))
     good.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
     return good, bad
+
+
+def _about(folder: Path) -> tuple[run_records.About, str]:
+    """What a person says of the run in a folder, and why that cannot be read."""
+    path = folder / about.FILE
+    try:
+        status = path.stat()
+    except OSError:
+        return run_records.About(), ""
+    return _read_about(str(path), status.st_mtime_ns, (status.st_ino, status.st_size))
+
+
+@st.cache_resource(max_entries=1024, show_spinner=False)
+def _read_about(path: str, changed: int, which: tuple[int, int]) -> tuple[run_records.About, str]:
+    try:
+        return about.read(Path(path).parent), ""
+    except UnreadableError as error:
+        return run_records.About(), str(error)
 
 
 @st.cache_resource(max_entries=1024, show_spinner=False)

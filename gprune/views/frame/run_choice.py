@@ -13,6 +13,8 @@ from gprune.views.frame.text import plain
 RUN, SHOWN = "run", "frame_shown_run"
 """key in the address; where the session keeps the name of the run that is shown"""
 _PICKED, _STUDIES = "frame_run", "frame_studies"
+_LABEL, _DELETED = "frame_run_label", "frame_run_deleted"
+"""what the run that is shown is called; name and label of one that was deleted while it was shown"""
 
 
 def choose_run(name: str) -> None:
@@ -20,11 +22,28 @@ def choose_run(name: str) -> None:
     address.put(RUN, name)
 
 
+def forget(name: str, left: list[Run]) -> None:
+    """Lets the next drawing show another run, where a run that was deleted here is the one shown.
+
+    Args:
+        name: the run that was deleted.
+        left: the runs that are there now, the newest first.
+    """
+    if st.session_state.get(SHOWN) == name:
+        address.put(RUN, _default(left))
+
+
+def _default(runs: list[Run]) -> str:
+    """The run to show where none was chosen; empty where there is none."""
+    listed = [run for run in runs if not run.about.hidden] or runs
+    own, _ = _apart(listed)
+    found = work.preferred(own or listed)
+    return found.name if found else ""
+
+
 def pick(runs: list[Run]) -> None:
     """Draws the choice of the run, kept in the address by its folder's name."""
-    own, _ = _apart(runs)
-    preferred = work.preferred(own or runs)
-    default = preferred.name if preferred else runs[0].name
+    default = _default(runs)
     # always there, so that a copied address shows the same run to whoever opens it later
     asked = address.text(RUN, default)
     known = any(run.name == asked for run in runs)
@@ -32,15 +51,36 @@ def pick(runs: list[Run]) -> None:
     if known:
         # what is shown stays when another run becomes the preferred one
         address.put(RUN, chosen)
+        st.session_state[_LABEL] = labels(runs)[chosen]
     else:
-        warn(asked)
+        _gone(asked, chosen, labels(runs)[chosen])
     st.session_state[SHOWN] = chosen
     _selector(runs, chosen)
 
 
+def _gone(asked: str, chosen: str, called: str) -> None:
+    """Says that the run of the address is not there, and lets the address follow what is shown instead."""
+    if st.session_state.get(SHOWN) == asked:
+        # it was there when this tab was last drawn
+        st.session_state[_DELETED] = (asked, st.session_state.get(_LABEL, asked))
+    name, label = st.session_state.get(_DELETED, ("", ""))
+    if name == asked:
+        st.warning(f"The run “{plain(label)}” was deleted.", icon=":material/delete:")
+    else:
+        warn(asked)
+    st.button(
+        f"Go on with “{plain(called)}”",
+        key="frame_go_on",
+        on_click=choose_run,
+        args=(chosen,),
+        help="The pages show this run already; its name takes the place of the other in the address.",
+        width="stretch",
+    )
+
+
 def _selector(runs: list[Run], chosen: str) -> None:
     """The widget itself, and below it the switch for the runs of studies."""
-    own, of_studies = _apart(runs)
+    own, of_studies = _apart([run for run in runs if not run.about.hidden])
     offered = {run.name: run for run in listed(runs, (chosen,))}
     shown = labels(runs)
     st.session_state[_PICKED] = chosen
@@ -75,12 +115,12 @@ def listed(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
 
     Args:
         runs: all runs, the newest first.
-        always: names that are listed in any case.
+        always: names that are listed in any case, those of hidden runs as well.
     """
-    own, of_studies = _apart(runs)
+    wanted = set(always)
+    own, of_studies = _apart([run for run in runs if not run.about.hidden or run.name in wanted])
     if not own or st.session_state.get(_STUDIES):
         return own + of_studies
-    wanted = set(always)
     return own + [run for run in of_studies if run.name in wanted]
 
 

@@ -59,12 +59,21 @@ def select(layer: int | None, module: int | None = None, neuron: int | None = No
 
 def of_point(point: dict[str, Any]) -> None:
     """Selects what a mark stands for: its custom data begin with layer, module, neuron, -1 for none."""
-    data = point.get("customdata") or []
-    # an array that went to the browser as bytes comes back as numbered entries
-    found = list(data.values() if isinstance(data, dict) else data)[: len(KEYS)]
+    found = custom_data(point)[: len(KEYS)]
     parts = [int(value) if int(value) >= 0 else None for value in found]
     if parts and parts[0] is not None:
         select(*parts)
+
+
+def custom_data(point: dict[str, Any]) -> list[Any]:
+    """What a chart has stored with a clicked mark, in order; empty where it has stored nothing.
+
+    Args:
+        point: the mark, as Plotly describes it.
+    """
+    data = point.get("customdata")
+    # an array that went to the browser as bytes comes back as numbered entries
+    return list(data.values() if isinstance(data, dict) else data or [])
 
 
 def layer_field(run: Run, key: str, layers: int) -> int:

@@ -19,6 +19,7 @@ from gprune.views.frame import frame, text_picker, work
 from gprune.views.frame.card import card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
+from gprune.views.frame.loaders import labels
 from gprune.views.frame.text import plain, said
 from gprune.views.jobs import comparison_form, settings_form, task_form
 
@@ -174,19 +175,16 @@ def _machine() -> dict[str, Any]:
         dtype = st.selectbox(
             "Number type", ["auto", "float32", "bfloat16", "float16"], key="launch_dtype", help=help_["dtype"]
         )
-        trust = _trust(help_)
+        asked = st.toggle(
+            "Trust the model's code",
+            key="launch_trust",
+            disabled=not trusts_code(),
+            help=help_["trust_remote_code"],
+        )
+    if not trusts_code():
+        st.caption(f"This server runs no code that comes with a model; `{COMMAND} {TRUST_OPTION}` would.")
+    trust = asked and trusts_code()
     return {"device": device or "auto", "dtype": dtype, "trust_remote_code": trust}
-
-
-def _trust(help_: dict[str, str]) -> bool:
-    """Whether the model may bring code of its own; only where the server was started for it."""
-    allowed = trusts_code()
-    asked = st.toggle(
-        "Trust the model's code", key="launch_trust", disabled=not allowed, help=help_["trust_remote_code"]
-    )
-    if not allowed:
-        st.caption(f"This server runs no code of models. `{COMMAND} {TRUST_OPTION}` starts one that can.")
-    return asked and allowed
 
 
 def _checked(values: dict[str, Any], changes: dict[str, Any], complaint: Any, key: str) -> list[Study]:
@@ -269,7 +267,8 @@ def evaluate_run(root: str) -> None:
     if run is None:
         return
     with card("launch_measure", "Measure an existing run: other texts, tasks, speed", run):
-        st.caption(f"Uses the masks of {plain(run.name)}: nothing is calibrated or learned again.")
+        called = labels(frame.situation().runs)[run.name]
+        st.caption(f"Uses the masks of {plain(called)}: nothing is calibrated or learned again.")
         wanted = _evaluation(root, run.study, "measure", run.name)
         try:
             study = run.study.with_settings({f"evaluation.{name}": value for name, value in wanted.items()})

@@ -17,9 +17,10 @@ from gprune.views.frame.card import card
 from gprune.views.frame.text import duration, plain, said
 from gprune.views.jobs import charts as figures
 from gprune.views.jobs import launch
+from gprune.views.jobs import managed as manage
 
 WANTED, CHOSEN, TAB = "jobs_wanted", "jobs_chosen", "jobs_tab"
-TABS = ("Start", "Jobs")
+TABS = ("Start", "Jobs", "Runs")
 MOST_ROWS = 200
 LOG_LINES = 200
 _LOSSES = {
@@ -37,12 +38,16 @@ def show() -> None:
     situation = frame.situation()
     if WANTED in st.session_state or (TAB not in st.session_state and situation.active):
         st.session_state[TAB] = TABS[1]
-    forms, followed = st.tabs(list(TABS), key=TAB, on_change="rerun")
+    forms, followed, managed = st.tabs(list(TABS), key=TAB, on_change="rerun")
     with forms:
         launch.new_study(situation.root)
         launch.evaluate_run(situation.root)
     with followed:
         _follow(situation)
+    if managed.open:
+        # what runs take is counted over the whole cache
+        with managed:
+            manage.show(situation)
 
 
 def _follow(situation: work.Situation) -> None:

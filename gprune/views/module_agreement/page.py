@@ -67,7 +67,8 @@ def _cards(run: Run) -> None:
         _fang(run)
     with card("ma_confusion", "Which modules share their neurons?", run) as drawn:
         _confusion(run, drawn)
-    left, right = st.columns(2)
+    # the names of the comparisons are long
+    left, right = st.columns([3, 2])
     with left, card("ma_summary", "Mean and standard deviation over layers", run) as drawn:
         _summary(run, drawn)
     with right, card("ma_counts", "How many modules does each layer have?", run) as drawn:
@@ -202,10 +203,10 @@ def _summary(run: Run, drawn: Card) -> None:
     table = analysis.summary(run.agreement())
     short = ("ARI", "± ARI", "overlap", "± overlap")
     columns: dict[str, Any] = {
-        name: st.column_config.NumberColumn(label, format="%.3f", width=68, help=name)
-        for name, label in zip(table.columns[1:], short, strict=True)
+        name: st.column_config.NumberColumn(label, format="%.3f", width=width, help=name)
+        for name, label, width in zip(table.columns[1:], short, (58, 62, 66, 76), strict=True)
     }
-    columns["comparison"] = st.column_config.Column(width=200)
+    columns["comparison"] = st.column_config.Column(width=268)
     tables.show(table, column_config=columns, alt="mean and deviation of every comparison")
     drawn.tools(lambda: table, switch=False)
 

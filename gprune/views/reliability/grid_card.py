@@ -9,7 +9,7 @@ import streamlit as st
 
 from gprune.analysis import thresholds
 from gprune.study import ReliabilitySettings
-from gprune.views.frame import address, derived
+from gprune.views.frame import address, derived, selection
 from gprune.views.frame.card import card
 from gprune.views.frame.loaders import Run
 from gprune.views.reliability import controls
@@ -48,6 +48,6 @@ def show(run: Run, settings: ReliabilitySettings) -> None:
 
 def _set(point: dict[str, Any]) -> None:
     """Sets both lines to a clicked cell."""
-    found = list(point.get("customdata") or [])
+    found = selection.custom_data(point)
     if len(found) >= 2:
         controls.put(round(float(found[0]), 3), round(float(found[1]), 3))

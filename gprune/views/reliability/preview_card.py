@@ -227,8 +227,10 @@ def _full_run(run: Run, choice: whatif.LabChoice) -> None:
     graph = stages.Graph(study, run.graph.inputs)
     seconds = sum(outlook.expected(stages.course(graph, "all", run.results.holds), run.results).values())
     with st.container(horizontal=True, vertical_alignment="center"):
-        if st.button("Run it in full", key="rasa_full", icon=":material/play_arrow:"):
-            work.start(run.root, study)
+        clicked = st.button("Run it in full", key="rasa_full", icon=":material/play_arrow:")
+        # the frame, which was drawn before, is to show the job
+        if clicked and work.start(run.root, study) is not None:
+            st.rerun(scope="app")
         exchanged = "A run with both texts exchanged. " if choice.scoring == whatif.AUXILIARY else ""
         st.caption(
             f"{exchanged}Learns the thresholds and measures everything: about {duration(seconds)} by what is "

@@ -87,8 +87,13 @@ def read(raw: bytes) -> list[ThresholdSet]:
     Raises:
         SettingsError: it is not a file of threshold sets, or one of them is not valid.
     """
-    with untrusted.refused_as(SettingsError, "choose a file that was exported here"):
-        values = untrusted.json_value(raw, "the file")
+    try:
+        # a number that is none is named with its field below
+        values = untrusted.json_value(raw, "it", finite=False)
+    except UnreadableError as error:
+        raise SettingsError(
+            f"the file is not JSON ({error}): choose a file that was exported here"
+        ) from error
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise SettingsError(f"the file is not one of threshold sets: its `format` is not {FORMAT!r}")
     if values.get("version") != VERSION:
@@ -108,7 +113,7 @@ def _parsed(entry: Any, number: int) -> ThresholdSet:
     missing = {"name", *_FIELDS} - set(entry)
     if unknown or missing:
         words = [f"lacks {', '.join(sorted(missing))}"] if missing else []
-        words += [f"has unknown {untrusted.quoted(', '.join(sorted(unknown)))}"] if unknown else []
+        words += [f"has unknown {untrusted.sentence(', '.join(sorted(unknown)), 120)}"] if unknown else []
         raise SettingsError(f"{where} {' and '.join(words)}: export it again")
     for field in _FIELDS[:2]:
         if isinstance(entry[field], bool) or not isinstance(entry[field], (int, float)):

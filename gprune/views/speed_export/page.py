@@ -185,7 +185,7 @@ def _not_measured(run: Run) -> None:
 def _others(run: Run) -> None:
     """Runs of the same masks whose speed is known."""
     runs = [other for other in frame.situation().runs if other.name != run.name and measured(other)]
-    same = [other for other in runs if _masks(other) == _masks(run)]
+    same = [other for other in runs if _masks(other) == _masks(run) and not other.about.hidden]
     if not same:
         return
     known = labels(same)

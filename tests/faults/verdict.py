@@ -1,0 +1,117 @@
+"""What is wrong after a fault, by kind; nothing of it may ever be found."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from faults.arena import Arena, Contents, contents, different
+
+from gprune import run_records
+from gprune.errors import GpruneError
+from gprune.store import Store
+
+LOST, WRONG, ORPHAN, UNTRUE, FAILED = (
+    "results lost",
+    "wrong results",
+    "orphans",
+    "untrue states",
+    "not recovered",
+)
+KINDS = (LOST, WRONG, ORPHAN, UNTRUE, FAILED)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What one scenario has found."""
+
+    scenario: str
+    """what was tried"""
+    tries: int = 0
+    """how often"""
+    skipped: str = ""
+    """why it could not be tried here"""
+    counts: Counter[str] = field(default_factory=Counter)
+    """findings by kind"""
+    sentences: list[str] = field(default_factory=list)
+    """each finding in words"""
+
+    def add(self, kind: str, sentence: str) -> None:
+        """Enters a finding."""
+        self.counts[kind] += 1
+        self.sentences.append(f"{self.scenario}: {kind}: {sentence}")
+
+    @property
+    def row(self) -> str:
+        """One line of the table."""
+        found = "".join(f"{self.counts[kind]:>16}" for kind in KINDS)
+        return (
+            f"{self.scenario:<34}{self.tries:>6}{found}{'  skipped: ' + self.skipped if self.skipped else ''}"
+        )
+
+
+def whole(cache: Path) -> dict[str, int]:
+    """The results that a cache calls whole, with the inode of each manifest."""
+    store = Store(cache)
+    found = {}
+    for manifest in cache.glob("[!.]*/[!.]*/manifest.json"):
+        stage, key = manifest.parent.parent.name, manifest.parent.name
+        with contextlib.suppress(GpruneError):
+            store.check(stage, key)
+            found[f"{stage}/{key}"] = manifest.stat().st_ino
+    return found
+
+
+def judge_broken(verdict: Verdict, arena: Arena, cache: Path, what: str) -> dict[str, int]:
+    """Looks at a cache right after a fault, before anything mends it.
+
+    Returns:
+        The results that are whole, which nothing may lose from now on.
+    """
+    there = whole(cache)
+    ours, expected = contents(cache), contents(arena.undisturbed)
+    for name in there:
+        if ours.get(name) != expected.get(name):
+            verdict.add(WRONG, f"{what}: {name} is called whole and differs")
+    state = shown_state(cache, arena.name)
+    if state in ("running", "done"):
+        verdict.add(UNTRUE, f"{what}: the run reads {state!r}")
+    return there
+
+
+def judge_mended(
+    verdict: Verdict, arena: Arena, cache: Path, what: str, code: int, there: dict[str, int]
+) -> None:
+    """Looks at a cache after the study was run again: done, nothing lost, nothing different."""
+    if code != 0:
+        verdict.add(FAILED, f"{what}: run again, it ended with {code}")
+        return
+    now = whole(cache)
+    for name, inode in there.items():
+        if now.get(name) != inode:
+            verdict.add(LOST, f"{what}: {name} was whole and was made again")
+    ours: Contents = contents(cache)
+    for name in different(ours, contents(arena.undisturbed)):
+        verdict.add(WRONG, f"{what}: {name} differs from the undisturbed run's")
+    if shown_state(cache, arena.name) != "done":
+        verdict.add(UNTRUE, f"{what}: finished, the run reads {shown_state(cache, arena.name)!r}")
+
+
+def shown_state(cache: Path, run: str) -> str:
+    """What the app says of a run; empty where there is none."""
+    record = run_records.read(Store(cache), run)
+    return "" if record is None else run_records.standing(record)
+
+
+def orphans(cache: Path) -> list[str]:
+    """Processes that still work on a cache."""
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        words = " ".join(process.info["cmdline"] or ())
+        if str(cache) in words and process.pid != os.getpid():
+            found.append(f"{process.pid} {words[:200]}")
+    return found

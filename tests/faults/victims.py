@@ -1,0 +1,191 @@
+"""Runs that are there to be disturbed: children of a process that has loaded everything once.
+
+A forked child runs a study as the command line does, so that one victim costs about a second, and a hundred
+of them a few minutes. Nothing of it shares state with the next one but the cache.
+"""
+
+from __future__ import annotations
+
+import datetime as standard
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import damage
+
+from gprune.__main__ import main
+
+LONGEST_SECONDS = 600.0
+FSYNC = "fsync"
+# what changes files, as Python reports it before it is done; it reports no fsync
+OPERATIONS = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.chmod", "fcntl.flock", FSYNC)
+
+Prepare = Callable[[], Callable[[], None]]
+"""Called in the child before it runs; what it returns is called once it has run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a victim ended."""
+
+    code: int
+    """exit code; minus the signal's number if a signal ended it"""
+    said: str
+    """what it printed"""
+
+
+def undisturbed() -> Callable[[], None]:
+    """Nothing is done to the victim."""
+    return lambda: None
+
+
+def start(study: Path, cache: Path, prepare: Prepare, log: Path) -> int:
+    """Forks a child that runs a study, and returns its process number.
+
+    Args:
+        study: the study's file.
+        cache: the cache.
+        prepare: what is done to it.
+        log: where what it prints goes.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        # as a process of its own would begin
+        damage.fresh_process()
+        finish = prepare()
+        code = main(["run", str(study), "--cache", str(cache)])
+        finish()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def wait(pid: int, signal_after: float | None = None, number: int = signal.SIGKILL) -> int:
+    """Waits for a child, and sends it a signal after so many seconds if it is still there.
+
+    Returns:
+        Its exit code; minus the signal's number if a signal ended it.
+    """
+    began, sent = time.monotonic(), False
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        seconds = time.monotonic() - began
+        if signal_after is not None and not sent and seconds >= signal_after:
+            os.kill(pid, number)
+            sent = True
+        if seconds > LONGEST_SECONDS:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.002)
+
+
+def run(study: Path, cache: Path, prepare: Prepare = undisturbed, kill_after: float | None = None) -> Outcome:
+    """Runs a study in a child to its end, whichever that is."""
+    log = cache.with_name(f"{cache.name}.log")
+    log.unlink(missing_ok=True)
+    code = wait(start(study, cache, prepare, log), kill_after)
+    return Outcome(code, log.read_text(encoding="utf-8", errors="replace"))
+
+
+def counting(root: Path, into: Path) -> Prepare:
+    """Writes down how many operations of each kind a victim does below a folder."""
+
+    def prepare() -> Callable[[], None]:
+        seen: Counter[str] = Counter()
+        _watch(str(root), lambda name: seen.update([name]))
+        return lambda: into.write_text(json.dumps(seen)) and None
+
+    return prepare
+
+
+def killed_at(operation: str, number: int, root: Path) -> Prepare:
+    """Kills the victim right before its so many-th operation of a kind below a folder.
+
+    Args:
+        operation: one of OPERATIONS.
+        number: which one, from 1.
+        root: the folder; operations elsewhere do not count.
+    """
+
+    def prepare() -> Callable[[], None]:
+        seen = 0
+
+        def kill(name: str) -> None:
+            nonlocal seen
+            seen += name == operation
+            if name == operation and seen >= number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        _watch(str(root), kill)
+        return lambda: None
+
+    return prepare
+
+
+def _watch(root: str, tell: Callable[[str], None]) -> None:
+    """Tells of every operation of this process below a folder before it is done."""
+
+    def hook(name: str, arguments: tuple[Any, ...]) -> None:
+        if name not in OPERATIONS:
+            return
+        if name == "fcntl.flock":
+            tell(name)
+        elif str(arguments[0]).startswith(root) and (name != "open" or _changes(arguments)):
+            tell(name)
+
+    sys.addaudithook(hook)
+    original = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        tell(FSYNC)
+        original(descriptor)
+
+    os.fsync = fsync
+
+
+def _changes(arguments: tuple[Any, ...]) -> bool:
+    mode, flags = (*arguments[1:3], None, None)[:2]
+    if isinstance(mode, str):
+        return any(letter in mode for letter in "wax+")
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+
+
+def clock_set_back(seconds: float, after: int) -> Prepare:
+    """Sets the victim's clock back once it has asked for the time so often."""
+
+    def prepare() -> Callable[[], None]:
+        asked, real, ordinary = 0, time.time, standard.datetime
+
+        def now() -> float:
+            nonlocal asked
+            asked += 1
+            return real() - (seconds if asked > after else 0.0)
+
+        class Moment(ordinary):
+            @classmethod
+            def now(cls, tz: standard.tzinfo | None = None) -> Moment:
+                return cls.fromtimestamp(now(), tz)
+
+        time.time = now
+        standard.datetime = Moment
+        for module in [one for name, one in sys.modules.items() if name.startswith("gprune")]:
+            if getattr(module, "datetime", None) is ordinary:
+                module.datetime = Moment
+        return lambda: None
+
+    return prepare

@@ -1,0 +1,218 @@
+"""What people type and no reader had reckoned with: refused in one sentence, case by case."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from gprune import untrusted
+from gprune.__main__ import main
+from gprune.corpora import source
+from gprune.errors import CorpusError, ModelError, SettingsError
+from gprune.models import identity
+from gprune.models.families import layout_of
+from gprune.study import from_dict, from_file
+
+DEEP = "[" * 100_000
+STUDY = {"model": "demo", "primary": "python-reference", "auxiliary": "science-docs"}
+SIZES = {
+    "samples": {"calibration": {"samples": 10**9, "length": 2048}},
+    "length": {"calibration": {"length": 10**7}},
+    "epochs": {"sparsity": {"epochs": 10**9}},
+    "restarts": {"modularization": {"restarts": 10**9}},
+    "steps": {"modularization": {"steps": 10**9}},
+    "learning": {"calibration": {"samples": 10**6, "length": 4096}, "sparsity": {"epochs": 10**4}},
+    "contexts": {"contexts": {"tokens": 10**12}},
+    "gradients": {"baselines": {"taylor_samples": 10**9}},
+}
+
+
+def said(error: object) -> str:
+    """A refusal as it is shown."""
+    shown = untrusted.sentence(error)
+    assert len(shown) <= 300 and "\n" not in shown
+    return shown
+
+
+def test_a_study_that_nests_deeply(tmp_path):
+    (tmp_path / "study.json").write_text('{"model": ' + DEEP)
+    with pytest.raises(SettingsError, match="nests deeper than 64 levels: flatten it") as refusal:
+        from_file(tmp_path / "study.json")
+    assert "study.json" in said(refusal.value)
+
+
+def test_a_study_with_an_integer_of_5000_digits(tmp_path):
+    (tmp_path / "study.json").write_text('{"seed": ' + "9" * 5000 + "}")
+    with pytest.raises(SettingsError, match="a whole number of 5000 digits: make it smaller"):
+        from_file(tmp_path / "study.json")
+
+
+def test_a_study_with_1e400(tmp_path):
+    (tmp_path / "study.json").write_text(json.dumps(STUDY)[:-1] + ', "retention": 1e400}')
+    with pytest.raises(SettingsError, match="'1e400', which is no finite number"):
+        from_file(tmp_path / "study.json")
+
+
+@pytest.mark.parametrize(
+    "value", [float("inf"), float("nan"), 10**400, -(10**400)], ids=["inf", "nan", "big", "small"]
+)
+@pytest.mark.parametrize("field", ["seed", "sparsity.penalty", "evaluation.preset"])
+def test_numbers_that_no_setting_can_be(field, value):
+    with pytest.raises(SettingsError, match=field) as refusal:
+        from_dict(STUDY).with_settings({field: value})
+    said(refusal.value)
+
+
+@pytest.mark.parametrize("preset", ["²", "٣", "9" * 4000, "-5", "1_000", " 128", ""])
+def test_a_preset_that_looks_like_a_number(preset):
+    with pytest.raises(
+        SettingsError, match="evaluation.preset must be 128, 2048 or another number of tokens"
+    ):
+        from_dict({**STUDY, "evaluation": {"preset": preset}})
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", "x" * 5000], ids=["nul", "half a character", "long"])
+@pytest.mark.parametrize("field", ["model", "primary", "name", "evaluation.task_folder"])
+def test_texts_that_no_record_can_carry(field, text):
+    with pytest.raises(SettingsError, match=f"{field} must ") as refusal:
+        from_dict(STUDY).with_settings({field: text})
+    said(refusal.value)
+
+
+def test_a_model_of_a_user_who_is_not_there():
+    with pytest.raises(
+        ModelError, match="'~nosuchuser/model': this machine has no such user; give the whole path"
+    ):
+        identity.locate("~nosuchuser/model")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 5000, "x/" * 3000], ids=["nul", "long", "deep"])
+def test_a_model_or_text_that_no_file_can_be(name):
+    with pytest.raises(ModelError, match="the model cannot be") as refusal:
+        identity.locate(name)
+    said(refusal.value)
+    with pytest.raises(CorpusError, match="there is no text there: the path cannot be") as refusal:
+        source.resolve(name, "calibration")
+    said(refusal.value)
+
+
+@pytest.mark.parametrize("kind", [["llama"], {"a": 1}, 3, None, "x" * 5000])
+def test_a_model_type_that_is_no_word(kind):
+    with pytest.raises(ModelError, match="cannot be pruned here") as refusal:
+        layout_of(kind, "the model")
+    assert said(refusal.value).endswith("choose a dense model of type llama, mistral, qwen2, qwen3")
+
+
+def test_a_slice_beyond_every_count(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "words"}\n')
+    with pytest.raises(SettingsError, match="documents=0:99999999999999999999 of the text .* is no slice"):
+        source.resolve(f"{tmp_path}/a.jsonl#documents=0:99999999999999999999", "calibration")
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES.keys())
+def test_a_size_that_no_machine_has_time_for(size):
+    with pytest.raises(
+        SettingsError, match="would be .* at most|is too many|at most 1048576 tokens"
+    ) as refusal:
+        from_dict({**STUDY, **size})
+    said(refusal.value)
+
+
+def test_the_cost_of_samples_is_named():
+    with pytest.raises(SettingsError) as refusal:
+        from_dict({**STUDY, **SIZES["samples"]})
+    assert str(refusal.value).startswith(
+        "calibration.samples 1 × 10^9 × calibration.length 2,048 would be 2.05 × 10^12 tokens of each text"
+    )
+
+
+def test_large_honest_studies_are_taken():
+    from_dict({**STUDY, "calibration": {"samples": 128_000, "length": 4096}, "sparsity": {"epochs": 100}})
+    from_dict(
+        {**STUDY, "evaluation": {"preset": "131072", "windows": 10**6}, "modularization": {"steps": 10**5}}
+    )
+    from_dict({**STUDY, "seed": 3735928559, "contexts": {"tokens": 10**7}})
+
+
+ADVICE = (
+    "The repository /m contains custom code which must be executed to correctly load the model. You can "
+    "inspect the repository content at https://hf.co/m. Please pass the argument `trust_remote_code=True` to "
+    "allow custom code to be run.",
+    "Loading x requires you to execute the configuration file in that repo. Make sure you have read it, then "
+    "set the option `trust_remote_code = True` to remove this error.",
+    "Weights only load failed. Re-running `torch.load` with `weights_only` set to `False` is likely to do",
+    "This file contains pickled data. If you trust it you can load it unsafely using `allow_pickle=`",
+)
+
+
+@pytest.mark.parametrize("advice", ADVICE)
+def test_advice_to_load_unsafely_never_reaches_a_person(advice):
+    for shown in (
+        untrusted.sentence(advice),
+        untrusted.sentence(ModelError(f"the model cannot be read: {advice}")),
+    ):
+        assert len(shown) <= 300 and "=True" not in shown and "weights_only" not in shown
+        assert "allow_pickle" not in shown and ("with your rights" in shown or "can run code" in shown)
+
+
+@pytest.mark.slow
+def test_a_tokenizer_that_needs_its_own_code_says_what_that_means(tmp_path):
+    from gprune.demo import MODEL_FOLDER
+    from gprune.models.loading import load_tokenizer
+
+    shutil.copytree(MODEL_FOLDER, tmp_path / "m")
+    (tmp_path / "m" / "tokenization_own.py").write_text("raise SystemExit('it ran')")
+    values = {
+        "tokenizer_class": "OwnTokenizer",
+        "auto_map": {"AutoTokenizer": ["tokenization_own.OwnTokenizer", None]},
+    }
+    (tmp_path / "m" / "tokenizer_config.json").write_text(json.dumps(values))
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config | {"model_type": "own"}))
+    with pytest.raises(ModelError, match="needs its own Python code, which runs with your rights") as refusal:
+        load_tokenizer(str(tmp_path / "m"))
+    assert "=True" not in said(refusal.value) and "it ran" not in str(refusal.value)
+
+
+COMMANDS = {
+    "deep study": ["run", "{deep}"],
+    "long name": ["run", "x" * 5000],
+    "no user": ["run", "~nosuchuser/study.json"],
+    "folder": ["run", "{folder}"],
+    "device": ["run", "/dev/null"],
+    "preset": ["study", "--model", "demo", "--preset", "²"],
+    "digits": ["study", "--model", "demo", "--samples", "9" * 5000],
+    "infinite": ["study", "--model", "demo", "--retention", "1e400"],
+    "set": ["study", "--model", "demo", "--set", "modularization.candidates=[1e400]"],
+    "set deep": ["study", "--model", "demo", "--set", "name=" + DEEP[:5000]],
+    "unknown": ["study", "--model", "demo", "--set", "y" * 5000 + "=1"],
+    "cache": ["runs", "--cache", "x" * 5000],
+    "cache of nobody": ["runs", "--cache", "~nosuchuser/cache"],
+    "command": ["z" * 5000],
+    "plan": ["apply", "x" * 5000, "demo", "{folder}/out"],
+    "deep plan": ["apply", "{deep}", "demo", "{folder}/out"],
+    "pad": ["pad", "{folder}", "{folder}/out"],
+    "gguf": ["gguf", "~nosuchuser/m", "{folder}/out.gguf"],
+    "table": ["reproduce", "main", "--model", "~nosuchuser/m", "--dry-run"],
+    "scale": ["reproduce", "main", "--model", "demo", "--samples", "1000000000", "--dry-run"],
+    "unpack": ["unpack", "x" * 5000],
+    "arrays": ["arrays", "{deep}", "{folder}/out.npz"],
+    "speed": ["speed", "random:{deep}"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS.keys())
+def test_the_command_line_says_one_sentence(tmp_path, capfd, words):
+    deep = tmp_path / "deep.json"
+    deep.write_text('{"model": ' + DEEP)
+    given = [word.format(deep=deep, folder=tmp_path) if "{" in word else word for word in words]
+    try:
+        code = main(given)
+    except SystemExit as end:
+        code = end.code
+    error = capfd.readouterr().err
+    assert code == 2 and "Traceback" not in error
+    assert 20 < len(error.splitlines()[-1]) <= 340
