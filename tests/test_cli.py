@@ -97,9 +97,12 @@ def test_run_json_is_one_line_with_everything_in_it(workshop):
         assert name in result
     assert list(result["perplexity"]) == ["dense", "gprune", "flap", "flap_no_bias", "wanda_sp"]
     assert list(result["perplexity"]["flap"]) == list(result["settings"]["evaluation"]["texts"])
+    assert set(result["diagnostics"]["decisions_changed"]) == {"BCM", "RASA", "MSL"}
+    assert 0 <= result["diagnostics"]["drift_explained"]["random"] < 1
     again = command("run", workshop["study"], cache=workshop["folder"] / "cache")
     assert again.returncode == 0
     assert "reused" in again.stderr and "0 stages computed" in again.stdout
+    assert "variance of the drift explained: modules" in again.stdout
 
 
 @pytest.mark.process
