@@ -90,6 +90,8 @@ def summary(result: dict[str, Any]) -> None:
         console.print(f"{method} left out: {reason}", soft_wrap=True, highlight=False)
     if "checkpoint" in result:
         console.print(f"pruned model: {result['checkpoint']}", soft_wrap=True, highlight=False)
+    if "diagnostics" in result:
+        _diagnostics(console, result["diagnostics"])
     _passes(console, result.get("passes", {}))
     seconds = sum(taken for stage, taken in result["seconds"].items() if stage not in result["reused"])
     computed = len(result["seconds"]) - len(result["reused"])
@@ -172,6 +174,21 @@ def _speeds(found: dict[str, Any]) -> Table:
         speed = f"{row['tokens_per_second']:.1f} ± {row['spread']:.1f}"
         table.add_row(row["model"], row["phase"], row["mode"], speed, ratio)
     return table
+
+
+def _diagnostics(console: Console, found: dict[str, Any]) -> None:
+    """Prints what modules, adaptation and learning have done, and a warning where that is next to nothing."""
+    explained = found["drift_explained"]
+    shares = [f"modules {explained['modules']:.0%}"]
+    if explained["initialization"] is not None:
+        shares.append(f"their initialization {explained['initialization']:.0%}")
+    shares.append(f"random ones of their sizes {explained['random']:.0%}")
+    lines = [f"variance of the drift explained: {', '.join(shares)}"]
+    parts = ", ".join(f"{part} {share:.1%}" for part, share in found["decisions_changed"].items())
+    lines.append(f"neurons decided otherwise without a part: {parts}")
+    lines.append(f"neurons kept by layer: {', '.join(f'{share:.0%}' for share in found['layers']['kept'])}")
+    for line in (*lines, *(f"warning: {words}" for words in found["warnings"])):
+        console.print(line, soft_wrap=True, highlight=False)
 
 
 def _passes(console: Console, passes: dict[str, dict[str, float]]) -> None:

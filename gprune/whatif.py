@@ -103,13 +103,17 @@ def relocated(base: Prepared, source: Array, target: float) -> PruningMasks:
     Raises:
         SettingsError: the floors of the layers exceed the target.
     """
-    shape, count = base.units.shape, len(base.auxiliary)
-    require_reachable(shape, target, base.alignment)
+    require_reachable(base.units.shape, target, base.alignment)
+    return exact_masks(ranked(base, source), base.thresholds, target, base.alignment).masks
+
+
+def ranked(base: Prepared, source: Array) -> RankedUnits:
+    """The units of a run where (modules,) some are scored from B."""
+    count = len(base.auxiliary)
     from_auxiliary = np.asarray(source, dtype=bool)[base.units.owner[:count]]
-    ranked = base.units.quantiles.copy()
-    np.copyto(ranked[:count], base.auxiliary, where=from_auxiliary)
-    units = replace(base.units, quantiles=ranked)
-    return exact_masks(units, base.thresholds, target, base.alignment).masks
+    moved = base.units.quantiles.copy()
+    np.copyto(moved[:count], base.auxiliary, where=from_auxiliary)
+    return replace(base.units, quantiles=moved)
 
 
 def obstacle(results: Results, method: str, scoring: str) -> str:

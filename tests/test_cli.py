@@ -11,6 +11,7 @@ import pytest
 import tiny_study
 
 from gprune.__main__ import main
+from gprune.methods import CONTROLS
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,13 @@ def test_study_writes_what_it_was_told_and_run_reads_it(capsys, workshop):
     assert values["modularization"]["candidates"] == [16, 24, 32, 40, 48]
 
 
+def test_study_adds_the_controls_to_the_methods(capsys, workshop):
+    words = ["study", "--model", workshop["model"], "--methods", "dense", "msl_random", "--with-controls"]
+    assert main(words) == 0
+    methods = json.loads(capsys.readouterr().out)["methods"]
+    assert methods[:2] == ["dense", "msl_random"] and sorted(methods[1:]) == sorted(CONTROLS)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -89,9 +97,12 @@ def test_run_json_is_one_line_with_everything_in_it(workshop):
         assert name in result
     assert list(result["perplexity"]) == ["dense", "gprune", "flap", "flap_no_bias", "wanda_sp"]
     assert list(result["perplexity"]["flap"]) == list(result["settings"]["evaluation"]["texts"])
+    assert set(result["diagnostics"]["decisions_changed"]) == {"BCM", "RASA", "MSL"}
+    assert 0 <= result["diagnostics"]["drift_explained"]["random"] < 1
     again = command("run", workshop["study"], cache=workshop["folder"] / "cache")
     assert again.returncode == 0
     assert "reused" in again.stderr and "0 stages computed" in again.stdout
+    assert "variance of the drift explained: modules" in again.stdout
 
 
 @pytest.mark.process

@@ -15,17 +15,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from gprune.calibration.clusters import balanced_clusters, bounded_clusters
 from gprune.errors import ModelError, NumericsError, SettingsError
 from gprune.models.decoder import Decoder
 from gprune.progress import Progress, silent
 from gprune.records import Array, Contexts, Tokens
 from gprune.settings import ContextSettings
 
-# Lloyd steps, and rounds of prices within each.
-_ITERATIONS = 25
-_SWEEPS = 5
-# A Lloyd step that tightens the clusters by a smaller share than this is the last.
-_LEAST_GAIN = 1e-4
+# FANG's released code: how far a cluster's size may be from an even share, and how often it starts anew
+_SLACK, _STARTS = 0.4, 10
 
 
 @torch.no_grad()
@@ -150,7 +148,10 @@ def _fit_layer(
     centred = points.float() - mean
     components = _principal(centred, min(settings.dimensions, points.shape[1], len(points) - 1))
     projected = (centred @ components.T).double().cpu().numpy()
-    _, centroids = balanced_clusters(projected, settings.count, generator)
+    if settings.clustering == "released":
+        _, centroids = bounded_clusters(projected, settings.count, generator, _SLACK, _STARTS)
+    else:
+        _, centroids = balanced_clusters(projected, settings.count, generator)
     kept = mean.cpu().numpy(), components.cpu().numpy(), centroids.astype(np.float32)
     return *kept, _distances(centroids)
 
@@ -169,90 +170,3 @@ def _distances(centroids: Array) -> Array:
     distances: Array = np.linalg.norm(centroids[:, None] - centroids[None], axis=-1)
     scale = distances.sum() / (len(centroids) * (len(centroids) - 1))
     return distances / scale if scale > 0 else distances
-
-
-def balanced_clusters(points: Array, count: int, generator: np.random.Generator) -> tuple[Array, Array]:
-    """k-means with clusters of equal size: k-means++ seeds, then Lloyd steps while they tighten.
-
-    Args:
-        points: (points, dimensions) float64.
-        count: number of clusters, at least 2 and at most that of the points.
-        generator: chooses the seeds.
-
-    Returns:
-        (points,) labels, whose sizes differ by one at most, and (count, dimensions) means of the clusters.
-    """
-    centroids, best = _seeds(points, count, generator), np.inf
-    labels, total = np.zeros(len(points), dtype=np.int64), (points**2).sum()
-    for _ in range(_ITERATIONS):
-        cost = (centroids**2).sum(axis=1) - 2 * points @ centroids.T
-        proposed = balanced_labels(cost)
-        means = np.stack([points[proposed == cluster].mean(axis=0) for cluster in range(count)])
-        spread = total - np.bincount(proposed, minlength=count) @ (means**2).sum(axis=1)
-        # balancing is greedy, so a step may also loosen the clusters
-        if spread >= (1 - _LEAST_GAIN) * best:
-            break
-        labels, centroids, best = proposed, means, spread
-    return labels, centroids
-
-
-def _seeds(points: Array, count: int, generator: np.random.Generator) -> Array:
-    """k-means++: every seed is drawn by its squared distance from the seeds before it."""
-    chosen = [int(generator.integers(len(points)))]
-    nearest = np.full(len(points), np.inf)
-    for _ in range(count - 1):
-        nearest = np.minimum(nearest, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
-        total = nearest.sum()
-        chosen.append(int(generator.choice(len(points), p=nearest / total if total > 0 else None)))
-    seeds: Array = points[chosen]
-    return seeds
-
-
-def balanced_labels(cost: Array) -> Array:
-    """Assigns points to clusters of equal size, near the least total cost.
-
-    Prices first even out the demand for the clusters; as the sizes are fixed, they change the total cost by a
-    constant. Then every point asks for its cheapest cluster with room. A cluster that is asked by as many as
-    it has room for, or more, takes those that would lose most elsewhere, and closes; the others ask again.
-    There always is such a cluster, so this ends after as many rounds as there are clusters, at most.
-
-    Args:
-        cost: (points, clusters) cost of each assignment, up to a constant for each point; at least two
-            clusters, and no more than points.
-
-    Returns:
-        (points,) labels, whose sizes differ by one at most; the clusters nearest to most are the larger.
-    """
-    points, count = cost.shape
-    room = np.full(count, points // count)
-    demand = np.bincount(cost.argmin(axis=1), minlength=count)
-    room[np.argsort(-demand, kind="stable")[: points % count]] += 1
-    labels, pending, cost = np.full(points, -1), np.arange(points), cost + _prices(cost, room)
-    while len(pending):
-        choices = cost[pending]
-        wish, cheapest = choices.argmin(axis=1), np.partition(choices, 1, axis=1)
-        regret = cheapest[:, 1] - cheapest[:, 0]
-        demand = np.bincount(wish, minlength=count)
-        for cluster in np.flatnonzero((demand >= room) & (demand > 0)):
-            asking = np.flatnonzero(wish == cluster)
-            taken = asking[np.argsort(-regret[asking], kind="stable")[: room[cluster]]]
-            labels[pending[taken]] = cluster
-            cost[:, cluster] = np.inf
-        pending = np.flatnonzero(labels < 0)
-    return labels
-
-
-def _prices(cost: Array, room: Array) -> Array:
-    """(clusters,) prices, each set in turn so that as many points prefer the cluster as it has room for."""
-    points, count = cost.shape
-    # rows are contiguous, which makes this several times faster
-    plain = np.ascontiguousarray(cost.T)
-    priced = plain.copy()
-    for _ in range(_SWEEPS):
-        for cluster in range(count):
-            elsewhere = np.delete(priced, cluster, axis=0).min(axis=0)
-            gain, first = elsewhere - plain[cluster], points - room[cluster]
-            ordered = np.partition(gain, (first - 1, first))
-            priced[cluster] = plain[cluster] + (ordered[first - 1] + ordered[first]) / 2
-    prices: Array = priced[:, 0] - plain[:, 0]
-    return prices

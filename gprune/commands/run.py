@@ -162,7 +162,18 @@ def _result(study: Study, store: Store, until: str, reporter: Any) -> dict[str, 
             if reporter is not None:
                 reporter(stage, done, total, message)
 
-        return pipeline.run(study, store, listener, until)
+        result = pipeline.run(study, store, listener, until)
+    return result | _diagnosed(study, store, result)
+
+
+def _diagnosed(study: Study, store: Store, result: dict[str, Any]) -> dict[str, Any]:
+    """What the parts of GPrune have done, where it has pruned."""
+    from gprune import diagnostics, pipeline
+
+    if "gprune" not in result.get("retention", {}):
+        return {}
+    found = pipeline.opened(study, store)
+    return {"diagnostics": diagnostics.diagnose(found).to_dict()} if diagnostics.ready(found) else {}
 
 
 def _finite(value: Any) -> Any:

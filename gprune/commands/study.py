@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin
 
 from gprune import untrusted
 from gprune.errors import SettingsError, UnreadableError
-from gprune.methods import METHODS
+from gprune.methods import CONTROLS, METHODS, with_controls
 from gprune.study import METRIC_NAMES, from_dict
 from gprune.study_fields import OPTIONS, documentation, hint
 
@@ -40,6 +41,11 @@ def add(commands: Any) -> None:
         default=[],
         metavar="FIELD=VALUE",
         help="any other field, as reliability.drift_quantile=0.85 (repeatable)",
+    )
+    parser.add_argument(
+        "--with-controls",
+        action="store_true",
+        help=f"compare the controls too, which say where a gain comes from: {', '.join(CONTROLS)}",
     )
     parser.set_defaults(command=_study, primary="wikitext2", auxiliary="ptb")
 
@@ -79,6 +85,8 @@ def _study(options: argparse.Namespace) -> int:
     study = from_dict(values)
     if options.set:
         study = study.with_settings(dict(assignment(word) for word in options.set))
+    if options.with_controls:
+        study = replace(study, methods=with_controls(study.methods))
     sys.stdout.write(study.to_json())
     return 0
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import linear_sum_assignment
+from scipy.optimize import linear_sum_assignment, linprog
 
-from gprune.calibration.contexts import Lookup, balanced_clusters, balanced_labels, fit_contexts
+from gprune.calibration.clusters import balanced_clusters, balanced_labels, bounded_clusters, bounded_labels
+from gprune.calibration.contexts import Lookup, fit_contexts
 from gprune.errors import Cancelled, ModelError, NumericsError, SettingsError
 from gprune.models.tiny import tiny_decoder
 from gprune.records import Tokens
@@ -207,3 +208,67 @@ def test_many_clusters_are_balanced_near_the_least_cost(seed):
 
 def test_equal_costs_still_balance():
     np.testing.assert_array_equal(np.bincount(balanced_labels(np.zeros((11, 4)))), [3, 3, 3, 2])
+
+
+def cheapest(cost, low, high):
+    """The least total cost under the bounds, by linear programming: its corners are whole numbers."""
+    points, count = cost.shape
+    each = np.kron(np.eye(points), np.ones(count))
+    sizes = np.kron(np.ones(points), np.eye(count))
+    bounds = np.concatenate([np.full(count, high), np.full(count, -low)])
+    found = linprog(cost.ravel(), np.concatenate([sizes, -sizes]), bounds, each, np.ones(points))
+    return found.fun
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("low", "high"), [(3, 7), (5, 6), (1, 20), (5, 40)])
+def test_sizes_within_bounds_cost_little_more_than_the_least(seed, low, high):
+    generator = np.random.default_rng(seed)
+    points = generator.normal(size=(29, 3)) ** 3
+    centroids = generator.normal(size=(5, 3)) * [[3], [1], [1], [0.1], [0.1]]
+    cost = ((points[:, None] - centroids) ** 2).sum(axis=2)
+    labels = bounded_labels(cost, low, high)
+    sizes = np.bincount(labels, minlength=5)
+    assert sizes.min() >= low and sizes.max() <= high and sizes.sum() == 29
+    found, least = cost[np.arange(29), labels].sum(), cheapest(cost, low, high)
+    assert least - 1e-9 <= found <= 1.1 * least
+    nearest = np.bincount(cost.argmin(axis=1), minlength=5)
+    if nearest.min() >= low and nearest.max() <= high:
+        np.testing.assert_array_equal(labels, cost.argmin(axis=1))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_many_points_the_bounded_cost_is_the_least_within_a_hundredth(seed):
+    generator = np.random.default_rng(seed)
+    points, scale = generator.normal(size=(300, 3)) ** 3, [[3], [1], [1], [0.1], [0.1], [2], [0.5]]
+    cost = ((points[:, None] - generator.normal(size=(7, 3)) * scale) ** 2).sum(axis=2)
+    assert np.bincount(cost.argmin(axis=1), minlength=7).max() > 60
+    labels = bounded_labels(cost, 25, 60)
+    sizes = np.bincount(labels, minlength=7)
+    assert sizes.min() >= 25 and sizes.max() <= 60
+    assert cost[np.arange(300), labels].sum() <= 1.01 * cheapest(cost, 25, 60)
+
+
+def test_bounded_clusters_are_the_tightest_of_their_starts_and_near_an_even_size():
+    points = np.random.default_rng(0).normal(size=(70, 4)) * [4, 1, 1, 1]
+    points[:50] += [6, 0, 0, 0]
+
+    def spread(labels):
+        return sum(((points[labels == c] - points[labels == c].mean(axis=0)) ** 2).sum() for c in range(7))
+
+    labels, centroids = bounded_clusters(points, 7, np.random.default_rng(1), 0.4, 5)
+    generator = np.random.default_rng(1)
+    alone = [spread(bounded_clusters(points, 7, generator, 0.4, 1)[0]) for _ in range(5)]
+    assert spread(labels) == pytest.approx(min(alone)) and min(alone) < max(alone)
+    sizes = np.bincount(labels, minlength=7)
+    assert sizes.min() >= 6 and sizes.max() <= 14 and np.ptp(sizes) > 1
+    for cluster, centroid in enumerate(centroids):
+        np.testing.assert_allclose(centroid, points[labels == cluster].mean(axis=0))
+    balanced, _ = balanced_clusters(points, 7, np.random.default_rng(1))
+    assert spread(labels) < spread(balanced)
+
+
+def test_the_released_clustering_is_a_choice_of_the_study():
+    equal, released = (fit(tiny_decoder(), clustering=form) for form in ("balanced", "released"))
+    np.testing.assert_array_equal(equal.components, released.components)
+    assert np.abs(equal.centroids - released.centroids).max() > 1e-3

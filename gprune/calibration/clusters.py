@@ -1,0 +1,193 @@
+"""k-means with clusters whose sizes are held: all equal, or within bounds.
+
+Lloyd steps alternate between means and an assignment of least cost under these sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from gprune.records import Array
+
+# Lloyd steps, and rounds of prices within each.
+_ITERATIONS = 25
+_SWEEPS = 5
+# A Lloyd step that tightens the clusters by a smaller share than this is the last.
+_LEAST_GAIN = 1e-4
+
+
+def balanced_clusters(points: Array, count: int, generator: np.random.Generator) -> tuple[Array, Array]:
+    """k-means with clusters of equal size: k-means++ seeds, then Lloyd steps while they tighten.
+
+    Args:
+        points: (points, dimensions) float64.
+        count: number of clusters, at least 2 and at most that of the points.
+        generator: chooses the seeds.
+
+    Returns:
+        (points,) labels, whose sizes differ by one at most, and (count, dimensions) means of the clusters.
+    """
+    labels, centroids, _ = _lloyd(points, count, generator, balanced_labels)
+    return labels, centroids
+
+
+def bounded_clusters(
+    points: Array, count: int, generator: np.random.Generator, slack: float, starts: int
+) -> tuple[Array, Array]:
+    """k-means with clusters of about equal size: the tightest of several starts.
+
+    Args:
+        points: (points, dimensions) float64.
+        count: number of clusters, at least 2 and at most that of the points.
+        generator: chooses the seeds.
+        slack: how far a size may be from an even share of the points, as a share of that.
+        starts: how often k-means++ seeds are drawn.
+
+    Returns:
+        (points,) labels, and (count, dimensions) means of the clusters.
+    """
+    even = len(points) / count
+    low, high = max(1, math.floor((1 - slack) * even)), math.ceil((1 + slack) * even)
+
+    def assign(cost: Array) -> Array:
+        return bounded_labels(cost, low, high)
+
+    tries = [_lloyd(points, count, generator, assign) for _ in range(starts)]
+    labels, centroids, _ = min(tries, key=lambda found: found[2])
+    return labels, centroids
+
+
+def _lloyd(
+    points: Array, count: int, generator: np.random.Generator, assign: Callable[[Array], Array]
+) -> tuple[Array, Array, float]:
+    """Labels, means and summed squared distances of one start."""
+    centroids, best = _seeds(points, count, generator), np.inf
+    labels, total = np.zeros(len(points), dtype=np.int64), (points**2).sum()
+    for _ in range(_ITERATIONS):
+        cost = (centroids**2).sum(axis=1) - 2 * points @ centroids.T
+        proposed = assign(cost)
+        means = np.stack([points[proposed == cluster].mean(axis=0) for cluster in range(count)])
+        spread = total - np.bincount(proposed, minlength=count) @ (means**2).sum(axis=1)
+        # balancing is greedy, so a step may also loosen the clusters
+        if spread >= (1 - _LEAST_GAIN) * best:
+            break
+        labels, centroids, best = proposed, means, spread
+    return labels, centroids, float(best)
+
+
+def _seeds(points: Array, count: int, generator: np.random.Generator) -> Array:
+    """k-means++: every seed is drawn by its squared distance from the seeds before it."""
+    chosen = [int(generator.integers(len(points)))]
+    nearest = np.full(len(points), np.inf)
+    for _ in range(count - 1):
+        nearest = np.minimum(nearest, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
+        total = nearest.sum()
+        chosen.append(int(generator.choice(len(points), p=nearest / total if total > 0 else None)))
+    seeds: Array = points[chosen]
+    return seeds
+
+
+def balanced_labels(cost: Array) -> Array:
+    """Assigns points to clusters of equal size, near the least total cost.
+
+    Prices first even out the demand for the clusters; as the sizes are fixed, they change the total cost by a
+    constant. Then every point asks for its cheapest cluster with room. A cluster that is asked by as many as
+    it has room for, or more, takes those that would lose most elsewhere, and closes; the others ask again.
+    There always is such a cluster, so this ends after as many rounds as there are clusters, at most.
+
+    Args:
+        cost: (points, clusters) cost of each assignment, up to a constant for each point; at least two
+            clusters, and no more than points.
+
+    Returns:
+        (points,) labels, whose sizes differ by one at most; the clusters nearest to most are the larger.
+    """
+    points, count = cost.shape
+    room = np.full(count, points // count)
+    demand = np.bincount(cost.argmin(axis=1), minlength=count)
+    room[np.argsort(-demand, kind="stable")[: points % count]] += 1
+    return _handed_out(cost + _prices(cost, room), room)
+
+
+def bounded_labels(cost: Array, low: int, high: int) -> Array:
+    """Assigns points to clusters whose sizes lie within bounds, near the least total cost.
+
+    As `balanced_labels`, but only clusters that would be too large or too small get a price. Where the
+    nearest clusters have sizes within the bounds, every point gets its nearest.
+
+    Args:
+        cost: (points, clusters) cost of each assignment, up to a constant for each point; at least two
+            clusters.
+        low: fewest points of a cluster; all clusters together hold no more than there are.
+        high: most points of a cluster; all clusters together hold no fewer than there are.
+
+    Returns:
+        (points,) labels.
+    """
+    priced = cost + _bounded_prices(cost, low, high)
+    demand = np.bincount(priced.argmin(axis=1), minlength=cost.shape[1])
+    room = np.clip(demand, low, high)
+    missing = len(cost) - int(room.sum())
+    while missing:
+        # the clusters that the bounds have moved least give or take what is over
+        movable = room < high if missing > 0 else room > low
+        chosen = np.where(movable, np.abs(room - demand), np.iinfo(np.int64).max).argmin()
+        room[chosen] += np.sign(missing)
+        missing -= int(np.sign(missing))
+    return _handed_out(priced, room)
+
+
+def _handed_out(cost: Array, room: Array) -> Array:
+    """(points,) labels: every point asks for its cheapest cluster with room, see `balanced_labels`."""
+    (points, count), cost = cost.shape, cost.copy()
+    labels, pending = np.full(points, -1), np.arange(points)
+    while len(pending):
+        choices = cost[pending]
+        wish, cheapest = choices.argmin(axis=1), np.partition(choices, 1, axis=1)
+        regret = cheapest[:, 1] - cheapest[:, 0]
+        demand = np.bincount(wish, minlength=count)
+        for cluster in np.flatnonzero((demand >= room) & (demand > 0)):
+            asking = np.flatnonzero(wish == cluster)
+            taken = asking[np.argsort(-regret[asking], kind="stable")[: room[cluster]]]
+            labels[pending[taken]] = cluster
+            cost[:, cluster] = np.inf
+        pending = np.flatnonzero(labels < 0)
+    return labels
+
+
+def _prices(cost: Array, room: Array) -> Array:
+    """(clusters,) prices, each set in turn so that as many points prefer the cluster as it has room for."""
+    points, count = cost.shape
+    # rows are contiguous, which makes this several times faster
+    plain = np.ascontiguousarray(cost.T)
+    priced = plain.copy()
+    for _ in range(_SWEEPS):
+        for cluster in range(count):
+            elsewhere = np.delete(priced, cluster, axis=0).min(axis=0)
+            gain, first = elsewhere - plain[cluster], points - room[cluster]
+            ordered = np.partition(gain, (first - 1, first))
+            priced[cluster] = plain[cluster] + (ordered[first - 1] + ordered[first]) / 2
+    prices: Array = priced[:, 0] - plain[:, 0]
+    return prices
+
+
+def _bounded_prices(cost: Array, low: int, high: int) -> Array:
+    """(clusters,) prices: none where as many prefer a cluster as it may have, else what makes it so."""
+    plain = np.ascontiguousarray(cost.T)
+    priced = plain.copy()
+    for _ in range(_SWEEPS):
+        for cluster in range(len(plain)):
+            elsewhere = np.delete(priced, cluster, axis=0).min(axis=0)
+            gain = elsewhere - plain[cluster]
+            asking = int(np.count_nonzero(gain > 0))
+            first = len(gain) - min(max(asking, low), high)
+            price = 0.0
+            if first != len(gain) - asking:
+                ordered = np.partition(gain, (first - 1, first))
+                price = (ordered[first - 1] + ordered[first]) / 2
+            priced[cluster] = plain[cluster] + price
+    prices: Array = priced[:, 0] - plain[:, 0]
+    return prices
