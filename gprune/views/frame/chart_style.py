@@ -50,7 +50,13 @@ _CONTROL_SYMBOLS = {
     "msl_shuffled": "circle-cross-open",
     "gprune_no_rasa": "circle-open",
 }
-_CONTROL_DASHES = {"msl_layers": "dash", "msl_random": "dot", "msl_shuffled": "dashdot"}
+_CONTROL_DASHES = {
+    "flap_uniform": "longdashdot",
+    "wanda_sp_uniform": "longdashdot",
+    "msl_layers": "dash",
+    "msl_random": "dot",
+    "msl_shuffled": "dashdot",
+}
 
 
 def family(method: str) -> str:

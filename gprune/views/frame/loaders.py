@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import streamlit as st
 
-from gprune import records, run_records, stages
+from gprune import records, run_records, stages, untrusted
 from gprune.errors import SettingsError, StoreError, UnreadableError
 from gprune.methods import METHODS, of_masks
 from gprune.records import ModelShape, ModelSize
@@ -300,7 +300,7 @@ def _read(path: str, changed: int, which: tuple[int, int]) -> tuple[dict[str, An
     try:
         study = from_dict(values["study"])
     except SettingsError as error:
-        return None, None, f"{path} holds a study of another version: {error}"
+        return None, None, untrusted.sentence(f"{path} holds a study of another version: {error}")
     inputs = from_plain((values.get("provenance") or {}).get("inputs"))
     unknown = _unknown(study, inputs)
     if unknown:
