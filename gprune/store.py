@@ -285,12 +285,21 @@ class Store:
             held.release()
 
     def sweep(self) -> None:
-        """Removes what killed processes left half-written more than a day ago."""
+        """Removes what killed processes left half-written more than a day ago.
+
+        Only what bears a name that this program gives: a cache may be a folder in which other things lie as
+        well, hidden ones among them, and a folder of it may be a link to such a one.
+        """
         for path in (*self.root.glob("*/.*"), *self.root.glob("*/*/.*")):
-            half = is_beside(path.name) or (path.is_dir() and path.parent.parent == self.root)
+            if not is_beside(path.name) or self._leads_out(path.parent):
+                continue
             with contextlib.suppress(OSError):
-                if half and time.time() - path.lstat().st_mtime > _STALE_SECONDS:
+                if time.time() - path.lstat().st_mtime > _STALE_SECONDS:
                     remove(path)
+
+    def _leads_out(self, folder: Path) -> bool:
+        """Whether a folder below the cache is reached through a link."""
+        return folder.is_symlink() or (folder.parent != self.root and self._leads_out(folder.parent))
 
 
 def _unreadable(folder: Path, error: OSError) -> StoreError:
