@@ -186,6 +186,13 @@ def remove_unneeded(store: Store, among: Iterable[Stored] | None = None) -> list
     return removed
 
 
+def set_aside(store: Store) -> list[Path]:
+    """What was set aside as damaged, by name; what else lies there, or where a link leads, is not ours."""
+    place = store.root / DAMAGED
+    listed = [] if place.is_symlink() else _listed(place)
+    return [path for path in listed if path.name.partition("-")[0] in KINDS]
+
+
 def remove_damaged(store: Store) -> list[tuple[str, int]]:
     """Removes the results that were set aside, and gives their names and sizes.
 
@@ -193,7 +200,7 @@ def remove_damaged(store: Store) -> list[tuple[str, int]]:
         StoreError: the cache cannot be written.
     """
     gone = []
-    for path in _listed(store.root / DAMAGED):
+    for path in set_aside(store):
         size = size_of(path)
         try:
             remove(path)
