@@ -197,7 +197,11 @@ def test_sweep_removes_half_written_files_wherever_they_lie_and_nothing_else(sto
 
 
 def test_sweep_leaves_what_others_keep_in_a_folder_that_was_named_as_the_cache(store, tmp_path):
-    hidden = [store.root / "my-project" / ".git", store.root / "tokens" / ".ssh", store.root / "a" / "b" / ".c"]
+    hidden = [
+        store.root / "my-project" / ".git",
+        store.root / "tokens" / ".ssh",
+        store.root / "a" / "b" / ".c",
+    ]
     (outside := tmp_path / "outside").mkdir()
     linked = [beside(outside / "file"), beside(outside / "deeper" / "file")]
     for folder in (*hidden, *linked):

@@ -315,3 +315,20 @@ def test_what_is_no_archive_at_all(tmp_path: Path) -> None:
     with zipfile.ZipFile(empty, "w") as archive:
         archive.writestr(form.INDEX, json.dumps({"format": form.FORMAT}))
     refused(empty, "has the version None")
+
+
+@pytest.mark.parametrize("name", ["size", "layer"])
+@pytest.mark.parametrize("value", [-1, 2**62, 2**63 - 1])
+def test_counts_that_would_make_numpy_write_outside_of_its_memory(
+    tmp_path: Path, draft: Draft, name: str, value: int
+) -> None:
+    place = draft.an_array("modules").rpartition("/")[0] + f"/{name}.npy"
+    array = np.load(io.BytesIO(draft.files[place]))
+    draft.files[place] = bytes_of(np.full_like(array, value))
+    refused(draft.write(tmp_path / "a.zip"), "no sound ModuleStatistics")
+
+
+@pytest.mark.parametrize("value", [-1, 0, 2**62])
+def test_sizes_of_a_model_that_none_has(tmp_path: Path, draft: Draft, value: int) -> None:
+    draft.edit(draft.a_manifest("shape"), lambda values: values["values"].update(kv_heads=value))
+    refused(draft.write(tmp_path / "a.zip"), "no sound ModelShape")
