@@ -31,8 +31,8 @@ def require_room(target: Path, size: int) -> None:
     free = shutil.disk_usage(parent).free
     if free < size:
         raise CheckpointError(
-            f"the model needs {amount(size)}, but {str(parent)!r} has {amount(free)} free: free some space or "
-            "choose another folder"
+            f"the model needs {amount(size)}, but {str(parent)!r} has {amount(free)} free: free some space "
+            "or choose another folder"
         )
 
 
