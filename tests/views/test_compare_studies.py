@@ -35,6 +35,10 @@ def cells(app: AppTest, index: int = 0) -> pd.DataFrame:
     return frame
 
 
+def unescaped(app: AppTest) -> str:
+    return words(app).replace("\\", "")
+
+
 def commands(app: AppTest) -> list[str]:
     return [code.value for code in app.code if "reproduce" in code.value]
 
@@ -69,7 +73,8 @@ def test_main_shows_rows_differences_gains_and_the_gap(cache: Path) -> None:
     write_tables(cache, "main")
     app = on_studies("main")
     table = cells(app)
-    assert table["method"].tolist()[:3] == ["dense", "LLM-Pruner", "Wanda-sp"] and len(table) == 22
+    assert table["method"].tolist()[:3] == ["dense", "LLM-Pruner", "Wanda-sp"] and len(table) == 34
+    assert "controls are not ranked; rows that the paper does not have, as controls: 12" in unescaped(app)
     text = table.columns[3]
     assert text == "python-reference PPL ↓"
     # FLAP at 80 %: 50 * 0.5 / 0.8 = 31.25, against the dense model's 20 at 50 %
@@ -93,12 +98,18 @@ def test_a_table_that_is_half_there_gives_the_reasons_and_the_command(cache: Pat
 
     write_tables(cache, "ablation", fill=half)
     app = on_studies("ablation")
-    assert cells(app)["not filled because"].tolist() == ["", *["the disk is <b>full</b>"] * 2, ""]
-    assert cells(app).iloc[1, 5] == "–" and "2 of 4 rows" in words(app)
-    assert "2 of 4 rows: the disk is \\<b\\>full" in words(app)
+    assert cells(app)["not filled because"].tolist() == ["", *["the disk is <b>full</b>"] * 2, *[""] * 4]
+    assert cells(app).iloc[1, 5] == "–" and "5 of 7 rows" in words(app)
+    assert "2 of 7 rows: the disk is \\<b\\>full" in words(app)
     assert commands(app) == ["python -m gprune reproduce ablation --model demo --scale demo"]
     assert "is best on every measure" not in words(app)
-    assert [trace["name"] for trace in charts(app)[0]["data"]] == ["FLAP", "GPrune (FLAP) · BCM · RASA · MSL"]
+    drawn = [trace["name"] for trace in charts(app)[0]["data"]]
+    controls = [
+        "FLAP, one ratio",
+        "MSL, one module a layer (FLAP) · MSL",
+        "MSL, shuffled modules (FLAP) · MSL",
+    ]
+    assert drawn == ["FLAP", "GPrune (FLAP) · BCM · RASA · MSL", *controls]
 
 
 def test_a_table_without_any_number_says_why(cache: Path) -> None:
@@ -106,7 +117,7 @@ def test_a_table_without_any_number_says_why(cache: Path) -> None:
     write_tables(cache, "ablation", fill=lambda row: Answer(row, reason="not run yet"))
     app = on_studies("ablation")
     assert "No row of this table has its numbers yet" in words(app)
-    assert "4 of 4 rows: not run yet" in words(app) and not charts(app)
+    assert "7 of 7 rows: not run yet" in words(app) and not charts(app)
 
 
 def test_seeds_are_one_row_with_their_spread_or_a_row_each(cache: Path) -> None:
@@ -138,7 +149,7 @@ def test_the_run_behind_a_row_becomes_the_run_of_every_page(cache: Path) -> None
     write_tables(cache, "ablation", fill=lambda row: filled(row, made[2]))
     app = on_studies("ablation")
     assert app.selectbox(key="frame_run").value == own
-    assert app.selectbox(key="cp_study_run").options == [f"FLAP · {made[2]}"]
+    assert app.selectbox(key="cp_study_run").options == ["FLAP · part · seed 3"]
     app.button(key="cp_study_open").click().run()
     assert app.selectbox(key="frame_run").value == made[2] and not app.exception
 
