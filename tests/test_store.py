@@ -96,7 +96,7 @@ def test_a_writer_that_dies_leaves_nothing_under_the_final_name(store):
     assert list((store.root / "checkpoint").iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["../up", "a/b", "", ".hidden", "A", "x" * 200])
+@pytest.mark.parametrize("name", ["../up", "a/b", "", ".hidden", "A", "x" * 200, "a\n"])
 def test_names_cannot_leave_the_cache(store, name):
     with pytest.raises(StoreError, match="is not a name"):
         store.folder("tokens", name)

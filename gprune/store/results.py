@@ -23,7 +23,7 @@ from gprune.store import array_files, manifests
 from gprune.store.place import default_cache, explain
 
 Record = TypeVar("Record")
-_NAME = re.compile(r"^[a-z0-9][a-z0-9_.-]{0,120}$")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,120}")
 _STALE_SECONDS = 24 * 3600
 DAMAGED = "damaged"
 """folder of what was set aside"""
@@ -52,7 +52,7 @@ class Store:
             StoreError: the stage or the key is not a plain name.
         """
         for name in (stage, key):
-            if not _NAME.match(name):
+            if not _NAME.fullmatch(name):
                 raise StoreError(f"{name!r} is not a name of a stage or result")
         return self.root / stage / key
 
