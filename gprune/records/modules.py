@@ -99,7 +99,8 @@ class ModuleStatistics:
         """Checks shapes, finiteness and counts, and freezes the arrays."""
         require_axes(self)
         require_finite(self, "drift", "score", "u_primary", "u_auxiliary")
-        require_range(self, 0, MOST_UNITS, "size", "layer")
+        require_range(self, 1, MOST_UNITS, "size")
+        require_range(self, 0, MOST_UNITS, "layer")
         freeze(self)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from gprune.records.base import Array, freeze, real, require_axes, require_finite
+from gprune.records.base import Array, freeze, real, require_axes, require_finite, require_range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +55,8 @@ class RankDrift:
     """(layers,) between the halves of B"""
 
     def __post_init__(self) -> None:
-        """Checks shapes and freezes the arrays."""
+        """Checks shapes and ranges, and freezes the arrays."""
         require_axes(self)
+        require_range(self, 0, 1, "magnitude", "resample_primary", "resample_auxiliary", "half")
+        require_range(self, -1, 1, "signed")
         freeze(self)

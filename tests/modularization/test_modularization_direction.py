@@ -85,7 +85,7 @@ def test_profiles_to_refine(direction, metric, expected):
 
 def test_drift_profile():
     zeros, none = np.zeros((2, 4)), np.zeros(2)
-    magnitude, scaled = np.arange(8.0).reshape(2, 4), -np.arange(8.0).reshape(2, 4)
+    magnitude, scaled = np.arange(8.0).reshape(2, 4) / 8, -np.arange(8.0).reshape(2, 4)
     drift = RankDrift(magnitude, zeros, scaled, zeros, zeros, zeros, none, none, none, none)
     np.testing.assert_array_equal(drift_profile(drift, 1, "magnitude"), magnitude[1:])
     np.testing.assert_array_equal(drift_profile(drift, 1, "direction"), [magnitude[1], scaled[1]])

@@ -317,6 +317,14 @@ def test_what_is_no_archive_at_all(tmp_path: Path) -> None:
     refused(empty, "has the version None")
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -2.0, 1e300])
+def test_drift_that_no_chart_can_show(tmp_path: Path, draft: Draft, value: float) -> None:
+    place = draft.an_array("drift").rpartition("/")[0] + "/magnitude.npy"
+    array = np.load(io.BytesIO(draft.files[place]))
+    draft.files[place] = bytes_of(np.full(array.shape, value))
+    refused(draft.write(tmp_path / "a.zip"), "no sound RankDrift")
+
+
 @pytest.mark.parametrize("name", ["size", "layer"])
 @pytest.mark.parametrize("value", [-1, 2**62, 2**63 - 1])
 def test_counts_that_would_make_numpy_write_outside_of_its_memory(
