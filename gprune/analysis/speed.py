@@ -174,7 +174,7 @@ def padding(
 
 def _padded_groups(shape: ModelShape, most: int, family: str) -> int:
     """The most groups of a layer; for llama the next number whose heads divide the hidden size."""
-    possible = range(most, shape.kv_heads)
+    possible = range(max(most, 1), shape.kv_heads)
     fits = (groups for groups in possible if shape.hidden % (shape.group_size * groups) == 0)
     return next(fits, shape.kv_heads) if family == "llama" else most
 

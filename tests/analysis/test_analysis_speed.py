@@ -119,3 +119,10 @@ def test_nothing_saved_leaves_nothing() -> None:
     size = ModelSize(parameters=shape.decoder_weights, group_biases=0, neuron_biases=0, missing_biases=16)
     told = speed.padding(shape, size, masks(shape, [4], [1]), "llama", False)
     assert told is not None and told.kept_saving == 0.0 and told.padded == told.dense
+
+
+def test_a_decision_without_any_head_is_padded_to_one() -> None:
+    """As a pack may bring it, whose numbers nobody vouches for."""
+    shape, size = ModelShape(1, 4, 4, 4, 2, 8), ModelSize(1000, 0, 0, 0)
+    told = speed.padding(shape, size, masks(shape, [4], [0]), "llama", False)
+    assert told is not None and told.groups == 1
