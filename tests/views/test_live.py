@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from views.synthetic_run import a_study, write_run
 
+from gprune import stages
 from gprune.views.frame import lasting, live, lookout, work
 
 
@@ -71,10 +72,11 @@ def test_a_state_redraws_the_page_of_its_run_at_once_and_others_one_after_the_ot
 
 
 def test_the_first_chart_is_drawn_at_once(two: tuple[work.Situation, str, str]) -> None:
-    before, shown, other = two
-    run, whole = before.run_named(other), before.run_named(shown)
-    assert run is not None and whole is not None
-    now = further(before, other, stages={name: {"key": "0" * 32} for name in whole.stages})
+    situation, shown, other = two
+    run = situation.run_named(other)
+    assert run is not None
+    before = further(situation, other, stages={})
+    now = further(situation, other, stages={stages.drift(run.graph).name: {"key": "0" * 32}})
     assert drawn_anew(before, now, other, sessions=20, patience=19.0)
     assert not drawn_anew(before, now, shown, ago=3600.0)
 
