@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gprune import manifests
 from gprune.cache_usage import Stored, stored
 from gprune.errors import DamagedError, StoreError
 from gprune.stages import KINDS
-from gprune.store import Store
+from gprune.store import Store, manifests
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from gprune import untrusted
-from gprune.checksums import Stamp, stamp
 from gprune.errors import GpruneError, StoreError, UnreadableError
 from gprune.files import remove
 from gprune.stages import KINDS, Graph, named
 from gprune.stages.inputs import from_plain
 from gprune.store import DAMAGED, Store, explain
+from gprune.store.checksums import Stamp, stamp
 from gprune.study import from_dict
 
 _KEY = re.compile(r"[0-9a-f]{32}")

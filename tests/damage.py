@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from gprune import checksums, manifests
-from gprune.manifests import NAME, SUMS
 from gprune.stages import KINDS
-from gprune.store import Store
+from gprune.store import Store, checksums, manifests
+from gprune.store.manifests import NAME, SUMS
 
 Damage = Callable[[Path, random.Random], None]
 """damages the result in a folder"""

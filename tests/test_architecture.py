@@ -67,7 +67,7 @@ def calls(project: Path):
 
 
 READ_ELSEWHERE = {
-    "gprune/manifests.py": "what json.dumps has written in the line before",
+    "gprune/store/manifests.py": "what json.dumps has written in the line before",
     "gprune/pipeline/record.py": "the study in memory, as its own to_json writes it",
 }
 """files that parse JSON by themselves, and why they may"""

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from gprune import manifests
 from gprune.errors import CheckpointError
 from gprune.export import modeling_gprune, plan_file
 from gprune.export.plan_file import CutPlan
@@ -33,6 +32,7 @@ from gprune.models.loading import (
     require_readable,
 )
 from gprune.records import Array, PruningMasks
+from gprune.store import manifests
 
 _PROBE_TOKENS = 16
 _PROBE_LOGITS = 64

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gprune.errors import CheckpointError, GpruneError, ModelError
-from gprune.files import beside, replaced
+from gprune.files import amount, beside, replaced
 from gprune.models.loading import one_line
 
 
@@ -31,8 +31,8 @@ def require_room(target: Path, size: int) -> None:
     free = shutil.disk_usage(parent).free
     if free < size:
         raise CheckpointError(
-            f"the model needs {size / 2**30:.2f} GiB, but {str(parent)!r} has {free / 2**30:.2f} GiB free: "
-            "free some space or choose another folder"
+            f"the model needs {amount(size)}, but {str(parent)!r} has {amount(free)} free: free some space "
+            "or choose another folder"
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gprune import manifests, run_records, stages
+from gprune import run_records, stages
 from gprune.errors import GpruneError, SettingsError, StoreError, UnreadableError
 from gprune.files import beside
 from gprune.packs import form
@@ -23,7 +23,7 @@ from gprune.packs.contents import REASONS
 from gprune.packs.record import checked, graph_of
 from gprune.progress import Progress, silent
 from gprune.stages import KINDS
-from gprune.store import Store, explain
+from gprune.store import Store, explain, manifests
 from gprune.untrusted import quoted, sentence
 
 _RECORD = "the run's record in the pack"

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from gprune import manifests
 from gprune.errors import SettingsError, StoreError
 from gprune.files import replaced
 from gprune.packs import form, privacy
@@ -17,7 +16,7 @@ from gprune.packs.contents import Contents, contents
 from gprune.packs.form import Entry, Index
 from gprune.progress import Progress, silent
 from gprune.stages import KINDS, Stage
-from gprune.store import Store, explain
+from gprune.store import Store, explain, manifests
 
 LEVEL = 6
 _EPOCH = (1980, 1, 1, 0, 0, 0)

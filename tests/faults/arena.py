@@ -13,6 +13,7 @@ import numpy as np
 import tiny_study
 from faults import victims
 
+from gprune.stages import KINDS
 from gprune.study import from_file, run_name
 
 # how long something took is no part of what it found
@@ -74,10 +75,15 @@ Contents = dict[str, dict[str, str]]
 """Digests of a cache's files by result (stage/key) and name; times are left out"""
 
 
+def manifests(cache: Path) -> list[Path]:
+    """The manifests of all results; what was set aside as damaged is none."""
+    return sorted(path for kind in KINDS for path in cache.glob(f"{kind}/[!.]*/manifest.json"))
+
+
 def contents(cache: Path) -> Contents:
     """What a cache holds, whichever process made it."""
     found: Contents = {}
-    for manifest in sorted(cache.glob("[!.]*/[!.]*/manifest.json")):
+    for manifest in manifests(cache):
         folder = manifest.parent
         files = (path for path in sorted(folder.rglob("*")) if path.is_file())
         found[str(folder.relative_to(cache))] = {
@@ -94,7 +100,10 @@ def _digest(path: Path, manifest: Path) -> str:
             values = None
         return hashlib.sha256(json.dumps(_timeless(values), sort_keys=True).encode()).hexdigest()
     if path.suffix == ".npy":
-        array = np.load(path, allow_pickle=False)
+        try:
+            array = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, SyntaxError):
+            return "cannot be read"
         return hashlib.sha256(f"{array.dtype} {array.shape}".encode() + array.tobytes()).hexdigest()
     if path.suffix == ".json":
         return hashlib.sha256(json.dumps(_timeless(json.loads(path.read_bytes()))).encode()).hexdigest()

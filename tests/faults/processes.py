@@ -13,6 +13,7 @@ from faults.arena import Arena
 from faults.verdict import FAILED, ORPHAN, UNTRUE, Verdict, judge_mended, orphans, whole
 
 from gprune.jobs import queue
+from gprune.jobs.local import EXIT_SECONDS
 from gprune.jobs.state import read_state
 from gprune.study import from_file
 
@@ -38,10 +39,17 @@ def killed_processes(arena: Arena, tries: int, seed: int) -> Verdict:
         with contextlib.suppress(ProcessLookupError):
             os.kill(server, signal.SIGKILL)
         os.waitpid(server, 0)
-        time.sleep(0.5)
-        for one in orphans(cache):
+        for one in _staying(cache):
             verdict.add(ORPHAN, f"{what}: {one}")
     return verdict
+
+
+def _staying(cache: Path) -> list[str]:
+    """Processes that are there still when everything has had its time to leave."""
+    deadline = time.monotonic() + 2 * EXIT_SECONDS
+    while (found := orphans(cache)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
 
 
 def _submitted(arena: Arena, cache: Path) -> tuple[int, str]:

@@ -75,7 +75,8 @@ def full_disks(arena: Arena, tries: int, seed: int) -> Verdict:
 
 
 def _says_full(outcome: victims.Outcome) -> bool:
-    return outcome.code == 2 and "is full" in outcome.said and "Traceback" not in outcome.said
+    named = "is full" in outcome.said or "free some space" in outcome.said
+    return outcome.code == 2 and named and "Traceback" not in outcome.said
 
 
 @contextlib.contextmanager

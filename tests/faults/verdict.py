@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from faults.arena import Arena, Contents, contents, different
+from faults.arena import Arena, Contents, contents, different, manifests
 
 from gprune import run_records
 from gprune.errors import GpruneError
@@ -58,7 +58,7 @@ def whole(cache: Path) -> dict[str, int]:
     """The results that a cache calls whole, with the inode of each manifest."""
     store = Store(cache)
     found = {}
-    for manifest in cache.glob("[!.]*/[!.]*/manifest.json"):
+    for manifest in manifests(cache):
         stage, key = manifest.parent.parent.name, manifest.parent.name
         with contextlib.suppress(GpruneError):
             store.check(stage, key)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from views.synthetic_run import SMALL, a_study, folder_of, read, write_run
 
-from gprune import array_files, run_records, stages
+from gprune import run_records, stages
 from gprune.errors import DamagedError, StoreError
-from gprune.store import Store
+from gprune.store import Store, array_files
 from gprune.study import EvaluationSettings, ReliabilitySettings
 from gprune.views.frame import derived, loaders, run_labels
 from gprune.views.frame.loaders import MissingResultError, Run, all_runs

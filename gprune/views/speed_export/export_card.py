@@ -10,11 +10,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from gprune import manifests, stages
+from gprune import stages
 from gprune.errors import DamagedError, GpruneError
 from gprune.files import amount
 from gprune.jobs import Job, queue
-from gprune.store import Store
+from gprune.store import Store, manifests
 from gprune.views.frame import frame, packed, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.loaders import Run

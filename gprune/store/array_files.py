@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from gprune import checksums
-from gprune.checksums import Writer
+from gprune.store import checksums
+from gprune.store.checksums import Writer
 
 LARGEST_IN_MEMORY = 2**20
 """bytes of a file up to which an array is read into memory"""

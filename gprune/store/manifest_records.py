@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gprune.array_files import file_name, header
 from gprune.records.base import axes_of, misfit
+from gprune.store.array_files import file_name, header
 
 
 @cache

@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gprune import array_files, checksums, records, untrusted
-from gprune.checksums import Stamp
+from gprune import records, untrusted
 from gprune.errors import UnreadableError
 from gprune.files import sync
-from gprune.manifest_records import details_fault, plain_values, record_fault
 from gprune.records.base import axes_of
+from gprune.store import array_files, checksums
+from gprune.store.checksums import Stamp
+from gprune.store.manifest_records import details_fault, plain_values, record_fault
 
 NAME = "manifest.json"
 SUMS = "sha256"
