@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
 from typing import Any
-from urllib.parse import urlsplit
 
 import streamlit as st
 
@@ -33,8 +32,6 @@ _LOOK = (
     ".stMainBlockContainer h1 {padding: 0;}</style>"
 )
 """pages use the width that they have; on very wide screens lines stay readable"""
-_visited: list[bool] = []
-"""not empty once this server has drawn a page"""
 
 
 def run(sections: Mapping[str, Sequence[Any]]) -> None:
@@ -67,7 +64,6 @@ def _require_door() -> None:
 
 def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
     """Draws what is around the page and notes the situation for it."""
-    _heal_first_address()
     st.html(_LOOK)
     situation = work.look(root())
     if work.autostart(situation):
@@ -88,19 +84,6 @@ def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
         st.error(said(situation.problem), icon=":material/error:")
     if not situation.runs:
         _nothing_yet(situation)
-
-
-def _heal_first_address() -> None:
-    """Loads the page once more where a server's very first visitor comes by the address of a page.
-
-    In its first run a server looks for that address among the file names of `pages/` and reports it missing;
-    from the second on it knows the addresses given in `app.py`.
-    """
-    if _visited:
-        return
-    _visited.append(True)
-    if urlsplit(st.context.url or "").path.strip("/"):
-        st.html("<script>window.location.reload()</script>", unsafe_allow_javascript=True)
 
 
 def situation() -> work.Situation:
