@@ -77,8 +77,10 @@ def _only_own_addresses() -> None:
     """
     import streamlit as st
 
-    # outside of a visit this registers nothing
-    st.navigation([st.Page(_home, title="GPrune Studio")], position="hidden")
+    def nothing() -> None:
+        """Outside of a visit this registers no page."""
+
+    st.navigation([st.Page(nothing, title="GPrune Studio")], position="hidden")
 
 
 async def _home(request: Any) -> Any:
