@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
@@ -80,7 +81,13 @@ def _only_own_addresses() -> None:
     def nothing() -> None:
         """Outside of a visit this registers no page."""
 
-    st.navigation([st.Page(nothing, title="GPrune Studio")], position="hidden")
+    # which it would say on the terminal
+    logger = logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context")
+    logger.disabled = True
+    try:
+        st.navigation([st.Page(nothing, title="GPrune Studio")], position="hidden")
+    finally:
+        logger.disabled = False
 
 
 async def _home(request: Any) -> Any:
