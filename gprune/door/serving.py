@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
