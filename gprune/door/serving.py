@@ -64,8 +64,29 @@ def app(place: Place, shown: AbstractContextManager[None]) -> Any:
         with shown:
             yield
 
+    _only_own_addresses()
     guard = Middleware(Guard, names=place.names, keys=place.keys)
     return st.App(SCRIPT, routes=[Route(HOME, _home)], middleware=[guard], lifespan=lifespan)
+
+
+def _only_own_addresses() -> None:
+    """Lets the very first visitor come by any address, as every later one.
+
+    Streamlit takes the file names of `pages/` for addresses until a script has called `st.navigation` once:
+    it would serve `pages/reliability.py` alone at /reliability, and report /rasa as missing.
+    """
+    import streamlit as st
+
+    def nothing() -> None:
+        """Outside of a visit this registers no page."""
+
+    # which it would say on the terminal
+    logger = logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context")
+    logger.disabled = True
+    try:
+        st.navigation([st.Page(nothing, title="GPrune Studio")], position="hidden")
+    finally:
+        logger.disabled = False
 
 
 async def _home(request: Any) -> Any:

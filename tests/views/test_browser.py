@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from views.browser import PATIENCE, known, outside, served
+from views.browser import PATIENCE, complaints, known, outside, served
 from views.synthetic_run import a_study, write_run
 
 from scripts.served_app import Server
@@ -53,3 +53,24 @@ def test_an_address_opens_its_page_on_a_fresh_server_and_a_slider_writes_it(
     page.get_by_role("heading", name="Compare").first.wait_for(timeout=PATIENCE)
     page.locator(".js-plotly-plot .main-svg").first.wait_for(timeout=PATIENCE)
     assert asked == []
+
+
+@pytest.mark.parametrize("name", ["pruning_decisions", "agreement"])
+def test_the_very_first_visitor_may_come_by_any_address(chromium: Any, tmp_path: Path, name: str) -> None:
+    """A page's file name is no address, and the address of a page is one from the first request on."""
+    write_run(tmp_path)
+    with served(tmp_path) as server:
+        page = known(chromium, server).new_page()
+        page.set_default_timeout(PATIENCE)
+        noted = complaints(page)
+        page.goto(f"{server.address}/{name}")
+        title = "Module agreement" if name == "agreement" else "Overview"
+        page.get_by_role("heading", name=title, exact=True).wait_for()
+        page.get_by_role("link", name="RASA thresholds").first.wait_for()
+        # neither Streamlit's own list of the files, nor a page without its frame
+        assert page.get_by_test_id("stSidebarNav").count() == 0
+        assert page.get_by_test_id("stException").count() == 0
+        if name == "agreement":
+            assert noted == [] and page.get_by_role("dialog").count() == 0
+        else:
+            assert "Page not found" in page.get_by_role("dialog").inner_text()

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
 from typing import Any
-from urllib.parse import urlsplit
 
 import streamlit as st
 
 from gprune import run_records
 from gprune.door.terms import COMMAND, current_terms
-from gprune.views.frame import address, live, navigation, packed, run_choice, selection, titles, tour, work
+from gprune.views.frame import (
+    address,
+    lasting,
+    live,
+    navigation,
+    packed,
+    run_choice,
+    selection,
+    titles,
+    tour,
+    work,
+)
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, root
 from gprune.views.frame.text import duration, plain, said, seconds_since
@@ -23,8 +32,6 @@ _LOOK = (
     ".stMainBlockContainer h1 {padding: 0;}</style>"
 )
 """pages use the width that they have; on very wide screens lines stay readable"""
-_visited: list[bool] = []
-"""not empty once this server has drawn a page"""
 
 
 def run(sections: Mapping[str, Sequence[Any]]) -> None:
@@ -41,6 +48,7 @@ def run(sections: Mapping[str, Sequence[Any]]) -> None:
     tour.banner(page.url_path, current_run())
     page.run()
     address.finish(complaints)
+    lasting.settle()
 
 
 def _require_door() -> None:
@@ -56,7 +64,6 @@ def _require_door() -> None:
 
 def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
     """Draws what is around the page and notes the situation for it."""
-    _heal_first_address()
     st.html(_LOOK)
     situation = work.look(root())
     if work.autostart(situation):
@@ -71,24 +78,12 @@ def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
     # a run that another program computes is followed as well, and redrawn when its process is gone
     going_on = situation.active or any(run.state == "running" for run in situation.runs)
     if going_on and page.url_path != "launch":
-        live.watch(situation.root, situation.states, situation.signature, time.monotonic())
+        shown = current_run()
+        live.follow(situation, page.url_path, shown.name if shown else "")
     if situation.problem:
         st.error(said(situation.problem), icon=":material/error:")
     if not situation.runs:
         _nothing_yet(situation)
-
-
-def _heal_first_address() -> None:
-    """Loads the page once more where a server's very first visitor comes by the address of a page.
-
-    In its first run a server looks for that address among the file names of `pages/` and reports it missing;
-    from the second on it knows the addresses given in `app.py`.
-    """
-    if _visited:
-        return
-    _visited.append(True)
-    if urlsplit(st.context.url or "").path.strip("/"):
-        st.html("<script>window.location.reload()</script>", unsafe_allow_javascript=True)
 
 
 def situation() -> work.Situation:
