@@ -71,7 +71,7 @@ def _only_own_addresses() -> None:
     import streamlit as st
 
     # outside of a visit this registers nothing
-    st.navigation([st.Page(_home, title="GPrune Studio")], position="hidden")
+    st.navigation([st.Page(lambda: None, title="GPrune Studio", url_path="start")], position="hidden")
 
 
 async def _home(request: Any) -> Any:
