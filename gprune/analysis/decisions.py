@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from gprune.analysis.signs import signed
 from gprune.ranking import module_means
 from gprune.records import Array, Partition, PruningMasks
 
@@ -18,7 +19,7 @@ BUDGET_TOLERANCE = 0.005
 """Methods whose retentions differ by more are not compared as equals."""
 LEAST_CHANGE = 0.01
 """A bin whose retention changes by less has not moved against the paper's figure."""
-_SAME = "about as much"
+_SAME = "about as many"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,24 +171,25 @@ def _changes(result: Bins) -> tuple[float, float]:
 
 
 def headline(result: Bins, base_name: str) -> str:
-    """The finding in one sentence: where GPrune keeps more and where less than the base method."""
+    """The finding in one sentence: where GPrune keeps more and where fewer than the base method."""
     change = result.ours - result.base
     if len(change) < 2 or np.abs(change).max() < BUDGET_TOLERANCE:
         return f"GPrune spreads the budget over stable and unstable modules as {base_name} does"
     unstable, others = _changes(result)
     joint = "as" if _word(unstable) == _SAME else "than"
     start = (
-        f"GPrune keeps {_word(unstable)} of the most unstable modules {joint} {base_name} ({unstable:+.3f})"
+        f"GPrune keeps {_word(unstable)} neurons of the most unstable modules {joint} {base_name} "
+        f"({signed(unstable, '.3f')})"
     )
     whole = bool(np.all(np.sign(change[:-1]) == np.sign(others)))
     average = "" if whole else " on average"
-    return f"{start} and {_word(others)} of the others{average} ({others:+.3f})"
+    return f"{start} and {_word(others)} of the others{average} ({signed(others, '.3f')})"
 
 
 def _word(change: float) -> str:
     if abs(change) < BUDGET_TOLERANCE:
         return _SAME
-    return "less" if change < 0 else "more"
+    return "fewer" if change < 0 else "more"
 
 
 def total_sentence(result: Bins, base_name: str) -> str:
@@ -209,5 +211,6 @@ def direction_sentence(result: Bins) -> str:
         return ""
     return (
         "This is the opposite of the paper's Fig. 3a, where the most unstable modules lose and the others "
-        f"gain: here the most unstable bin changes by {unstable:+.3f} and the others by {others:+.3f}."
+        f"gain: here the most unstable bin changes by {signed(unstable, '.3f')} and the others by "
+        f"{signed(others, '.3f')}."
     )

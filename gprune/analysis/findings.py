@@ -15,6 +15,7 @@ from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, pooled
 from gprune.analysis.headline import OURS
 from gprune.analysis.paired import Measurement, difference
+from gprune.analysis.signs import signed
 from gprune.analysis.thresholds import Counts
 from gprune.comparisons import FANG
 from gprune.methods import METHODS
@@ -153,7 +154,8 @@ def _rival(measurements: list[Measurement], text: str, apart: list[str]) -> str:
     if not np.isfinite(found.change):
         return f"On {where} no difference can be given."
     if found.close:
-        return f"On {where} GPrune and the best other, {name}, are too close to call ({found.change:+.1%})."
+        size = signed(found.change, ".1%")
+        return f"On {where} GPrune and the best other, {name}, are too close to call ({size})."
     word = "lower" if found.nats < 0 else "higher"
     size = f"{abs(found.change):.1%}"
     return f"On {where} GPrune’s perplexity is {size} {word} than that of the best other, {name}."

@@ -15,6 +15,7 @@ import numpy as np
 from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.paired import Measurement, difference
+from gprune.analysis.signs import signed
 from gprune.methods import METHODS
 from gprune.study import Study
 
@@ -257,6 +258,6 @@ def _detail(found: Outcome) -> str:
         return f"{sentence} With one window the error of the difference is not known."
     how = "standard error, paired" if change.paired else "standard error, windows differ"
     return (
-        f"{sentence} GPrune against {_name(found.base.method)}: {change.change:+.1%} ± {change.error:.1%} "
-        f"({how})."
+        f"{sentence} GPrune against {_name(found.base.method)}: {signed(change.change, '.1%')} ± "
+        f"{change.error:.1%} ({how})."
     )

@@ -26,6 +26,7 @@ from filelock import FileLock, Timeout
 from gprune import untrusted
 from gprune.errors import JobError, UnreadableError
 from gprune.files import write_bytes
+from gprune.store.place import explain
 
 STUDY = "study.json"
 JOB = "job.json"
@@ -144,8 +145,7 @@ def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
 
 def unwritable(folder: Path, error: OSError) -> JobError:
     """The error that says why a folder cannot be written."""
-    reason = error.strerror or str(error)
-    return JobError(f"{folder} cannot be written ({reason}): free some space, or choose another cache folder")
+    return JobError(str(explain(error, folder)))
 
 
 def append(path: Path, data: bytes) -> None:

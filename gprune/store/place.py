@@ -38,4 +38,4 @@ def explain(error: OSError, folder: Path) -> StoreError:
         return StoreError(
             f"the cache {folder} cannot be written (read-only): change its permissions, {remedy}"
         )
-    return StoreError(f"the cache {folder} cannot be used: {error}")
+    return StoreError(f"the cache {folder} cannot be used ({error}): set GPRUNE_CACHE to another folder")

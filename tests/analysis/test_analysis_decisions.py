@@ -99,7 +99,10 @@ def test_headline_says_where_less_is_kept() -> None:
     drift = np.array([[0.0, 0, 1, 1]])
     ours, base = masks(np.array([[1, 1, 0, 0]])), masks(np.array([[1, 0, 1, 0]]))
     words = decisions.headline(decisions.compare(drift, a_partition(labels), ours, base, 2), "FLAP")
-    assert "less of the most unstable modules than FLAP (-0.500) and more of the others (+0.500)" in words
+    assert (
+        "fewer neurons of the most unstable modules than FLAP (−0.500) and more of the others (+0.500)"
+        in words
+    )
     same = decisions.headline(decisions.compare(drift, a_partition(labels), ours, ours, 2), "FLAP")
     assert "as FLAP does" in same
 
@@ -117,15 +120,17 @@ def bins(ours: list[float], base: list[float]) -> decisions.Bins:
 def test_headline_speaks_of_all_others_only_where_every_bin_has_the_sign() -> None:
     every = decisions.headline(bins([0.4, 0.4, 0.6], [0.5, 0.5, 0.5]), "FLAP")
     assert every.endswith(
-        "more of the most unstable modules than FLAP (+0.100) and less of the others (-0.100)"
+        "more neurons of the most unstable modules than FLAP (+0.100) and fewer of the others (−0.100)"
     )
     some = decisions.headline(bins([0.6, 0.3, 0.6], [0.5, 0.5, 0.5]), "FLAP")
-    assert some.endswith("and less of the others on average (-0.125)")
+    assert some.endswith("and fewer of the others on average (−0.125)")
 
 
 def test_headline_reports_the_others_where_the_most_unstable_bin_stays() -> None:
     words = decisions.headline(bins([0.4, 0.4, 0.501], [0.5, 0.5, 0.5]), "FLAP")
-    assert "about as much of the most unstable modules as FLAP (+0.001) and less of the others" in words
+    assert (
+        "about as many neurons of the most unstable modules as FLAP (+0.001) and fewer of the others" in words
+    )
 
 
 def test_totals_pool_the_neurons_of_all_bins() -> None:
@@ -139,7 +144,7 @@ def test_a_direction_opposite_to_the_papers_is_said() -> None:
     # Fig. 3a: the most unstable bin falls from 0.437 to 0.349, the others gain
     assert decisions.direction_sentence(bins([0.55, 0.349], [0.5, 0.437])) == ""
     words = decisions.direction_sentence(bins([0.4, 0.6], [0.5, 0.5]))
-    assert "opposite of the paper's Fig. 3a" in words and "+0.100 and the others by -0.100" in words
+    assert "opposite of the paper's Fig. 3a" in words and "+0.100 and the others by −0.100" in words
     assert decisions.direction_sentence(bins([0.4], [0.5])) == ""
 
 

@@ -68,9 +68,17 @@ def test_strangers_in_the_jobs_folder_are_ignored(cache, supervisors):
 
 def test_cache_that_cannot_be_written_is_an_error(tmp_path, supervisors):
     (tmp_path / "cache").write_text("a file, not a folder")
-    with pytest.raises(JobError, match="cannot be written .*choose another cache folder"):
+    with pytest.raises(JobError, match="cannot be used .*set GPRUNE_CACHE to another folder"):
         submit(tmp_path / "cache", make_study())
     assert jobs(tmp_path / "cache") == []
+
+
+def test_what_refuses_a_folder_decides_the_remedy(tmp_path):
+    refused = str(files.unwritable(tmp_path, PermissionError(errno.EACCES, "Permission denied")))
+    assert "change its permissions" in refused and "free some space" not in refused
+    assert "is full: free some space" in str(
+        files.unwritable(tmp_path, OSError(errno.ENOSPC, "No space left"))
+    )
 
 
 def test_looking_creates_nothing(cache):
@@ -84,7 +92,7 @@ def test_full_disk_leaves_no_half_job(cache, supervisors, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(files, "write_json", full)
-    with pytest.raises(JobError, match="No space left on device"):
+    with pytest.raises(JobError, match="is full: free some space"):
         submit(cache, make_study())
     assert [path.name for path in files.root(cache).iterdir()] == [files.LOCK]
     assert supervisors == []
@@ -99,7 +107,7 @@ def test_full_disk_starts_no_job_that_it_cannot_record(cache, supervisors, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(files, "write_json", full)
-        with pytest.raises(JobError, match="No space left on device"):
+        with pytest.raises(JobError, match="is full: free some space"):
             reconcile(cache)
     assert supervisors == [first.folder]
     reconcile(cache)

@@ -79,16 +79,15 @@ def _chooser(run: Run) -> tuple[str, list[str]]:
     """Which measure is drawn, and of which comparisons: all where none is chosen."""
     names = run.agreement().comparisons
     default = analysis.default_choice(names, run.study.metric)
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        measure = address.segmented("Measure", _MEASURES, "ma_measure", "ari")
-        chosen = address.multiselect(
-            "Comparisons",
-            {name: _title(name) for name in names},
-            "ma_pairs",
-            default,
-            help="FANG groups the neurons of one text alone; A, B and C are the calibration texts of this "
-            "run.",
-        )
+    # below each other: the names of the comparisons need the whole width
+    measure = address.segmented("Measure", _MEASURES, "ma_measure", "ari")
+    chosen = address.multiselect(
+        "Comparisons",
+        {name: _title(name) for name in names},
+        "ma_pairs",
+        default,
+        help="FANG groups the neurons of one text alone; A, B and C are the calibration texts of this run.",
+    )
     return measure, [name for name in names if name in chosen] or list(names)
 
 

@@ -32,7 +32,8 @@ def retention(result: Bins, base: str) -> go.Figure:
             y=values,
             name=label(method),
             marker={"color": METHOD_COLORS[method]},
-            text=[f"{value:.3f}" for value in values],
+            # two digits: three of neighbouring bars touch where the card is narrow
+            text=[f"{value:.2f}" for value in values],
             textposition="outside",
             cliponaxis=False,
             hovertemplate="%{x}: %{y:.3f} kept<extra>" + label(method) + "</extra>",

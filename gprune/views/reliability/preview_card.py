@@ -10,6 +10,7 @@ from typing import Any
 import streamlit as st
 
 from gprune import preview, stages, whatif
+from gprune.analysis.signs import signed
 from gprune.errors import GpruneError
 from gprune.pipeline import outlook
 from gprune.preview import Answer, Question, Source
@@ -208,14 +209,10 @@ def _beside(text: str, answer: Answer | None) -> str:
     against = _AGAINST[address.choice(AGAINST, _AGAINST, "gprune")]
     return (
         f"against {answer.base_perplexity:.2f} of {against}  \n"
-        f"{_signed(found.change)} ± {found.error:.2%} of perplexity, "
-        f"{found.nats:+.4f} ± {found.nats_error:.4f} nats, paired over windows  \n"
+        f"{signed(found.change, '.2%')} ± {found.error:.2%} of perplexity, "
+        f"{signed(found.nats, '.4f')} ± {found.nats_error:.4f} nats, paired over windows  \n"
         f"{answer.done} of {answer.windows} windows" + ("" if answer.progress != "open" else " …")
     )
-
-
-def _signed(change: float) -> str:
-    return f"{change:+.2%}"
 
 
 def _full_run(run: Run, choice: whatif.LabChoice) -> None:

@@ -135,8 +135,8 @@ def grid(levels: Array, counts: Array, modules: int, present: tuple[float, float
         showlegend=False,
     )
     edge = 0.5 * float(levels[1] - levels[0])
-    for name, (x, y) in _PAPER.items():
-        _spot(figure, (x, y), name, {"symbol": "star", "size": 13, "color": ORANGE})
+    for (name, (x, y)), symbol in zip(_PAPER.items(), ("star", "star-diamond"), strict=True):
+        _spot(figure, (x, y), name, {"symbol": symbol, "size": 13, "color": ORANGE})
     if all(levels[0] - edge <= level <= levels[-1] + edge for level in present):
         _spot(figure, present, "present lines", {"symbol": "circle-open", "size": 18, "color": RING})
     style(figure, "γ_drift", "γ_score", 380)
@@ -152,7 +152,8 @@ def _spot(figure: go.Figure, at: tuple[float, float], name: str, marker: dict[st
         name=name,
         mode="markers",
         customdata=[[*at, 0]],
-        marker=marker | {"line": {"width": 2, "color": "white" if marker["symbol"] == "star" else None}},
+        marker=marker
+        | {"line": {"width": 2, "color": None if marker["symbol"] == "circle-open" else "white"}},
         hovertemplate=f"{name}: %{{x:.3f}} / %{{y:.3f}}<extra></extra>",
     )
 
