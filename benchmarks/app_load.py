@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -240,6 +241,8 @@ def main() -> None:
     parser.add_argument("--no-browser", action="store_true", help="the clients alone")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     options = parser.parse_args()
+    # whoever is told to end takes the server and the job along
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with nullcontext(options.cache) if options.cache else tempfile.TemporaryDirectory() as folder:
         cache = Path(folder).resolve()
         leave_large_run(cache, options.size)

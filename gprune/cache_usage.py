@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gprune import untrusted
+from gprune import run_records, untrusted
 from gprune.errors import GpruneError, StoreError, UnreadableError
 from gprune.files import remove
 from gprune.stages import KINDS, Graph, named
@@ -186,6 +187,13 @@ def remove_unneeded(store: Store, among: Iterable[Stored] | None = None) -> list
     return removed
 
 
+def set_aside(store: Store) -> list[Path]:
+    """What was set aside as damaged, by name; what else lies there, or where a link leads, is not ours."""
+    place = store.root / DAMAGED
+    listed = [] if place.is_symlink() else _listed(place)
+    return [path for path in listed if path.name.partition("-")[0] in KINDS]
+
+
 def remove_damaged(store: Store) -> list[tuple[str, int]]:
     """Removes the results that were set aside, and gives their names and sizes.
 
@@ -193,7 +201,7 @@ def remove_damaged(store: Store) -> list[tuple[str, int]]:
         StoreError: the cache cannot be written.
     """
     gone = []
-    for path in _listed(store.root / DAMAGED):
+    for path in set_aside(store):
         size = size_of(path)
         try:
             remove(path)
@@ -217,7 +225,9 @@ def _runs(store: Store) -> dict[str, frozenset[str]]:
     for folder in _listed(store.root / RUNS):
         path = folder / "run.json"
         try:
-            found[folder.name] = _keys(str(path), stamp(path))
+            # a pipe would be waited for, and a folder is no record
+            if stat.S_ISREG(path.stat().st_mode):
+                found[folder.name] = _keys(str(path), stamp(path))
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
@@ -231,7 +241,9 @@ def _runs(store: Store) -> dict[str, frozenset[str]]:
 @lru_cache(maxsize=4096)
 def _keys(path: str, _: Stamp) -> frozenset[str]:
     """The keys that the run of a record needs; read again only when the file has changed."""
-    text = Path(path).read_bytes()
+    with open(path, "rb") as file:
+        # of a longer record nobody reads more
+        text = file.read(run_records.MOST_BYTES)
     named_there = frozenset(_KEY.findall(text.decode("utf-8", "replace")))
     try:
         values = untrusted.json_object(text, path, finite=False)

@@ -57,6 +57,22 @@ def test_prune_shows_first_and_removes_when_told(cache, capsys):
     assert "nothing that no run needs" in cache_says(capsys, store, "prune")[1].err
 
 
+def test_prune_removes_nothing_of_others_and_nothing_behind_a_link(cache, capsys, tmp_path_factory):
+    store, _ = cache
+    outside = tmp_path_factory.mktemp("outside")
+    for place in (outside / "shape-0", outside / "a-result", store.root / DAMAGED / "photos"):
+        place.mkdir(parents=True)
+        (place / "file").write_text("mine")
+    (store.root / "masks" / ("0" * 32)).symlink_to(outside / "a-result")
+    (store.root / DAMAGED / "masks-1").symlink_to(outside / "shape-0")
+    assert cache_says(capsys, store, "prune", "--yes")[0] == 0
+    assert not (store.root / "masks" / ("0" * 32)).is_symlink()
+    shutil.move(store.root / DAMAGED, outside / "more")
+    (store.root / DAMAGED).symlink_to(outside)
+    assert cache_says(capsys, store, "prune", "--yes")[0] == 0
+    assert sorted(path.parent.name for path in outside.rglob("file")) == ["a-result", "photos", "shape-0"]
+
+
 def test_verify_names_what_is_damaged_and_says_so_in_its_status(cache, capsys):
     store, _ = cache
     count = len(stored(store))

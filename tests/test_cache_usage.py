@@ -1,12 +1,13 @@
 """What takes room in a cache: for which runs, what comes free with a run, and what no run needs."""
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 from views.synthetic_run import a_study, read, write_run
 
-from gprune import cache_usage, run_records
+from gprune import cache_usage, run_records, run_removal
 from gprune.cache_usage import needed_by, of_run, remove_unneeded, stored, unneeded
 from gprune.store import Store
 
@@ -91,6 +92,19 @@ def test_a_run_that_begins_meanwhile_keeps_its_results(two):
     free = unneeded(store)
     (store.root / "kept").rename(folder)
     assert free and remove_unneeded(store, free) == []
+
+
+def test_what_is_no_record_is_waited_for_by_nobody_and_keeps_nothing(two):
+    store, first, second = two
+    (store.root / "runs" / "a-folder" / "run.json").mkdir(parents=True)
+    (pipe := store.root / "runs" / "a-pipe").mkdir()
+    os.mkfifo(pipe / "run.json")
+    (long := store.root / "runs" / "long").mkdir()
+    with open(long / "run.json", "wb") as file:
+        # has room for itself on no machine
+        file.truncate(2**42)
+    assert {run for runs in needed_by(store).values() for run in runs} == {first, second}
+    assert run_removal.remove(store, "a-folder") == run_removal.remove(store, "a-pipe") == 0
 
 
 def test_an_empty_cache_holds_nothing(tmp_path):

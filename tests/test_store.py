@@ -96,7 +96,7 @@ def test_a_writer_that_dies_leaves_nothing_under_the_final_name(store):
     assert list((store.root / "checkpoint").iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["../up", "a/b", "", ".hidden", "A", "x" * 200])
+@pytest.mark.parametrize("name", ["../up", "a/b", "", ".hidden", "A", "x" * 200, "a\n"])
 def test_names_cannot_leave_the_cache(store, name):
     with pytest.raises(StoreError, match="is not a name"):
         store.folder("tokens", name)
@@ -172,7 +172,7 @@ def test_runs_are_listed_latest_first_and_unreadable_ones_left_out(store):
 
 def test_sweep_removes_only_old_leftovers(store):
     store.put("tokens", KEY, tokens())
-    old, new = store.root / "tokens" / ".old-1", store.root / "tokens" / ".new-1"
+    old, new = beside(store.root / "tokens" / "old"), beside(store.root / "tokens" / "new")
     for folder in (old, new):
         folder.mkdir()
     os.utime(old, (0, 0))
@@ -194,6 +194,23 @@ def test_sweep_removes_half_written_files_wherever_they_lie_and_nothing_else(sto
     # right in the cache nothing is written under a temporary name
     assert [path.exists() for path in half] == [False, False, True]
     assert all(path.exists() for path in (*kept, young))
+
+
+def test_sweep_leaves_what_others_keep_in_a_folder_that_was_named_as_the_cache(store, tmp_path):
+    hidden = [
+        store.root / "my-project" / ".git",
+        store.root / "tokens" / ".ssh",
+        store.root / "a" / "b" / ".c",
+    ]
+    (outside := tmp_path / "outside").mkdir()
+    linked = [beside(outside / "file"), beside(outside / "deeper" / "file")]
+    for folder in (*hidden, *linked):
+        folder.mkdir(parents=True)
+        (folder / "config").write_text("mine")
+        os.utime(folder, (0, 0))
+    (store.root / "texts").symlink_to(outside)
+    store.sweep()
+    assert all((folder / "config").read_text() == "mine" for folder in (*hidden, *linked))
 
 
 @pytest.mark.parametrize("values", [np.zeros((3, 4)), np.zeros(4, np.int32), np.array([["a"]])])

@@ -61,7 +61,7 @@ def _prune(options: argparse.Namespace) -> int:
 
     store = Store(options.cache)
     chosen = cache_usage.unneeded(store)
-    aside = sorted((store.root / DAMAGED).glob("*"))
+    aside = cache_usage.set_aside(store)
     if not options.yes:
         _show([(one.name, one.size) for one in chosen])
         _show([(f"{DAMAGED}/{path.name}", cache_usage.size_of(path)) for path in aside])

@@ -20,6 +20,8 @@ from gprune.door.terms import Terms, open_with
 SCRIPT = Path(__file__).resolve().parents[2] / "app.py"
 HOME = "/home"
 """another name of the first page"""
+_REFUSED = "ASGI callable returned without completing handshake."
+"""what uvicorn says of each WebSocket that was answered with a plain response, as the guard does"""
 
 
 def serve(place: Place, terms: Terms, shown: AbstractContextManager[None]) -> None:
@@ -33,9 +35,14 @@ def serve(place: Place, terms: Terms, shown: AbstractContextManager[None]) -> No
     open_with(terms)
     # beside the script Streamlit looks for its settings, and that folder is where imports are looked for
     sys.argv = [str(SCRIPT)]
-    logging.getLogger("uvicorn.error").addFilter(lambda record: record.levelno >= logging.WARNING)
+    logging.getLogger("uvicorn.error").addFilter(_worth_saying)
     with contextlib.suppress(KeyboardInterrupt):
         app(place, shown).run(config=_settings(place))
+
+
+def _worth_saying(record: logging.LogRecord) -> bool:
+    """Whether a line of the server's log is shown; who waits outside with an open page asks every second."""
+    return record.levelno >= logging.WARNING and record.msg != _REFUSED
 
 
 def app(place: Place, shown: AbstractContextManager[None]) -> Any:
@@ -70,8 +77,16 @@ def _only_own_addresses() -> None:
     """
     import streamlit as st
 
-    # outside of a visit this registers nothing
-    st.navigation([st.Page(lambda: None, title="GPrune Studio", url_path="start")], position="hidden")
+    def nothing() -> None:
+        """Outside of a visit this registers no page."""
+
+    # which it would say on the terminal
+    logger = logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context")
+    logger.disabled = True
+    try:
+        st.navigation([st.Page(nothing, title="GPrune Studio")], position="hidden")
+    finally:
+        logger.disabled = False
 
 
 async def _home(request: Any) -> Any:

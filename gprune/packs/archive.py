@@ -147,12 +147,19 @@ def _require_plain_end(file: IO[bytes], size: int) -> None:
             f"the file does not end as a zip archive ends (cut off, or something stands behind it): {_AGAIN}"
         )
     end = size - _END.size
-    if 0xFFFF in (count,) or 0xFFFFFFFF in (length, offset):
+    # zipfile takes the numbers of the large form wherever it finds that, whatever the small one says
+    if count == 0xFFFF or 0xFFFFFFFF in (length, offset) or _has_locator(file, end):
         count, length, offset, end = _large_end(file, end)
     if count > form.MOST_FILES or length > form.MOST_INDEX_BYTES:
         raise UnreadableError(f"the archive lists {count} files, and a pack has at most {form.MOST_FILES}")
     if offset + length != end:
         raise UnreadableError(f"the archive does not begin where its file begins: {_AGAIN}")
+
+
+def _has_locator(file: IO[bytes], end: int) -> bool:
+    """Whether the mark of an archive beyond 4 GiB stands before the end."""
+    file.seek(max(end - _LOCATOR.size, 0))
+    return file.read(4) == b"PK\x06\x07"
 
 
 def _large_end(file: IO[bytes], end: int) -> tuple[int, int, int, int]:

@@ -39,6 +39,10 @@ def truth(*names: str | int) -> Axes:
     return Axes(names, "b")
 
 
+MOST_UNITS = 2**24
+"""layers, neurons, heads, channels or modules that a model can have"""
+
+
 def freeze(record: object) -> None:
     """Replaces every array field by a read-only copy."""
     for field in fields(record):  # type: ignore[arg-type]
@@ -94,6 +98,21 @@ def require_axes(record: object) -> None:
     found = misfit(kind, {name: np.shape(getattr(record, name)) for name in axes_of(kind)})
     if found:
         raise ValueError(f"{kind.__name__}.{found}")
+
+
+def require_range(record: object, least: int, most: int, *names: str) -> None:
+    """Checks that fields hold nothing outside a range.
+
+    Numbers that numpy takes as counts or places have to be small: it writes outside of its memory where
+    their sum overflows.
+
+    Raises:
+        ValueError: one holds such a value.
+    """
+    for name in names:
+        values = np.asarray(getattr(record, name))
+        if values.size and not (values.min() >= least and values.max() <= most):
+            raise ValueError(f"{type(record).__name__}.{name} holds values outside {least} ... {most}")
 
 
 def require_finite(record: object, *names: str) -> None:

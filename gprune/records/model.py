@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated
 
-from gprune.records.base import Array, freeze, real, require_finite
+from gprune.records.base import MOST_UNITS, Array, freeze, real, require_finite, require_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,10 @@ class ModelShape:
     """channels of one head"""
     hidden: int
     """width of the residual stream"""
+
+    def __post_init__(self) -> None:
+        """Checks that every size is one."""
+        require_range(self, 1, MOST_UNITS, *(field.name for field in fields(self)))
 
     @property
     def group_size(self) -> int:

@@ -8,7 +8,17 @@ from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import Array, freeze, real, require_axes, require_finite, truth, whole
+from gprune.records.base import (
+    MOST_UNITS,
+    Array,
+    freeze,
+    real,
+    require_axes,
+    require_finite,
+    require_range,
+    truth,
+    whole,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,9 +96,10 @@ class ModuleStatistics:
     """(modules,) the same for B"""
 
     def __post_init__(self) -> None:
-        """Checks shapes and finiteness, and freezes the arrays."""
+        """Checks shapes, finiteness and counts, and freezes the arrays."""
         require_axes(self)
         require_finite(self, "drift", "score", "u_primary", "u_auxiliary")
+        require_range(self, 0, MOST_UNITS, "size", "layer")
         freeze(self)
 
 

@@ -7,11 +7,12 @@ wrong with it.
 
 from gprune.run_records.about import About
 from gprune.run_records.owner import INTERRUPTED, Ownership, elsewhere, standing
-from gprune.run_records.reading import every, load, names, read
+from gprune.run_records.reading import MOST_BYTES, every, load, names, read
 from gprune.run_records.writing import restate, save
 
 __all__ = [
     "INTERRUPTED",
+    "MOST_BYTES",
     "About",
     "Ownership",
     "elsewhere",

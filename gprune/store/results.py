@@ -23,7 +23,7 @@ from gprune.store import array_files, manifests
 from gprune.store.place import default_cache, explain
 
 Record = TypeVar("Record")
-_NAME = re.compile(r"^[a-z0-9][a-z0-9_.-]{0,120}$")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,120}")
 _STALE_SECONDS = 24 * 3600
 DAMAGED = "damaged"
 """folder of what was set aside"""
@@ -52,7 +52,7 @@ class Store:
             StoreError: the stage or the key is not a plain name.
         """
         for name in (stage, key):
-            if not _NAME.match(name):
+            if not _NAME.fullmatch(name):
                 raise StoreError(f"{name!r} is not a name of a stage or result")
         return self.root / stage / key
 
@@ -270,12 +270,21 @@ class Store:
             held.release()
 
     def sweep(self) -> None:
-        """Removes what killed processes left half-written more than a day ago."""
+        """Removes what killed processes left half-written more than a day ago.
+
+        Only what bears a name that this program gives: a cache may be a folder in which other things lie as
+        well, hidden ones among them, and a folder of it may be a link to such a one.
+        """
         for path in (*self.root.glob("*/.*"), *self.root.glob("*/*/.*")):
-            half = is_beside(path.name) or (path.is_dir() and path.parent.parent == self.root)
+            if not is_beside(path.name) or self._leads_out(path.parent):
+                continue
             with contextlib.suppress(OSError):
-                if half and time.time() - path.lstat().st_mtime > _STALE_SECONDS:
+                if time.time() - path.lstat().st_mtime > _STALE_SECONDS:
                     remove(path)
+
+    def _leads_out(self, folder: Path) -> bool:
+        """Whether a folder below the cache is reached through a link."""
+        return folder.is_symlink() or (folder.parent != self.root and self._leads_out(folder.parent))
 
 
 def _unreadable(folder: Path, error: OSError) -> StoreError:

@@ -24,6 +24,16 @@ def start(project: Path, log: Path, cache: Path, *options: str) -> subprocess.Po
         return subprocess.Popen(command, cwd=project, stdout=written, stderr=subprocess.STDOUT)
 
 
+def socket_refused(origin: str) -> bytes:
+    """What one is told who asks for the app's socket without the cookie."""
+    host, port = origin.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=limit(5)) as line:
+        asked = f"GET /_stcore/stream HTTP/1.1\r\nHost: {host}:{port}\r\nOrigin: {origin}\r\n"
+        key = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        line.sendall((asked + "Connection: Upgrade\r\nUpgrade: websocket\r\n" + key).encode())
+        return line.recv(4096)
+
+
 def test_it_says_where_it_is_warns_of_the_network_and_ends_cleanly(project: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     server = start(project, log, tmp_path / "cache", "--port", "0", "--address", "0.0.0.0")
@@ -33,6 +43,7 @@ def test_it_says_where_it_is_warns_of_the_network_and_ends_cleanly(project: Path
         assert entry is not None, log.read_text()
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(entry["origin"] + "/_stcore/health", timeout=limit(5))
+        assert b" 401 " in socket_refused(entry["origin"])
         server.send_signal(signal.SIGINT)
         assert server.wait(limit(20)) == 0
     finally:
@@ -40,7 +51,13 @@ def test_it_says_where_it_is_warns_of_the_network_and_ends_cleanly(project: Path
         server.wait()
     said = log.read_text()
     assert "warning: this server listens to a network without TLS" in said
-    assert "Traceback" not in said and "INFO" not in said and "streamlit" not in said.lower()
+    # a page that was open before the server was started anew asks for its socket every second
+    assert (
+        "Traceback" not in said
+        and "ASGI" not in said
+        and "INFO" not in said
+        and "streamlit" not in said.lower()
+    )
     # an address without the token would lead to the form
     assert said.count("http://") == 1
 

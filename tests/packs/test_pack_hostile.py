@@ -173,6 +173,22 @@ def test_a_bomb_by_count(tmp_path: Path, draft: Draft, monkeypatch: pytest.Monke
     refused(draft.write(tmp_path / "a.zip"), "lists [0-9]+ files, and a pack has at most 20")
 
 
+def test_a_second_list_of_files_that_only_zipfile_would_read(
+    tmp_path: Path, draft: Draft, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The small end lists two files; the large one before it, which zipfile prefers, lists them all."""
+    path = draft.write(tmp_path / "pack.zip")
+    data = path.read_bytes()
+    end = len(data) - 22
+    _, _, _, _, count, length, offset, _ = struct.unpack("<4s4H2LH", data[end:])
+    large = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, length, offset)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, end, 1)
+    small = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 2, 2, length + len(large + locator), offset, 0)
+    path.write_bytes(data[:end] + large + locator + small)
+    monkeypatch.setattr(form, "MOST_FILES", count - 1)
+    refused(path, f"lists {count} files, and a pack has at most {count - 1}")
+
+
 def test_files_that_share_their_bytes(tmp_path: Path, draft: Draft) -> None:
     path = draft.write(tmp_path / "a.zip", method=zipfile.ZIP_STORED)
     data = bytearray(path.read_bytes())
@@ -299,3 +315,20 @@ def test_what_is_no_archive_at_all(tmp_path: Path) -> None:
     with zipfile.ZipFile(empty, "w") as archive:
         archive.writestr(form.INDEX, json.dumps({"format": form.FORMAT}))
     refused(empty, "has the version None")
+
+
+@pytest.mark.parametrize("name", ["size", "layer"])
+@pytest.mark.parametrize("value", [-1, 2**62, 2**63 - 1])
+def test_counts_that_would_make_numpy_write_outside_of_its_memory(
+    tmp_path: Path, draft: Draft, name: str, value: int
+) -> None:
+    place = draft.an_array("modules").rpartition("/")[0] + f"/{name}.npy"
+    array = np.load(io.BytesIO(draft.files[place]))
+    draft.files[place] = bytes_of(np.full_like(array, value))
+    refused(draft.write(tmp_path / "a.zip"), "no sound ModuleStatistics")
+
+
+@pytest.mark.parametrize("value", [-1, 0, 2**62])
+def test_sizes_of_a_model_that_none_has(tmp_path: Path, draft: Draft, value: int) -> None:
+    draft.edit(draft.a_manifest("shape"), lambda values: values["values"].update(kv_heads=value))
+    refused(draft.write(tmp_path / "a.zip"), "no sound ModelShape")

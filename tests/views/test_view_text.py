@@ -9,8 +9,13 @@ from gprune.views.frame import text
 
 
 def test_markdown_is_escaped() -> None:
-    assert text.plain("[x](http://y) :red[z] *b*") == r"\[x\]\(http\://y\) \:red\[z\] \*b\*"
+    assert text.plain("[x](http://y) :red[z] *b*") == "\\[x\\]\\(http\\:\u2060//y\\) \\:red\\[z\\] \\*b\\*"
     assert text.plain("two\nlines") == "two lines"
+
+
+def test_addresses_become_no_links_and_paths_stay_as_they_are() -> None:
+    assert text.plain("HTTPS://a WWW.b") == "HTTPS\\:\u2060//a WWW\u2060\\.b"
+    assert text.plain("/www/a@v1/http") == "/www/a@v1/http"
 
 
 def test_mark_up_of_figures_is_escaped() -> None:

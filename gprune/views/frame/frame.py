@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
 from typing import Any
@@ -11,7 +10,18 @@ import streamlit as st
 
 from gprune import run_records
 from gprune.door.terms import COMMAND, current_terms
-from gprune.views.frame import address, live, navigation, packed, run_choice, selection, titles, tour, work
+from gprune.views.frame import (
+    address,
+    lasting,
+    live,
+    navigation,
+    packed,
+    run_choice,
+    selection,
+    titles,
+    tour,
+    work,
+)
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, root
 from gprune.views.frame.text import duration, plain, said, seconds_since
@@ -38,6 +48,7 @@ def run(sections: Mapping[str, Sequence[Any]]) -> None:
     tour.banner(page.url_path, current_run())
     page.run()
     address.finish(complaints)
+    lasting.settle()
 
 
 def _require_door() -> None:
@@ -67,7 +78,8 @@ def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
     # a run that another program computes is followed as well, and redrawn when its process is gone
     going_on = situation.active or any(run.state == "running" for run in situation.runs)
     if going_on and page.url_path != "launch":
-        live.watch(situation.root, situation.states, situation.signature, time.monotonic())
+        shown = current_run()
+        live.follow(situation, page.url_path, shown.name if shown else "")
     if situation.problem:
         st.error(said(situation.problem), icon=":material/error:")
     if not situation.runs:

@@ -1,11 +1,12 @@
 """The one polling fragment: what is being computed now, on every page.
 
-It exists only while a job is active, draws the progress, and reruns the page when a stage has been
-finished, so that charts appear by themselves.
+It exists only while a job is active, draws the progress, and reruns the page when a stage of the run that is
+shown has been finished, so that charts appear by themselves. All sessions of a server share one look.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from pathlib import Path
 
@@ -14,45 +15,96 @@ import streamlit as st
 from gprune.errors import GpruneError
 from gprune.jobs import Job, JobProgress, queue
 from gprune.study import Study
-from gprune.views.frame import titles, work
+from gprune.views.frame import lookout, titles, work
 from gprune.views.frame.text import duration, plain, said
 
 POLL_SECONDS = 2.0
 SOONEST, LATEST, SHARE = 4.0, 20.0, 0.1
 """stages can end faster than a page is drawn, and drawing takes its time from the run: a page rests for a
 tenth of the time that the run has taken, so that the first charts come soon and the later ones cost little"""
+POLL_EACH, REST_EACH = 0.25, 1.0
+"""seconds that each session which follows adds: many of them share the cores with the run"""
+EVERYTHING = ("compare",)
+"""pages that show more than one run, by their address"""
 
 
-@st.fragment(run_every=POLL_SECONDS)
-def watch(root: str, states: str, signature: str, drawn: float) -> None:
+def follow(situation: work.Situation, page: str, shown: str) -> None:
+    """Draws the running jobs, and the page again when something of it has changed.
+
+    Args:
+        situation: what the page is drawn from.
+        page: its address.
+        shown: name of the run that it shows; empty where there is none.
+    """
+    sessions = lookout.follow()
+    whose = None if page in EVERYTHING or not shown else shown
+    patience = random.uniform(0.0, REST_EACH * (sessions - 1))
+    polled = st.fragment(_watch, run_every=poll(sessions))
+    polled(situation.root, whose, situation.marks(whose), time.monotonic(), patience)
+
+
+def _watch(root: str, whose: str | None, marks: work.Marks, drawn: float, patience: float) -> None:
     """Draws the running jobs and reruns the page when something has changed.
 
     Args:
         root: the cache folder.
-        states: the states that the page was drawn in; another one is drawn at once.
-        signature: the whole situation that it was drawn in.
+        whose: the run that is shown; None where all are.
+        marks: what the page was drawn in.
         drawn: when that was, on the clock of `time.monotonic`.
+        patience: seconds by which this session comes later than others to what does not concern its run.
     """
-    situation = work.look(root)
-    rested = time.monotonic() - drawn >= rest(situation.active)
-    if situation.states != states or (rested and situation.signature != signature):
+    sessions, seen = lookout.follow(), lookout.look(root)
+    if due(seen, whose, marks, time.monotonic() - drawn, sessions, patience):
         st.rerun()
-    for job in situation.active[:3]:
-        _card(situation, job)
+    for job in seen.situation.active[:3]:
+        _card(seen, job)
 
 
-def rest(active: list[Job]) -> float:
-    """Seconds between two drawings of a page while jobs are at work."""
+def due(
+    seen: lookout.Look, whose: str | None, drawn: work.Marks, ago: float, sessions: int, patience: float
+) -> bool:
+    """Whether a page is to be drawn anew.
+
+    Args:
+        seen: what is going on now.
+        whose: the run that is shown; None where all are.
+        drawn: what the page was drawn in.
+        ago: seconds since then.
+        sessions: how many follow.
+        patience: seconds by which this session comes later than others to what does not concern its run.
+    """
+    now = seen.situation.marks(whose)
+    if now.states != drawn.states:
+        return True
+    if now.others != drawn.others:
+        return ago >= patience
+    return now.stages != drawn.stages and ago >= rest(seen.situation.active, sessions)
+
+
+def poll(sessions: int) -> float:
+    """Seconds between two looks of a session while so many follow what is computed."""
+    return max(POLL_SECONDS, POLL_EACH * sessions)
+
+
+def rest(active: list[Job], sessions: int = 1) -> float:
+    """Seconds between two drawings of a page while jobs are at work and so many sessions follow them."""
     started = [job.started for job in active if job.started is not None]
     elapsed = time.time() - min(started) if started else 0.0
-    return min(max(SHARE * elapsed, SOONEST), LATEST)
+    return max(min(max(SHARE * elapsed, SOONEST), LATEST), REST_EACH * sessions)
 
 
-def _card(situation: work.Situation, job: Job) -> None:
+def _card(seen: lookout.Look, job: Job) -> None:
     with st.container(border=True, key=f"live_{job.id}"):
-        sentence, fraction = describe(situation, job)
+        sentence, fraction = told(seen, job)
         st.markdown(sentence)
         st.progress(fraction)
+
+
+def told(seen: lookout.Look, job: Job) -> tuple[str, float]:
+    """What `describe` says; made once for all sessions that see the same."""
+    if job.id not in seen.told:
+        seen.told[job.id] = describe(seen.situation, job)
+    return seen.told[job.id]
 
 
 def describe(situation: work.Situation, job: Job) -> tuple[str, float]:

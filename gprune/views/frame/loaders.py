@@ -7,10 +7,9 @@ names its content, and a stamp its files as they are, so nothing that is cached 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
-
-import streamlit as st
 
 from gprune import records, run_records, stages, untrusted
 from gprune.errors import SettingsError, StoreError, UnreadableError
@@ -248,7 +247,7 @@ def record(root: str, stage: str, key: str, kind: str) -> Any:
 
 
 # a large run has 233 records: four of them side by side
-@st.cache_resource(max_entries=1024, show_spinner=False)
+@lru_cache(maxsize=1024)
 def _record(root: str, stage: str, key: str, kind: str, stamp: str) -> Any:
     return Store(Path(root)).get(stage, key, _RECORDS[kind])
 
@@ -282,7 +281,7 @@ def _about(folder: Path) -> tuple[run_records.About, str]:
     return _read_about(str(path), status.st_mtime_ns, (status.st_ino, status.st_size))
 
 
-@st.cache_resource(max_entries=1024, show_spinner=False)
+@lru_cache(maxsize=1024)
 def _read_about(path: str, changed: int, which: tuple[int, int]) -> tuple[run_records.About, str]:
     try:
         return about.read(Path(path).parent), ""
@@ -290,7 +289,7 @@ def _read_about(path: str, changed: int, which: tuple[int, int]) -> tuple[run_re
         return run_records.About(), str(error)
 
 
-@st.cache_resource(max_entries=1024, show_spinner=False)
+@lru_cache(maxsize=1024)
 def _read(path: str, changed: int, which: tuple[int, int]) -> tuple[dict[str, Any] | None, Graph | None, str]:
     """Record and graph of a run, or why there is none; read again only when the file has changed."""
     try:

@@ -13,11 +13,18 @@ from gprune import study, untrusted
 from gprune.analysis import spreadsheet
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-.!|$:<>~&])")
+_ADDRESS = re.compile(r"(?i)(https?:(?=//)|www(?=\.))")
+_JOINER = "\u2060"
+"""stands between two letters without being seen"""
 
 
 def plain(text: object) -> str:
-    """Escapes Markdown, so that a name or a path reads as it is and links to nothing."""
-    return _SPECIAL.sub(r"\\\1", " ".join(str(text).split()))
+    """Escapes Markdown, so that a name or a path reads as it is and links to nothing.
+
+    A browser's address becomes a link where it is escaped as well, unless something stands in it.
+    """
+    line = _ADDRESS.sub(rf"\1{_JOINER}", " ".join(str(text).split()))
+    return _SPECIAL.sub(r"\\\1", line)
 
 
 def in_figure(text: object) -> str:

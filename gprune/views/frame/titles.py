@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import streamlit as st
+from functools import lru_cache
 
 from gprune.jobs import JobProgress
 from gprune.pipeline.outlook import Outlook
@@ -19,15 +19,15 @@ _BESIDE = {
 """what a job reports besides the stages of its study"""
 
 
-@st.cache_data(max_entries=256, show_spinner=False)
-def _titles(digest: str, _study: Study) -> dict[str, str]:
-    """Titles by name; the digest tells studies apart."""
-    return {name: stage.title for name, stage in named(Graph(_study)).items()}
+@lru_cache(maxsize=256)
+def _titles(study: Study) -> dict[str, str]:
+    """Titles by name."""
+    return {name: stage.title for name, stage in named(Graph(study)).items()}
 
 
 def title(study: Study, name: str) -> str:
     """What a stage of a study does, in words; the name itself where the study has no such stage."""
-    return _BESIDE.get(name) or _titles(study.digest, study).get(name, name)
+    return _BESIDE.get(name) or _titles(study).get(name, name)
 
 
 def outlook(run: Run, progress: JobProgress | None = None) -> Outlook:

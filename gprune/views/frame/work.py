@@ -25,6 +25,18 @@ AUTOSTART_VARIABLE = "GPRUNE_AUTOSTART"
 
 
 @dataclass(frozen=True, slots=True)
+class Marks:
+    """What tells whether a page has to be drawn anew, from what changes most seldom to what changes most."""
+
+    states: str
+    """the state of the run that is shown, and whether it has its first chart; at once"""
+    others: str
+    """the states of all jobs and other runs, which stand in lists; soon"""
+    stages: str
+    """how many stages the run has; when the page has rested"""
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
     """Runs and jobs at one moment."""
 
@@ -50,6 +62,23 @@ class Situation:
         jobs = [(job.id, job.state) for job in self.jobs]
         runs = [(run.name, run.state, stages.drift(run.graph).name in run.stages) for run in self.runs]
         return repr((jobs, runs, len(self.unreadable)))
+
+    def marks(self, whose: str | None) -> Marks:
+        """What a page is drawn from.
+
+        Args:
+            whose: the run that it shows; where it is None the page shows all of them.
+        """
+        if whose is None:
+            return Marks(self.states, "", self.signature)
+        run = self.run_named(whose)
+        mine = run and (run.state, stages.drift(run.graph).name in run.stages)
+        jobs = [(job.id, job.state) for job in self.jobs]
+        # the job of a run that has not begun to write is the reader's as well
+        own = [pair for pair in jobs if made_by(self.root, pair[0]) == whose]
+        runs = [(one.name, one.state) for one in self.runs]
+        others = repr((jobs, runs, len(self.unreadable)))
+        return Marks(repr((own, mine)), others, repr(run and len(run.stages)))
 
     @property
     def signature(self) -> str:

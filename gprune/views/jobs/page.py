@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import streamlit as st
 from gprune import stages
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
-from gprune.views.frame import frame, live, run_choice, tables, titles, work
+from gprune.views.frame import frame, live, lookout, run_choice, tables, titles, work
 from gprune.views.frame.card import card
 from gprune.views.frame.text import duration, plain, said
 from gprune.views.jobs import charts as figures
@@ -59,7 +60,8 @@ def _follow(situation: work.Situation) -> None:
     chosen = _choose(situation.jobs)
     _controls(situation.root, chosen)
     if situation.active:
-        _polled(situation.root, situation.signature, chosen.id)
+        polled = st.fragment(_polled, run_every=live.poll(lookout.follow()))
+        polled(situation.root, situation.marks(None), time.monotonic(), chosen.id)
     else:
         _detail(situation, chosen)
     _learning(situation, chosen)
@@ -124,12 +126,12 @@ def _resume(root: str, job_id: str) -> None:
         st.session_state["jobs_problem"] = str(error)
 
 
-@st.fragment(run_every=live.POLL_SECONDS)
-def _polled(root: str, signature: str, job_id: str) -> None:
+def _polled(root: str, marks: work.Marks, drawn: float, job_id: str) -> None:
     """Table and detail while something is at work; the page is drawn anew when a state or stage changes."""
-    situation = work.look(root)
-    if situation.signature != signature:
+    sessions, seen = lookout.follow(), lookout.look(root)
+    if live.due(seen, None, marks, time.monotonic() - drawn, sessions, 0.0):
         st.rerun()
+    situation = seen.situation
     job = next((job for job in situation.jobs if job.id == job_id), None)
     if job is not None:
         _detail(situation, job)
