@@ -14,6 +14,7 @@ them needs another to be alive.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -24,9 +25,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from gprune import untrusted
+from gprune.cache_folder import explain, is_full
 from gprune.errors import JobError, UnreadableError
 from gprune.files import write_bytes
-from gprune.store.place import explain
 
 STUDY = "study.json"
 JOB = "job.json"
@@ -145,7 +146,10 @@ def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
 
 def unwritable(folder: Path, error: OSError) -> JobError:
     """The error that says why a folder cannot be written."""
-    return JobError(str(explain(error, folder)))
+    if is_full(error) or error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        return JobError(str(explain(error, folder)))
+    reason = error.strerror or str(error)
+    return JobError(f"{folder} cannot be written ({reason}): set GPRUNE_CACHE to another folder")
 
 
 def append(path: Path, data: bytes) -> None:

@@ -13,7 +13,7 @@ first time in a process, `check` those of all files. Reading never writes: only 
 damaged result aside (`set_aside`), so that a whole cache can be read-only. All of it is its owner's alone.
 """
 
-from gprune.store.place import default_cache, explain, is_full
+from gprune.cache_folder import default_cache, explain, is_full
 from gprune.store.results import DAMAGED, Store
 
 __all__ = ["DAMAGED", "Store", "default_cache", "explain", "is_full"]

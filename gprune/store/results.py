@@ -17,10 +17,10 @@ from uuid import uuid4
 import filelock
 import numpy as np
 
+from gprune.cache_folder import default_cache, explain
 from gprune.errors import DamagedError, NumericsError, StoreError
 from gprune.files import beside, is_beside, make_folder, remove, sync
 from gprune.store import array_files, manifests
-from gprune.store.place import default_cache, explain
 
 Record = TypeVar("Record")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,120}")

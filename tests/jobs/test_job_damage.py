@@ -68,7 +68,7 @@ def test_strangers_in_the_jobs_folder_are_ignored(cache, supervisors):
 
 def test_cache_that_cannot_be_written_is_an_error(tmp_path, supervisors):
     (tmp_path / "cache").write_text("a file, not a folder")
-    with pytest.raises(JobError, match="cannot be used .*set GPRUNE_CACHE to another folder"):
+    with pytest.raises(JobError, match="cannot be written .*set GPRUNE_CACHE to another folder"):
         submit(tmp_path / "cache", make_study())
     assert jobs(tmp_path / "cache") == []
 

@@ -18,7 +18,7 @@ def default_cache() -> Path:
     """
     chosen = os.environ.get("GPRUNE_CACHE")
     if not chosen:
-        return Path(__file__).resolve().parents[2] / "cache"
+        return Path(__file__).resolve().parents[1] / "cache"
     with untrusted.refused_as(StoreError):
         return untrusted.path(chosen, "GPRUNE_CACHE").resolve()
 
