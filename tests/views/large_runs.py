@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from views.synthetic_run import LARGE, MAKERS, SMALL, a_study, names, write_run
@@ -19,6 +19,7 @@ from gprune.jobs import JobReporter
 from gprune.jobs import folder as files
 from gprune.jobs.job import create
 from gprune.jobs.local import worker_command
+from gprune.jobs.state import update
 from gprune.methods import METHODS
 from gprune.records import ModelShape
 from gprune.reproduction.tables import TABLES
@@ -100,3 +101,5 @@ def _leave_job(root: Path, study: Study, name: str) -> None:
         for stage in names(study=study):
             report(stage, 1, 1, "1.0 s")
         report.finish({"retention": study.retention}, name)
+    # its process is this one, which goes on, and which the app would stop for not leaving after its end
+    update(job.folder, lambda state: replace(state, pid=None, process_started=None))
