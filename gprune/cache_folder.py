@@ -29,12 +29,17 @@ def is_full(error: OSError) -> bool:
     return short or error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+def is_refused(error: OSError) -> bool:
+    """Whether an error means that this account may not write."""
+    return error.errno in (errno.EACCES, errno.EROFS, errno.EPERM)
+
+
 def explain(error: OSError, folder: Path) -> StoreError:
     """Turns an operating system error about the cache into one sentence with the remedy."""
     remedy = "or set GPRUNE_CACHE to another folder"
     if is_full(error):
         return StoreError(f"the disk that holds the cache {folder} is full: free some space, {remedy}")
-    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+    if is_refused(error):
         return StoreError(
             f"the cache {folder} cannot be written (read-only): change its permissions, {remedy}"
         )

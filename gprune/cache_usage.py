@@ -89,8 +89,12 @@ def size_of(place: Path) -> int:
     return sum(_bytes(Path(folder, name)) for folder, _, files in os.walk(place) for name in files)
 
 
-def needed_by(store: Store) -> dict[tuple[str, str], set[str]]:
+def needed_by(store: Store, found: Iterable[Stored] | None = None) -> dict[tuple[str, str], set[str]]:
     """Which runs need the results that are there.
+
+    Args:
+        store: the cache.
+        found: what is there, where that is known already: looking takes a walk through the whole cache.
 
     Returns:
         Names of runs by stage and key; a result that no run needs has an empty set.
@@ -98,15 +102,16 @@ def needed_by(store: Store) -> dict[tuple[str, str], set[str]]:
     Raises:
         StoreError: the record of a run is there, and the disk does not give it.
     """
-    found: dict[tuple[str, str], set[str]] = {(one.stage, one.key): set() for one in stored(store)}
+    there = stored(store) if found is None else found
+    needed: dict[tuple[str, str], set[str]] = {(one.stage, one.key): set() for one in there}
     by_key: dict[str, list[tuple[str, str]]] = {}
-    for stage, key in found:
+    for stage, key in needed:
         by_key.setdefault(key, []).append((stage, key))
     for run, keys in _runs(store).items():
         for key in keys & by_key.keys():
             for place in by_key[key]:
-                found[place].add(run)
-    return found
+                needed[place].add(run)
+    return needed
 
 
 def of_run(store: Store, run: str) -> RunUsage:
@@ -115,7 +120,8 @@ def of_run(store: Store, run: str) -> RunUsage:
     Raises:
         StoreError: the record of a run cannot be read, or the name is none.
     """
-    return _usage(store, store.folder(RUNS, run).name, _sizes(store), needed_by(store))
+    found = stored(store)
+    return _usage(store, store.folder(RUNS, run).name, found, needed_by(store, found))
 
 
 def overview(store: Store) -> Overview:
@@ -124,29 +130,24 @@ def overview(store: Store) -> Overview:
     Raises:
         StoreError: the record of a run cannot be read.
     """
-    needed, sizes = needed_by(store), _sizes(store)
+    found = stored(store)
+    needed = needed_by(store, found)
     kinds: dict[str, tuple[int, int]] = {}
-    for (stage, _), size in sizes.items():
-        count, total = kinds.get(stage, (0, 0))
-        kinds[stage] = count + 1, total + size
-    runs = {name: _usage(store, name, sizes, needed) for name in _runs(store)}
+    for one in found:
+        count, total = kinds.get(one.stage, (0, 0))
+        kinds[one.stage] = count + 1, total + one.size
+    runs = {name: _usage(store, name, found, needed) for name in _runs(store)}
     largest = sorted(runs.items(), key=lambda item: -item[1].total)
     others = {path.name: size_of(path) for path in _listed(store.root) if path.name not in KINDS}
-    free = [Stored(*place, sizes[place]) for place, names in needed.items() if not names and place in sizes]
+    free = [one for one in found if not needed[one.stage, one.key]]
     return Overview(kinds, dict(largest), others, free)
 
 
-def _sizes(store: Store) -> dict[tuple[str, str], int]:
-    return {(one.stage, one.key): one.size for one in stored(store)}
-
-
-def _usage(
-    store: Store, run: str, sizes: dict[tuple[str, str], int], needed: dict[tuple[str, str], set[str]]
-) -> RunUsage:
+def _usage(store: Store, run: str, found: list[Stored], needed: dict[tuple[str, str], set[str]]) -> RunUsage:
     files = sum(size_of(store.root / part / run) for part in (RUNS, EXPORTS))
-    mine = {place: size for place, size in sizes.items() if run in needed.get(place, ())}
-    own = sum(size for place, size in mine.items() if needed[place] == {run})
-    return RunUsage(files + sum(mine.values()), files + own)
+    total = sum(one.size for one in found if run in needed[one.stage, one.key])
+    own = sum(one.size for one in found if needed[one.stage, one.key] == {run})
+    return RunUsage(files + total, files + own)
 
 
 def unneeded(store: Store) -> list[Stored]:
@@ -155,8 +156,9 @@ def unneeded(store: Store) -> list[Stored]:
     Raises:
         StoreError: the record of a run cannot be read.
     """
-    needed = needed_by(store)
-    return [one for one in stored(store) if not needed.get((one.stage, one.key), {""})]
+    found = stored(store)
+    needed = needed_by(store, found)
+    return [one for one in found if not needed[one.stage, one.key]]
 
 
 def remove_unneeded(store: Store, among: Iterable[Stored] | None = None) -> list[Stored]:

@@ -51,6 +51,18 @@ def remove(path: Path) -> None:
         path.unlink()
 
 
+def discard(path: Path) -> None:
+    """Removes a folder that others may read, under another name first, so that nobody meets half of it.
+
+    Raises:
+        OSError: it cannot be renamed; what is left under the other name is passed over.
+    """
+    aside = beside(path)
+    path.rename(aside)
+    with contextlib.suppress(OSError):
+        remove(aside)
+
+
 def make_folder(path: Path) -> None:
     """Makes a folder, and those above it that are missing, for their owner alone; one that is there stays.
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-
 from gprune import cache_usage, run_records
 from gprune.errors import StoreError
-from gprune.files import beside
+from gprune.files import discard
 from gprune.store import Store, explain
 
 
@@ -46,8 +44,9 @@ def remove(store: Store, run: str) -> int:
 
 
 def _removed(store: Store, run: str) -> int:
-    needed = cache_usage.needed_by(store)
-    own = [one for one in cache_usage.stored(store) if needed.get((one.stage, one.key)) == {run}]
+    found = cache_usage.stored(store)
+    needed = cache_usage.needed_by(store, found)
+    own = [one for one in found if needed[one.stage, one.key] == {run}]
     freed = 0
     for part in (cache_usage.RUNS, cache_usage.EXPORTS):
         folder = store.folder(part, run)
@@ -56,7 +55,5 @@ def _removed(store: Store, run: str) -> int:
             folder.unlink()
         elif folder.exists():
             freed += cache_usage.size_of(folder)
-            aside = beside(folder)
-            folder.rename(aside)
-            shutil.rmtree(aside, ignore_errors=True)
+            discard(folder)
     return freed + sum(one.size for one in cache_usage.remove_unneeded(store, own))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gprune.commands import add_cache, place
+from gprune.files import amount
 from gprune.store import Store, default_cache
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _pack(options: argparse.Namespace) -> int:
         )
     for line in _left_out(chosen):
         print(line, file=sys.stderr)
-    print(f"{out}: {len(chosen.results)} results of {options.run}, {made.size / 2**20:,.1f} MiB")
+    print(f"{out}: {len(chosen.results)} results of {options.run}, {amount(made.size)}")
     print(f"SHA-256 {made.sha256}")
     return 0
 

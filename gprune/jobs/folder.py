@@ -14,7 +14,6 @@ them needs another to be alive.
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import re
@@ -25,7 +24,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from gprune import untrusted
-from gprune.cache_folder import explain, is_full
+from gprune.cache_folder import explain, is_full, is_refused
 from gprune.errors import JobError, UnreadableError
 from gprune.files import write_bytes
 
@@ -146,7 +145,7 @@ def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
 
 def unwritable(folder: Path, error: OSError) -> JobError:
     """The error that says why a folder cannot be written."""
-    if is_full(error) or error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+    if is_full(error) or is_refused(error):
         return JobError(str(explain(error, folder)))
     reason = error.strerror or str(error)
     return JobError(f"{folder} cannot be written ({reason}): set GPRUNE_CACHE to another folder")

@@ -53,6 +53,11 @@ def resolve(name: str) -> str:
         return str(folder.resolve()) if folder.is_dir() else name
 
 
+def is_hub_name(name: str) -> bool:
+    """Whether a name that is no folder here can be one of the hub, owner/name."""
+    return name.count("/") == 1 and not name.startswith((".", "/", "~"))
+
+
 def locate(name: str, *, download: bool = False) -> Path:
     """The local folder that holds a model's files.
 
@@ -72,7 +77,7 @@ def locate(name: str, *, download: bool = False) -> Path:
         raise ModelError(
             f"{name!r} is a file: give the folder that holds it, with {CONFIG_FILE} and the weights"
         )
-    if folder.is_absolute() or name == "demo" or name.startswith((".", "~")) or name.count("/") != 1:
+    if not is_hub_name(name):
         raise ModelError(
             f"there is no model folder {resolved!r}: check the spelling, or give a hub name owner/name"
         )

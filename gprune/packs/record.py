@@ -7,8 +7,8 @@ from typing import Any
 from gprune.errors import SettingsError, UnreadableError
 from gprune.run_records.form import check
 from gprune.stages import Graph
-from gprune.stages.inputs import Inputs, from_plain, roles
-from gprune.study import Study, from_dict
+from gprune.stages.inputs import from_plain, lacking
+from gprune.study import from_dict
 from gprune.untrusted import sentence
 
 FIELDS = (
@@ -50,14 +50,8 @@ def graph_of(values: dict[str, Any], what: str) -> Graph:
     except SettingsError as error:
         raise UnreadableError(sentence(f"{what} holds a study of another version: {error}")) from error
     inputs = from_plain((values.get("provenance") or {}).get("inputs"))
-    if inputs is None or not _complete(study, inputs):
+    if inputs is None or lacking(study, inputs):
         raise UnreadableError(
             f"{what} does not say what the run has read: run the study again, finished stages are kept"
         )
     return Graph(study, inputs)
-
-
-def _complete(study: Study, inputs: Inputs) -> bool:
-    """Whether every text of a study has a digest."""
-    texts = set(study.evaluation.texts)
-    return set(roles(study)) <= set(inputs.calibration) and texts <= set(inputs.evaluation)

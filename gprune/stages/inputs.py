@@ -52,6 +52,24 @@ def roles(study: Study) -> dict[str, str]:
     return {role: getattr(study, role) for role in ROLES if getattr(study, role)}
 
 
+def lacking(study: Study, inputs: Inputs) -> set[str]:
+    """Roles and evaluation texts of a study whose content digests do not tell."""
+    texts = set(study.evaluation.texts)
+    return (set(roles(study)) - set(inputs.calibration)) | (texts - set(inputs.evaluation))
+
+
+def describe_texts(study: Study) -> None:
+    """Finds every text of a study; nothing is downloaded.
+
+    Raises:
+        CorpusError: one is missing or cannot be used.
+    """
+    for text in roles(study).values():
+        corpora.describe(text, "calibration")
+    for text in study.evaluation.texts:
+        corpora.describe(text, "evaluation")
+
+
 def read(study: Study, missing_tasks: dict[str, str] | None = None, *, download: bool = True) -> Inputs:
     """Digests of what a study reads, after everything has been found.
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from gprune.cache_folder import default_cache, explain
 from gprune.errors import DamagedError, NumericsError, StoreError
-from gprune.files import beside, is_beside, make_folder, remove, sync
+from gprune.files import beside, discard, is_beside, make_folder, remove, sync
 from gprune.store import array_files, manifests
 
 Record = TypeVar("Record")
@@ -182,10 +182,7 @@ class Store:
         """Removes a result, if there is one; no reader meets half of it."""
         final = self.folder(stage, key)
         if final.exists():
-            aside = beside(final)
-            final.rename(aside)
-            with contextlib.suppress(OSError):
-                remove(aside)
+            discard(final)
 
     def put_folder(
         self,

@@ -16,8 +16,8 @@ from gprune.errors import SettingsError, StoreError, UnreadableError
 from gprune.methods import METHODS, of_masks
 from gprune.records import ModelShape, ModelSize
 from gprune.run_records import about
-from gprune.stages import Graph, Inputs, Results, Stage
-from gprune.stages.inputs import from_plain, roles
+from gprune.stages import Graph, Results, Stage
+from gprune.stages.inputs import from_plain, lacking
 from gprune.stages.results import Declaration
 from gprune.store import Store, default_cache
 from gprune.study import Study, from_dict
@@ -301,15 +301,7 @@ def _read(path: str, changed: int, which: tuple[int, int]) -> tuple[dict[str, An
     except SettingsError as error:
         return None, None, untrusted.sentence(f"{path} holds a study of another version: {error}")
     inputs = from_plain((values.get("provenance") or {}).get("inputs"))
-    unknown = _unknown(study, inputs)
+    unknown = min(lacking(study, inputs), default="") if inputs else ""
     if unknown:
         return None, None, f"{path} does not say what it has read as {unknown!r}"
     return values, Graph(study, inputs), ""
-
-
-def _unknown(study: Study, inputs: Inputs | None) -> str:
-    """A text of a study of which a run's record lacks the content; empty if there is none."""
-    if inputs is None:
-        return ""
-    lacking = set(roles(study)) - set(inputs.calibration)
-    return min(lacking | (set(study.evaluation.texts) - set(inputs.evaluation)), default="")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gprune import corpora, stages
+from gprune import stages
 from gprune.errors import GpruneError, ModelError
 from gprune.models import identity
 from gprune.packs.contents import STEP, TEXTS
-from gprune.stages.inputs import roles
+from gprune.stages.inputs import describe_texts
 from gprune.study import Study
 from gprune.untrusted import sentence as line
 from gprune.views.frame.loaders import Run, all_runs
@@ -52,11 +52,6 @@ def no_model(run: Run) -> str:
     return "This run had not written its model when it was packed: finish it where it was made."
 
 
-def _of_the_hub(model: str) -> bool:
-    """Whether a model's name is that of the hub, from which a job downloads it."""
-    return model.count("/") == 1 and model[0] not in "./~"
-
-
 def lacking(run: Run) -> str:
     """Why nothing can be computed for a packed run on this machine; empty where nothing is missing."""
     try:
@@ -86,9 +81,7 @@ def require_here(root: str, study: Study) -> None:
 
 def _require_inputs(study: Study) -> None:
     """Finds the model and the texts of a study; nothing is downloaded."""
-    if not _of_the_hub(study.model):
+    # a model of the hub is downloaded by the job
+    if not identity.is_hub_name(study.model):
         identity.locate(study.model, download=False)
-    for text in roles(study).values():
-        corpora.describe(text, "calibration")
-    for text in study.evaluation.texts:
-        corpora.describe(text, "evaluation")
+    describe_texts(study)

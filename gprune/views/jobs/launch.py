@@ -8,11 +8,11 @@ from typing import Any
 
 import streamlit as st
 
-from gprune import corpora
 from gprune.door.terms import COMMAND, TRUST_OPTION, trusts_code
 from gprune.errors import GpruneError
 from gprune.models import identity
 from gprune.settings import PRESET_LENGTHS
+from gprune.stages.inputs import describe_texts
 from gprune.study import METRIC_NAMES, Study, from_dict
 from gprune.study_demo import demo_study
 from gprune.views.frame import frame, text_picker, work
@@ -222,10 +222,7 @@ def input_problem(study: Study) -> str:
             identity.configuration(folder)
             identity.weight_files(folder)
             identity.require_tokenizer(folder)
-        for text in filter(None, (study.primary, study.auxiliary, study.substitute)):
-            corpora.describe(text, "calibration")
-        for text in study.evaluation.texts:
-            corpora.describe(text, "evaluation")
+        describe_texts(study)
         return task_form.problem(study.evaluation)
     except GpruneError as error:
         return str(error)
