@@ -262,7 +262,7 @@ def _ahead(values: dict[str, Any]) -> frozenset[str]:
         return frozenset()
     try:
         return frozenset(stage.key for stage in named(Graph(from_dict(values["study"]), inputs)).values())
-    except (GpruneError, ValueError, KeyError, TypeError, AttributeError):
+    except (GpruneError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return frozenset()
 
 

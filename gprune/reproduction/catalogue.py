@@ -84,7 +84,7 @@ def load(cache: Path, name: str, table: str) -> Reproduced | None:
         return None
     try:
         return _reproduced(table, index["tables"][table])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         where = f"the table {untrusted.quoted(table)} in {folder / INDEX}"
         reason = untrusted.sentence(repr(error), 160)
         raise StoreError(f"{where} is damaged ({reason}): run `reproduce` again") from error

@@ -147,10 +147,10 @@ def test_a_damaged_or_foreign_index_is_passed_over_or_named(store: Store) -> Non
     for name in ("../reproductions/demo-demo", "", "absent"):
         with pytest.raises(StoreError, match="there is no reproduction"):
             catalogue.load(store.root, name, "seeds")
-    values = json.loads(index.read_text())
-    del values["tables"]["seeds"]["display"]
-    index.write_text(json.dumps(values))
-    with pytest.raises(StoreError, match="damaged"):
-        catalogue.load(store.root, "demo-demo", "seeds")
+    whole = json.loads(index.read_text())["tables"]["seeds"]
+    for odd in ({**whole, "filled": float("inf")}, {name: whole[name] for name in set(whole) - {"display"}}):
+        index.write_text(json.dumps(json.loads(index.read_text()) | {"tables": {"seeds": odd}}))
+        with pytest.raises(StoreError, match="damaged"):
+            catalogue.load(store.root, "demo-demo", "seeds")
     index.write_text("{")
     assert catalogue.reproductions(store.root) == []

@@ -78,7 +78,7 @@ def draw(
 
     def clicked() -> None:
         index = st.session_state[key].get("module")
-        if isinstance(index, (int, float)) and 0 <= int(index) < len(statistics.size):
+        if isinstance(index, (int, float)) and 0 <= index < len(statistics.size):
             on_module(int(index))
 
     _COMPONENT(
