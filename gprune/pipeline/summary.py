@@ -9,7 +9,20 @@ from gprune import budget
 from gprune.methods import METHODS, compensates
 from gprune.pipeline.record import RunRecord
 from gprune.records import Accuracy
-from gprune.stages import Results, Stage, accuracy, checkpoint, masks, perplexity, shape, size, speed
+from gprune.stages import (
+    Results,
+    Stage,
+    accuracy,
+    checkpoint,
+    given,
+    masks,
+    overlap,
+    perplexity,
+    shape,
+    size,
+    speed,
+    standings,
+)
 
 
 def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
@@ -27,12 +40,16 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
     found: dict[str, Any] = {"settings": study.to_dict(), "run": record.name}
     if until in ("masks", "perplexity", "all"):
         found |= sizes(results, able)
+        facts = {name: given(results, name) for name in able}
+        found["given"] = {name: one.to_dict() for name, one in facts.items() if one is not None}
     if until in ("perplexity", "all"):
         texts = study.evaluation.texts
         found["perplexity"] = {
             name: {text: float(results.get(perplexity, name, text).perplexity) for text in texts}
             for name in able
         }
+        known = standings(graph, lambda text: results.get(overlap, text))
+        found["texts"] = {text: standing.to_dict() for text, standing in known.items()}
         if study.evaluation.tasks:
             tasks = [task for task in study.evaluation.tasks if task in graph.inputs.tasks]
             found["accuracy"] = {

@@ -14,7 +14,8 @@ from gprune.analysis import comparison as analysis
 from gprune.analysis.comparison import Line
 from gprune.analysis.paired import BETTER, CLOSE, NOISE, WORSE, Difference
 from gprune.analysis.spreadsheet import guarded
-from gprune.views.comparison import marked_table
+from gprune.methods import METHODS
+from gprune.views.comparison import given_card, marked_table
 from gprune.views.comparison.chosen import Shown
 from gprune.views.frame import tables
 from gprune.views.frame.card import Card
@@ -53,6 +54,7 @@ def show(drawn: Card, shown: Shown) -> None:
         alt=f"perplexity of every method on every text, against {shown.names[shown.pinned.name]}",
     )
     _explain(shown)
+    given_card.notices(shown)
     marked_table.exports(
         drawn,
         as_text(shown),
@@ -207,6 +209,7 @@ def _verdict(drawn: Card, shown: Shown) -> None:
     ]
     if len(set(winners)) == 1 and winners[0] is not None:
         best = plain(label(winners[0][1]))
+        best = f"The control “{best}”" if METHODS[winners[0][1]].control else best
         drawn.title(f"{best} has the lowest perplexity of the pruned models on every text")
     close = [text for text in shown.texts if analysis.undecided(shown.lines, text)]
     if close:
