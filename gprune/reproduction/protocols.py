@@ -27,8 +27,8 @@ def columns(answers: Iterable[Answer]) -> dict[str, list[Stamp | None]]:
 def _stamped(answer: Answer) -> dict[str, Stamp]:
     """The protocol of every figure of quality of a row, by its column."""
     found = {f"ppl:{value.subject}": value.stamp for value in answer.values if value.stamp is not None}
-    tasks = zip(answer.accuracies, answer.protocols, strict=True)
-    return found | {f"{means.MEAN}:{one.task}": stamp for one, stamp in tasks}
+    tasks = {f"{means.MEAN}:{one.task}": stamp for one, stamp in answer.tasks if stamp is not None}
+    return found | tasks
 
 
 def mark(marks: Marks, answer: Answer, column: str, tasks: Iterable[str]) -> str:

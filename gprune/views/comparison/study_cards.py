@@ -217,12 +217,14 @@ def _explain(drawn: Card, table: StudyTable, settings: list[Setting], columns: l
     words = [f"Mean ± {what if ranked else 'standard deviation over layers, where there are any'}"]
     if ranked:
         within = " within a block of equal retention or design choice"
-        words.append(f"{BEST} best and {SECOND} second-best pruned row{within}; controls are not ranked")
+        words.append(f"{BEST} best and {SECOND} second-best pruned row{within}, controls among them")
     words += [plain(note) for note in table.notes]
     st.caption("; ".join(words) + ".")
-    winners = {
-        settings[i].name for c in ranked for i, mark in analysis.marks(settings, c).items() if mark == BEST
-    }
+    for name, measures in analysis.ahead(settings).items():
+        told = plain(", ".join(heading(column) for column in measures))
+        st.caption(f":orange[:material/science:] {plain(name)} is at least as good as GPrune on {told}.")
+    best = {i for c in ranked for i, mark in analysis.marks(settings, c).items() if mark == BEST}
+    winners = {settings[index].name for index in best}
     blocks = {setting.block for setting in settings if setting.ranked}
     whole = not any(setting.reason for setting in settings)
     if whole and len(winners) == 1 and len(blocks) == 1:
