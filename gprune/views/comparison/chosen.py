@@ -11,7 +11,7 @@ from gprune.analysis import run_settings, unseen
 from gprune.analysis.comparison import Line, Row
 from gprune.methods import METHODS
 from gprune.views.frame import address, derived, frame, run_choice, story
-from gprune.views.frame.chart_style import label
+from gprune.views.frame.chart_style import called, label
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain
@@ -134,7 +134,7 @@ def _names(lines: list[Line], chosen: list[Run]) -> dict[tuple[str, str], str]:
     for line in lines:
         own = words.get(line.name, ())
         tail = ", ".join(word for word, keep in zip(own, differ, strict=False) if keep)
-        name = f"{label(line.method)} (control)" if METHODS[line.method].control else label(line.method)
+        name = called(line.method)
         names[line.name] = f"{name} · {tail}" if tail else name
     return _distinct(names)
 
