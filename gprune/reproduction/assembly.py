@@ -346,7 +346,7 @@ def _notes(known: _Known, series: Series) -> tuple[str, ...]:
     kinds = {answer.precision for answer in answers if answer.filled} - {""}
     if len(kinds) > 1:
         notes.append(f"rows were computed in different number types ({', '.join(sorted(kinds))})")
-    notes += protocols.notes(answers, known.marks)
+    notes += protocols.notes(known.marks)
     notes += [
         f"speed: {setting}"
         for setting in sorted({throughput.describe(answer.clock) for answer in answers if answer.clock})

@@ -51,10 +51,10 @@ def marked(marks: Marks, answer: Answer, found: Iterable[str], tasks: Iterable[s
     return {column: sign for column, sign in own.items() if sign}
 
 
-def notes(answers: Iterable[Answer], marks: Marks) -> list[str]:
-    """By what protocols the figures were measured, and what their marks stand for."""
-    known, told = columns(answers), list[str]()
+def notes(marks: Marks) -> list[str]:
+    """By what protocols the figures of a table were measured, and what their marks stand for."""
+    told: list[str] = []
     for of_tasks in (False, True):
-        stamps = (found for name, found in known.items() if name.startswith(means.MEAN) is of_tasks)
-        told += lines(stamp for each in stamps for stamp in each)[:_MOST]
+        own = (stamp for name, stamp in marks.usual.items() if name.startswith(means.MEAN) is of_tasks)
+        told += lines(own)[:_MOST]
     return told + marks.footnotes

@@ -69,7 +69,7 @@ def _controls(series: Series, names: Iterable[str], **chosen: Any) -> list[Row]:
 
 def _called(row: Row) -> str:
     """A control's name, which says that it is one."""
-    return f"{label(row)} (control)"
+    return f"control: {label(row)}"
 
 
 def compared(series: Series) -> list[Row]:

@@ -105,9 +105,9 @@ def test_a_table_that_is_half_there_gives_the_reasons_and_the_command(cache: Pat
     assert "is best on every measure" not in words(app)
     drawn = [trace["name"] for trace in charts(app)[0]["data"]]
     controls = [
-        "FLAP, one ratio (control)",
-        "MSL, one module a layer (FLAP) (control) · MSL",
-        "MSL, shuffled modules (FLAP) (control) · MSL",
+        "control: FLAP, one ratio",
+        "control: MSL, one module a layer (FLAP) · MSL",
+        "control: MSL, shuffled modules (FLAP) · MSL",
     ]
     assert drawn == ["FLAP", "GPrune (FLAP) · BCM · RASA · MSL", *controls]
 

@@ -9,6 +9,7 @@ import streamlit as st
 from gprune.analysis import comparison as analysis
 from gprune.analysis import run_settings, unseen
 from gprune.analysis.comparison import Line, Row
+from gprune.analysis.unseen import Standing
 from gprune.methods import METHODS
 from gprune.views.frame import address, derived, frame, run_choice, story
 from gprune.views.frame.chart_style import called, label
@@ -41,6 +42,11 @@ class Shown:
     def texts(self) -> list[str]:
         """The evaluation texts, unseen ones first."""
         return sorted(analysis.texts(self.rows), key=lambda text: self.role(text) != unseen.UNSEEN)
+
+    def standing(self, text: str) -> Standing | None:
+        """What an evaluation text is in the first of the runs that measure it."""
+        known = (story.standings(run).get(text) for run in self.runs)
+        return next((standing for standing in known if standing is not None), None)
 
     def role(self, text: str) -> str:
         """What an evaluation text is to the calibration texts of the runs that measure it."""

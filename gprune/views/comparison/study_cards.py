@@ -27,6 +27,8 @@ from gprune.views.frame.text import plain, said
 
 REASON = "not filled because"
 _OPENED = "cp_study_run"
+_LETTER, _MARGIN, _WIDEST = 7, 20, 280
+"""pixels of a letter of a method's name, beside it, and the most that the names get"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,9 @@ def _cell(setting: Setting, baseline: Setting | None, column: str, mark: str) ->
 def _column_config(shown: pd.DataFrame, settings: list[Setting]) -> dict[str, Any]:
     labels = {name for setting in settings for name in setting.labels}
     config = marked_table.columns((name for name in shown.columns if name not in labels), REASON)
+    if "method" in labels:
+        room = _MARGIN + _LETTER * int(shown["method"].str.len().max())
+        config["method"] = st.column_config.TextColumn(width=min(room, _WIDEST))
     return config | {"n": st.column_config.NumberColumn(help="seeds with numbers")}
 
 
