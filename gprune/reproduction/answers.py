@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from gprune.errors import MethodError, StoreError
 from gprune.methods import METHODS
 from gprune.pipeline.summary import sizes
-from gprune.records import Accuracy, RankDrift, Throughput
+from gprune.records import Accuracy, Array, RankDrift, Throughput
 from gprune.reproduction import figures, throughput
 from gprune.reproduction.runs import Runs
 from gprune.reproduction.series import FIGURES, TASKS, TIMED, Row, together
@@ -45,6 +47,8 @@ class Value:
     """accuracy of guessing; NaN elsewhere"""
     version: str = ""
     """version of a task and of the harness"""
+    losses: Array = field(default_factory=lambda: np.empty(0), compare=False)
+    """(windows,) mean negative log-likelihood of each perplexity window, nats per token; empty elsewhere"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +221,7 @@ def _measured(found: list[figures.Measure]) -> list[Value]:
 def _perplexity(results: Results, method: str, text: str) -> Value:
     found = results.get(perplexity, method, text)
     numbers = float(found.perplexity), float(found.standard_error)
-    return Value("perplexity", text, *numbers, int(found.windows), int(found.length))
+    return Value("perplexity", text, *numbers, int(found.windows), int(found.length), losses=found.losses)
 
 
 def _size(row: Row, results: Results) -> tuple[float, int]:

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gprune.analysis.paired import BETTER, Difference, over_both, over_texts
 from gprune.records import Array
 from gprune.search.plan import Configuration, Plan, Rung
 
-CLOSE = 2.0
-"""standard errors within which a difference is no difference"""
 Losses = tuple[Array, ...]
 """of each text (windows,) mean loss of every window, nats per token"""
 Measure = Callable[[Configuration, Rung, int], "Losses | None"]
@@ -43,24 +42,6 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Gain:
-    """One configuration against another on the same windows, texts weighing the same."""
-
-    nats: float
-    """difference of the objectives, nats per token; negative where the first is better"""
-    windows_error: float
-    """its standard error over windows, those of the seeds' means"""
-    seeds_error: float
-    """its standard error over seeds; NaN for a single seed"""
-
-    @property
-    def clear(self) -> bool:
-        """Whether it lies beyond two of either standard error."""
-        known = [error for error in (self.windows_error, self.seeds_error) if np.isfinite(error)]
-        return bool(known) and abs(self.nats) > CLOSE * max(known)
-
-
-@dataclass(frozen=True, slots=True)
 class Round:
     """A round that has ended."""
 
@@ -69,30 +50,24 @@ class Round:
     """the study's own settings first, then the drawn ones, the best first"""
 
 
-def gain(score: Score, other: Score) -> Gain:
-    """Compares two configurations of one round.
+def gain(score: Score, other: Score) -> Difference:
+    """Compares two configurations of one round on the windows that both read, texts weighing the same.
 
     Args:
         score: the first.
-        other: the second; the same seeds and windows.
+        other: the second; the same seeds.
 
     Returns:
-        The difference with both its errors.
-
-    Raises:
-        ValueError: one of them could not be run.
+        The difference of their objectives, negative where the first is better; its error is infinite where
+        one of them could not be run.
     """
-    pairs = [(one, two) for one, two in zip(score.losses, other.losses, strict=True)]
-    if any(one is None or two is None for one, two in pairs):
-        raise ValueError("a configuration that could not be run has no gain")
-    # of each seed and text: (windows,)
-    differences = [[a - b for a, b in zip(one, two, strict=True)] for one, two in pairs if one and two]
-    over_seeds = [np.mean(np.stack(text), axis=0) for text in zip(*differences, strict=True)]
-    variances = [text.var(ddof=1) / len(text) if len(text) > 1 else np.nan for text in over_seeds]
-    means = np.array([np.mean([text.mean() for text in seed]) for seed in differences])
-    spread = means.std(ddof=1) / np.sqrt(len(means)) if len(means) > 1 else float("nan")
-    windows = float(np.sqrt(np.sum(variances)) / len(over_seeds))
-    return Gain(float(means.mean()), windows, float(spread))
+    pairs = list(zip(score.losses, other.losses, strict=True))
+    whole = [(one, two) for one, two in pairs if one is not None and two is not None]
+    if len(whole) < len(pairs):
+        return Difference(score.objective - other.objective, np.inf, False)
+    # of each seed and text (windows,), turned into one stack of seeds a text
+    differences = [[a - b for a, b in zip(one, two, strict=True)] for one, two in whole]
+    return over_texts([over_both(np.stack(text)) for text in zip(*differences, strict=True)])
 
 
 def search(plan: Plan, measure: Measure, ended: Callable[[Round], None] = lambda _: None) -> list[Round]:
@@ -121,12 +96,9 @@ def search(plan: Plan, measure: Measure, ended: Callable[[Round], None] = lambda
 def winner(last: Round) -> Score:
     """The configuration to recommend: the best of the last round where it clearly beats the study's own."""
     own, best = last.scores[0], last.scores[1]
-    if not np.isfinite(best.objective):
-        return own
     if not np.isfinite(own.objective):
-        return best
-    difference = gain(best, own)
-    return best if difference.nats < 0 and difference.clear else own
+        return min(own, best, key=lambda score: score.objective)
+    return best if gain(best, own).verdict == BETTER else own
 
 
 def _ranked(scores: Sequence[Score]) -> list[Score]:

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gprune.analysis.paired import Difference
 from gprune.analysis.signs import signed
 from gprune.analysis.spreadsheet import csv
 from gprune.errors import StoreError
 from gprune.files import make_folder, write_json, write_text
-from gprune.search.halving import Gain, Round, Score, gain, winner
+from gprune.search.halving import Round, Score, gain, winner
 from gprune.search.plan import Plan, words
 from gprune.study import short
 
@@ -93,11 +94,7 @@ def profile(plan: Plan, rounds: Sequence[Round], made: Made) -> dict[str, Any]:
     }
     if best is not last.scores[0]:
         difference = gain(best, last.scores[0])
-        found["gain"] = {
-            "perplexity": math.expm1(difference.nats),
-            "windows_error": difference.windows_error,
-            "seeds_error": None if math.isnan(difference.seeds_error) else difference.seeds_error,
-        }
+        found["gain"] = {"perplexity": difference.change, "standard_error": difference.error}
     return found
 
 
@@ -111,8 +108,8 @@ def markdown(plan: Plan, rounds: Sequence[Round], made: Made) -> str:
         f"Model {short(study.model)}, calibrated on {short(study.primary)} (A) and "
         f"{short(study.auxiliary)} (B), retention {study.retention:.0%}, base metric {study.metric}. "
         f"Objective: mean loss of GPrune's model on {texts}, shown as change of perplexity against the "
-        "study's own settings on the same windows (negative is better). ± is the larger of the standard "
-        "errors over windows and over seeds.",
+        "study's own settings on the same windows (negative is better). ± is its standard error over windows "
+        "and seeds.",
         "",
         "Configuration 0 is the study as it stands and takes part in every round. Whoever wins among many "
         "wins partly by luck: the last round, on most data and under several seeds, is what counts, and "
@@ -170,12 +167,10 @@ def _change(score: Score, own: Score) -> str:
     return percent(gain(score, own))
 
 
-def percent(difference: Gain) -> str:
-    """A gain as a change of perplexity with its error: `−3.1 ± 0.4 %`."""
-    errors = [error for error in (difference.windows_error, difference.seeds_error) if math.isfinite(error)]
-    ratio = math.exp(difference.nats)
-    spread = f" ± {100 * max(errors) * ratio:.1f}" if errors else ""
-    return f"{signed(100 * (ratio - 1), '.1f')}{spread} %"
+def percent(difference: Difference) -> str:
+    """A difference as a change of perplexity with its standard error: `−3.1 ± 0.4 %`."""
+    spread = f" ± {100 * difference.error:.1f}" if math.isfinite(difference.error) else ""
+    return f"{signed(100 * difference.change, '.1f')}{spread} %"
 
 
 def _perplexity(losses: np.ndarray) -> str:
@@ -191,8 +186,8 @@ def _verdict(rounds: Sequence[Round]) -> str:
     best = winner(last)
     if best is last.scores[0]:
         return (
-            f"None of {drawn} configurations is clearly better than the study's own settings (by two of the "
-            "larger standard error): these stay."
+            f"None of {drawn} configurations is clearly better than the study's own settings (by two "
+            "standard errors): these stay."
         )
     return (
         f"Configuration {best.configuration.number} of {drawn} changes the perplexity under the study's own "

@@ -1,4 +1,4 @@
-"""Has the configurations of a search run, one by one in this process; what is in the cache is not run again."""
+"""Has the configurations of a search run, one by one in this process; nothing is run twice."""
 
 from __future__ import annotations
 
