@@ -83,6 +83,8 @@ def _head(every: Sequence[Series], blocks: Sequence[Block], command: str) -> lis
     lengths = sorted({value.length for block in blocks for one in block.answers for value in one.values})
     made = commit()
     state = f", commit {made['commit']}" if made else ""
+    lengths_read = ", ".join(map(str, lengths)) or "128"
+    seeds = ", ".join(map(str, scale.seeds))
     texts = [f"- {short(text)}: {_role(case)}" for text, case in _texts(blocks)]
     return [
         "# A fair comparison",
@@ -95,9 +97,9 @@ def _head(every: Sequence[Series], blocks: Sequence[Block], command: str) -> lis
         f"Command: `{command}`{state}.",
         "",
         f"Models: {', '.join(short(series.model) for series in every)}. Calibration: {scale.samples} "
-        f"sequences of A ({short(scale.primary)}) and of B ({short(scale.auxiliary)}), {scale.epochs} epochs, "
-        f"seeds {', '.join(map(str, scale.seeds))}; each seed draws its own sequences. Perplexity over "
-        f"{scale.windows or 'all'} windows of {', '.join(map(str, lengths)) or '128'} tokens of each text:",
+        f"sequences of A ({short(scale.primary)}) and of B ({short(scale.auxiliary)}), "
+        f"{scale.epochs} epochs, seeds {seeds}; each seed draws its own sequences. Perplexity over "
+        f"{scale.windows or 'all'} windows of {lengths_read} tokens of each text:",
         "",
         *texts,
         "",
