@@ -16,6 +16,13 @@ from gprune.study import Study
 
 FILE = Path(__file__).with_name("recommended.json")
 NAMES = ("paper", "recommended")
+PROPOSED = NAMES[0]
+"""the profile that a new study begins with"""
+PROPOSAL = (
+    f"`{PROPOSED}` is proposed: what the paper claims is claimed for its settings, and the other profile was "
+    "chosen on one small model."
+)
+"""why, in a sentence for people who choose"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any, get_args
 
-from gprune import untrusted
+from gprune import profiles, untrusted
 from gprune.commands import add_cache, place
-from gprune.commands.study import add_field, assignment
+from gprune.commands.study import add_field, add_profile, assignment
 from gprune.errors import SettingsError, StoreError
 from gprune.study import short
 from gprune.study_fields import OPTIONS, hint
@@ -72,6 +72,7 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="leave out the rows that say what each part brings: some of them cost as much as GPrune",
     )
+    add_profile(scale)
     settings = [word for word in get_args(hint("evaluation.speed")) if word != "none"]
     add_field(scale, "speed", "evaluation.speed", choices=settings, metavar=None)
     scale.add_argument(
@@ -130,7 +131,8 @@ def _scale(options: argparse.Namespace, model: str, chosen: list[Table]) -> Any:
     changes["tasks"] = tuple(map(_located, options.tasks)) if options.tasks else None
     folder = options.task_folder
     changes["task_folder"] = str(untrusted.path(folder, "--task-folder").resolve()) if folder else None
-    changes["settings"] = tuple(assignment(word) for word in options.set)
+    profile = profiles.profile(options.profile).settings
+    changes["settings"] = (*profile, *(assignment(word) for word in options.set))
     own = chosen[0].scale if len(chosen) == 1 else ""
     return scale.choose(model, options.scale or own or None, changes)
 
