@@ -94,10 +94,17 @@ def _profile(start: Study, key: str) -> tuple[Study, str]:
         format_func={"paper": "as in the paper", "recommended": "recommended"}.__getitem__,
         key="launch_profile",
         horizontal=True,
+        on_change=_take_epochs,
     )
     st.caption(f"{profiles.profile(name).why} {profiles.PROPOSAL}")
     # other widgets for each profile, so that each begins with its own values
     return profiles.applied(start, name), key if name == profiles.PROPOSED else f"{key}_{name}"
+
+
+def _take_epochs() -> None:
+    """The one setting of a profile that is asked for above its place."""
+    chosen = profiles.applied(demo_study(), st.session_state["launch_profile"])
+    st.session_state["launch_epochs"] = chosen.sparsity.epochs
 
 
 def _basics(root: str) -> dict[str, Any]:
@@ -139,9 +146,9 @@ def _sizes(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
         "Sequences of each text", value=demo.calibration.samples, step=64, key="launch_samples",
         help=help_["calibration.samples"],
     )  # fmt: skip
-    epochs = st.number_input(
-        "Epochs", value=demo.sparsity.epochs, step=1, key="launch_epochs", help=help_["sparsity.epochs"]
-    )
+    # a profile may set it: see _take_epochs
+    st.session_state.setdefault("launch_epochs", demo.sparsity.epochs)
+    epochs = st.number_input("Epochs", value=None, step=1, key="launch_epochs", help=help_["sparsity.epochs"])
     seed = st.number_input("Seed", value=0, step=1, key="launch_seed", help=help_["seed"])
     sizes = {"calibration": {"samples": samples}, "sparsity": {"epochs": epochs}}
     values = {"metric": metric, "retention": retention, "seed": seed, **sizes}
