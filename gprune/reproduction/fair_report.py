@@ -5,22 +5,24 @@ Everything is read from the results of the table `study`; nothing is run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from gprune import diagnostics
+from gprune import diagnostics, stages
 from gprune.analysis.acting import Acting
 from gprune.analysis.claims import CLAIMS, Case, Verdict, growing, judged
 from gprune.analysis.paired import Difference
 from gprune.analysis.signs import signed
+from gprune.analysis.unseen import Standing
 from gprune.errors import StoreError
 from gprune.pipeline import opened
 from gprune.pipeline.provenance import commit
 from gprune.reproduction.answers import Answer, Finished
 from gprune.reproduction.fair import fair_rows, identifier
 from gprune.reproduction.series import Series
+from gprune.stages import Results
 from gprune.store import Store
 from gprune.study import short
 
@@ -37,6 +39,10 @@ class Block:
     """one a method and seed; the dense model's first"""
     cases: tuple[Case, ...]
     """one a text"""
+    results: Results
+    """of the first seed"""
+    standings: Mapping[str, Standing]
+    """what every text is to A and B, in the draws of the first seed"""
 
 
 def markdown(store: Store, every: Sequence[Series], command: str) -> str:
@@ -47,35 +53,39 @@ def markdown(store: Store, every: Sequence[Series], command: str) -> str:
         every: the series, one a model.
         command: the command line that makes it.
     """
-    finished = Finished(store)
-    blocks = [block for series in every for block in _blocks(finished, series)]
+    blocks = [block for series in every for block in _blocks(store, series)]
     cases = [case for block in blocks for case in block.cases]
     lines = [*_head(every, blocks, command), *_claims(cases)]
     for block in blocks:
         lines += _table(block)
-    return "\n".join([*lines, *_why(store, blocks)]) + "\n"
+    return "\n".join([*lines, *_why(blocks)]) + "\n"
 
 
-def _blocks(finished: Finished, series: Series) -> list[Block]:
-    rows = fair_rows(series)
+def _blocks(store: Store, series: Series) -> list[Block]:
+    finished, rows = Finished(store), fair_rows(series)
     answers = [finished.answer(row) or Answer(row, reason="not run yet") for row in rows]
     dense, others = answers[0], answers[1:]
     found = []
     for retention in series.scale.retentions:
         own = (dense, *(one for one in others if one.row.study.retention == retention))
-        cases = tuple(_case(series, retention, text, own) for text in series.scale.texts)
-        found.append(Block(series, retention, own, cases))
+        results = opened(next(one.row.study for one in own if identifier(one.row) == GPRUNE), store)
+        standings = _standings(results)
+        cases = tuple(_case(series, retention, known, own) for known in standings.values())
+        found.append(Block(series, retention, own, cases, results, standings))
     return found
 
 
-def _case(series: Series, retention: float, text: str, answers: Sequence[Answer]) -> Case:
+def _standings(results: Results) -> dict[str, Standing]:
+    return stages.standings(results.graph, lambda text: results.get(stages.overlap, text))
+
+
+def _case(series: Series, retention: float, known: Standing, answers: Sequence[Answer]) -> Case:
     losses: dict[str, dict[int, np.ndarray]] = {}
     for answer in answers:
         for value in answer.values:
-            if value.subject == text and len(value.losses):
+            if value.subject == known.text and len(value.losses):
                 losses.setdefault(identifier(answer.row), {})[answer.row.study.seed] = value.losses
-    unseen = text not in (series.scale.primary, series.scale.auxiliary)
-    return Case(short(series.model), retention, text, unseen, losses)
+    return Case(short(series.model), retention, known.text, known.unseen, losses)
 
 
 def _head(every: Sequence[Series], blocks: Sequence[Block], command: str) -> list[str]:
@@ -85,7 +95,7 @@ def _head(every: Sequence[Series], blocks: Sequence[Block], command: str) -> lis
     state = f", commit {made['commit']}" if made else ""
     lengths_read = ", ".join(map(str, lengths)) or "128"
     seeds = ", ".join(map(str, scale.seeds))
-    texts = [f"- {short(text)}: {_role(case)}" for text, case in _texts(blocks)]
+    texts = [f"- {short(known.text)}{known.sentence.removeprefix(known.text)}." for known in _texts(blocks)]
     return [
         "# A fair comparison",
         "",
@@ -104,16 +114,17 @@ def _head(every: Sequence[Series], blocks: Sequence[Block], command: str) -> lis
         *texts,
         "",
         "Perplexities are means over seeds, ± their standard deviation. Differences are paired by window, ± "
-        "their standard error over windows and seeds; better and worse mean beyond two of these.",
+        "their standard error over windows and seeds; better and worse mean beyond two of these. *Given* are "
+        "the texts of a method, whether anything was learned, and its forward and backward passes of the "
+        "dense model over as many tokens as a calibration set has.",
     ]
 
 
-def _texts(blocks: Sequence[Block]) -> list[tuple[str, Case]]:
-    return list({case.text: case for block in blocks for case in block.cases}.items())
-
-
-def _role(case: Case) -> str:
-    return "no method was calibrated on it" if case.unseen else "a calibration text"
+def _texts(blocks: Sequence[Block]) -> list[Standing]:
+    """What every text is; where models read the same texts, in the tokens of the first."""
+    return list(
+        {text: known for block in reversed(blocks) for text, known in block.standings.items()}.values()
+    )
 
 
 # ---- claims ------------------------------------------------------------------------------------------------
@@ -160,21 +171,35 @@ def _table(block: Block) -> list[str]:
         "",
         f"## {short(block.series.model)} at {100 * block.retention:.0f} %",
         "",
-        "| method | "
+        "| method | given | "
         + " | ".join(names)
         + " | "
         + " | ".join(f"against GPrune, {name}" for name in names)
         + " |",
-        "| --- |" + " --- |" * (2 * len(names)),
+        "| --- | --- |" + " --- |" * (2 * len(names)),
     ]
     for method, rows in _grouped(block).items():
         label = str(rows[0].row.labels["method"]) + (" (control)" if rows[0].row.extra else "")
         values = [_perplexity(case, method) for case in block.cases]
         against = [_against(case, method) for case in block.cases]
         reasons = {one.reason for one in rows if one.reason}
-        lines.append(f"| {label} | {' | '.join([*values, *against])} |")
-        lines += [f"| | {reason} |" + " |" * (2 * len(names) - 1) for reason in sorted(reasons)]
+        given = _given(block.results, rows[0].row.method)
+        lines.append(f"| {label} | {' | '.join([given, *values, *against])} |")
+        lines += [f"| | {reason} |" + " |" * (2 * len(names)) for reason in sorted(reasons)]
     return lines
+
+
+def _given(results: Results, method: str) -> str:
+    """The texts, passes and learning of a method, of the first seed."""
+    found = stages.given(results, method)
+    return (
+        "" if found is None else f"{found.means}; passes {_passes(found.forward)}, {_passes(found.backward)}"
+    )
+
+
+def _passes(count: float) -> str:
+    """Passes of the dense model, in calibration sets."""
+    return "not recorded" if np.isnan(count) else f"{count:.3g}"
 
 
 def _grouped(block: Block) -> dict[str, list[Answer]]:
@@ -215,7 +240,7 @@ def _percent(difference: Difference) -> str:
 # ---- why ---------------------------------------------------------------------------------------------------
 
 
-def _why(store: Store, blocks: Sequence[Block]) -> list[str]:
+def _why(blocks: Sequence[Block]) -> list[str]:
     lines = [
         "",
         "## Why, as far as the data say",
@@ -230,7 +255,7 @@ def _why(store: Store, blocks: Sequence[Block]) -> list[str]:
     ]
     warnings: dict[str, list[str]] = {}
     for block in blocks:
-        acting = _acting(store, block)
+        acting = _acting(block)
         if acting is None:
             continue
         where = f"{short(block.series.model)} at {100 * block.retention:.0f} %"
@@ -240,11 +265,9 @@ def _why(store: Store, blocks: Sequence[Block]) -> list[str]:
     return [*lines, "", *(f"- {', '.join(where)}: {warning}." for warning, where in warnings.items())]
 
 
-def _acting(store: Store, block: Block) -> Acting | None:
-    study = next(one.row.study for one in block.answers if identifier(one.row) == GPRUNE)
-    results = opened(study, store)
+def _acting(block: Block) -> Acting | None:
     try:
-        return diagnostics.diagnose(results) if diagnostics.ready(results) else None
+        return diagnostics.diagnose(block.results) if diagnostics.ready(block.results) else None
     except StoreError:
         return None
 
