@@ -191,10 +191,13 @@ def _table(block: Block) -> list[str]:
 
 def _given(results: Results, method: str) -> str:
     """The texts, passes and learning of a method, of the first seed."""
-    found = stages.given(results, method)
-    return (
-        "" if found is None else f"{found.means}; passes {_passes(found.forward)}, {_passes(found.backward)}"
-    )
+    try:
+        found = stages.given(results, method)
+    except StoreError:
+        return "not recorded"
+    if found is None:
+        return ""
+    return f"{found.means}; passes {_passes(found.forward)}, {_passes(found.backward)}"
 
 
 def _passes(count: float) -> str:
