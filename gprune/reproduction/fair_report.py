@@ -183,7 +183,7 @@ def _table(block: Block) -> list[str]:
         values = [_perplexity(case, method) for case in block.cases]
         against = [_against(case, method) for case in block.cases]
         reasons = {one.reason for one in rows if one.reason}
-        given = _given(block.results, rows[0].row.method)
+        given = _given(opened(rows[0].row.study, block.results.store), rows[0].row.method)
         lines.append(f"| {label} | {' | '.join([given, *values, *against])} |")
         lines += [f"| | {reason} |" + " |" * (2 * len(names)) for reason in sorted(reasons)]
     return lines
