@@ -16,6 +16,7 @@ from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.paired import Measurement, difference
 from gprune.analysis.signs import signed
+from gprune.corpora import is_sampled
 from gprune.methods import METHODS
 from gprune.study import Study
 
@@ -78,7 +79,8 @@ def held_out(study: Study, calibration: Mapping[str, str], evaluation: Mapping[s
     """Evaluation texts that no method of a study was calibrated on.
 
     A text counts as calibrated on where it has the name of A or B, whatever part of it is read, or their
-    content. The third text only takes part in the agreement of modules, and prunes nothing.
+    content. What the model itself writes is never held out: it says nothing that the model does not know. The
+    third text only takes part in the agreement of modules, and prunes nothing.
 
     Args:
         study: the study.
@@ -93,7 +95,9 @@ def held_out(study: Study, calibration: Mapping[str, str], evaluation: Mapping[s
     return [
         text
         for text in study.evaluation.texts
-        if text.partition("#")[0] not in places and evaluation.get(text) not in contents
+        if text.partition("#")[0] not in places
+        and evaluation.get(text) not in contents
+        and not is_sampled(text)
     ]
 
 

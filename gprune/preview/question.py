@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gprune import machine, stages
+from gprune import corpora, machine, stages
 from gprune.bench.protocol import packed
 from gprune.errors import SettingsError, StoreError
 from gprune.methods import METHODS
@@ -129,13 +129,18 @@ def resolve(source: Source, question: Question) -> Resolved:
     if question.method not in METHODS:
         raise SettingsError(f"there is no method {question.method!r}: choose one of {', '.join(METHODS)}")
     masks, own = _masks(source, question)
-    text = {
+    text: dict[str, Any] = {
         "name": question.text,
         "digest": inputs.evaluation[question.text],
         "length": evaluation.length,
         "windows": evaluation.windows,
         "batch": evaluation.batch,
     }
+    if corpora.is_sampled(question.text):
+        # the worker reads what the run has drawn
+        stage = stages.sampled(source.graph, question.text)
+        source.results.record(stage)
+        text["sampled"] = stage.key
     compact = None if masks is None else packed(masks)
     means = () if masks is None else _means(source, question.method)
     content = [source.model, {**text, "batch": 0}, compact, means]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from gprune import corpora
 from gprune.methods import METHODS
-from gprune.records import Accuracy, Perplexity, Throughput
+from gprune.records import Accuracy, Perplexity, SampledText, Throughput
 from gprune.stages.graph import Graph, Stage, StageId, once
 from gprune.stages.pruning import pruned
+from gprune.stages.reading import sampled as sampled_text
 from gprune.stages.work import Work
 
 
@@ -17,19 +19,21 @@ def perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
     """Perplexity of a method on an evaluation text of the study."""
     evaluation = graph.study.evaluation
 
-    def make(work: Work, **parts: Any) -> Perplexity:
+    def make(work: Work, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
         from gprune.evaluation import perplexity as measurement
 
         # the model first: a method that leaves nothing must not wait for a text
         model = work.cut(method, **parts)
-        return measurement.perplexity(model, work.stream(text), text, evaluation, work.progress)
+        stream = work.stream(text) if sampled is None else sampled.ids.ravel()
+        return measurement.perplexity(model, stream, text, evaluation, work.progress)
 
     index = evaluation.texts.index(text)
+    written = {"sampled": sampled_text(graph, text)} if corpora.is_sampled(text) else {}
     return graph.stage(
         StageId("perplexity", method=method, item=index),
         f"perplexity of {METHODS[method].label}, text {index + 1}",
         make,
-        needs=pruned(graph, method),
+        needs=pruned(graph, method) | written,
         reads=graph.model | {"text": graph.inputs.evaluation[text], "tokenizer": graph.inputs.tokenizer},
         settings={"preset": evaluation.preset, "windows": evaluation.windows},
     )
