@@ -1,9 +1,9 @@
 """Answers: what does sampling alone do to ranks and decisions, and how many sequences make that small?
 
-Two samples of one text that share no sequence are compared, at growing sizes, from parts of statistics that one
-forward pass has kept. A rank is a true one and a sampling error whose variance falls as 1 / n: the drift
-between two samples of n sequences then follows d(n)^2 = a / (n + b), the law of Spearman and Brown in terms of
-drift. It goes through what was measured and on to larger samples.
+Two samples of one text that share no sequence are compared, at growing sizes, from parts of statistics that
+one forward pass has kept. A score is a true one and a sampling error whose variance falls as 1 / n: the drift
+between two samples of n sequences then follows d(n)^2 = a / (n + b), the law of Spearman and Brown in terms
+of drift. It goes through what was measured and on to larger samples.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Law:
 def resampled(score: Score, sizes: Array, kept: Array) -> Resampled:
     """Compares two samples of a text at every size that its shards allow.
 
-    A sample is n neighbouring shards of the shards in a ring, the other the n that follow; all starting points
-    are drawn.
+    A sample is n neighbouring shards of the shards in a ring, the other the n that follow; all starting
+    points are drawn.
 
     Args:
         score: scores of chosen shards.
@@ -110,8 +110,8 @@ def law(sequences: Array, values: Array) -> Law:
         values: (sizes, draws) what two samples differ by.
 
     Returns:
-        With a shift of 0 where there is one size only, or where the best shift is negative. Without a law where
-        what was measured does not fall, or is not finite.
+        With a shift of 0 where there is one size only, or where the best shift is negative. Without a law
+        where what was measured does not fall, or is not finite.
     """
     means = np.mean(values, axis=1) if np.size(values) else np.array([])
     if not means.size or not np.isfinite(means).all():

@@ -8,9 +8,10 @@ import tiny_study
 import torch
 
 from gprune import pipeline, stages
-from gprune.analysis.headline import held_out
+from gprune.analysis.unseen import standings, unseen
 from gprune.models.loading import load
 from gprune.preview.question import Question, Source, resolve
+from gprune.records import TextOverlap
 from gprune.stages import Graph, course, needed
 from gprune.stages.inputs import read
 from gprune.store import Store
@@ -93,8 +94,16 @@ def test_the_digest_of_what_was_read_tells_models_and_amounts_apart(workshop):
 
 def test_it_is_never_called_unseen(workshop):
     study = study_of(workshop, primary=workshop[1][1], auxiliary=workshop[1][0])
+    inputs, nothing = read(study), TextOverlap("", 13, 6, np.zeros(2), np.ones(2))
+    measured = dict.fromkeys(study.evaluation.texts, nothing)
+    found = standings(study, inputs.calibration, inputs.evaluation, measured)
+    assert unseen(found) == [workshop[1][2]] and found[OTHER].brief == "written by the model"
+    assert "written by the model itself, so it is not unseen" in found[OTHER].sentence
+    # nor where A is of the model too, under another seed
+    study = study_of(workshop)
     inputs = read(study)
-    assert held_out(study, inputs.calibration, inputs.evaluation) == [workshop[1][2]]
+    known = standings(study, inputs.calibration, inputs.evaluation, measured)[OTHER]
+    assert known.kin == {"A": "part", "B": "other"} and not known.unseen
 
 
 @pytest.mark.slow

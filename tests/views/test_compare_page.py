@@ -22,7 +22,7 @@ from gprune.views.frame.loaders import all_runs
 # every test walks through pages
 pytestmark = pytest.mark.slow
 
-TEXT = "python-reference · A (calibrated)"
+TEXT = "python-reference · other split of A"
 
 
 def cells(app: AppTest, index: int = 0) -> pd.DataFrame:
@@ -137,11 +137,11 @@ def test_signs_say_better_worse_or_within_noise_and_cells_stay_numbers(cache: Pa
     assert drawn[f"{TEXT} PPL ↓"][best].endswith("★")
 
 
-def test_what_was_calibrated_on_is_said_and_held_out_texts_come_first(cache: Path) -> None:
+def test_what_was_calibrated_on_is_said_and_unseen_texts_come_first(cache: Path) -> None:
     texts = EvaluationSettings(texts=("python-reference", "science-docs", "c4"), windows=96)
     write_run(cache, study=a_study(evaluation=texts))
     groups = list(dict.fromkeys(group for group, _ in cells(on(opened(), "comparison")).columns if group))
-    assert groups == ["c4 · held out", TEXT, "science-docs · B (calibrated)"]
+    assert groups == ["c4 · unseen", TEXT, "science-docs · other split of B"]
 
 
 def test_other_windows_have_a_dash_and_the_reason(cache: Path) -> None:

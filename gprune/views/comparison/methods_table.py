@@ -78,9 +78,7 @@ def table(shown: Shown) -> pd.DataFrame:
 
 def heading(text: str, shown: Shown) -> str:
     """Title of a text's columns."""
-    role = shown.role(text)
-    words = f"{text} · {role}" if role.startswith("held out") else f"{text} · {role} (calibrated)"
-    return str(guarded(words))
+    return str(guarded(f"{text} · {shown.role(text)}"))
 
 
 def _numbers(line: Line, text: str, shown: Shown, several: bool) -> dict[tuple[str, str], Any]:

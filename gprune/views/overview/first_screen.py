@@ -143,29 +143,24 @@ def _cheapest(cells: list[Measurement]) -> str:
 
 
 def _cost(run: Run, drawn: Card) -> None:
-    text, cells = story.on_held_out(run)
+    text, cells = story.on_unseen(run)
     found = cost.costs(cells)
     if not found:
         raise MissingResultError("the perplexity of the dense model")
-    apart = text in story.held_out(run)
+    standing = story.standings(run)[text]
     named = plain(short(text))
     drawn.title(_cheapest(cells))
     waited = [name for name in run.study.methods if name not in {cell.method for cell in cells}]
     coming = (
         f" Still to come: {plain(', '.join(map(label, waited)))}." if waited and not story.ended(run) else ""
     )
-    role = "held out" if apart else "calibrated on"
     _draw(
         drawn,
         figures.costs(found),
-        f"Perplexity on {named} ({role}), ± 2 standard errors.{coming}",
+        f"Perplexity on {named} ({plain(standing.brief)}), ± 2 standard errors.{coming}",
         ", ".join(f"{label(each.method)} {each.ratio - 1:+.0%}" for each in found),
         lambda: cost.table(found, METHOD_LABELS),
         "Perplexity says how much a model is surprised by a text; lower is better. All methods read the "
         "same windows, so the bars are those of the windows’ differences from the dense model. "
-        + (
-            "No method of this run was calibrated on this text."
-            if apart
-            else "This run measures no text that was held out: methods have been calibrated on this one."
-        ),
+        f"{plain(standing.sentence)}.",
     )
