@@ -102,6 +102,16 @@ def changed(first: Array, second: Array) -> float:
     return float(np.mean(first != second))
 
 
+def jaccard(kept: float, changed: float) -> float:
+    """Jaccard index of two decisions that keep an equal share of the units and differ in some.
+
+    Args:
+        kept: share of the units that each keeps.
+        changed: share of the units that they decide differently.
+    """
+    return (kept - changed / 2) / (kept + changed / 2)
+
+
 def law(sequences: Array, values: Array) -> Law:
     """The law behind what was measured, by least squares of 1 / d^2 on n, in relative terms.
 
