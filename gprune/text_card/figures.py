@@ -46,11 +46,8 @@ def noise(card: TextCard, share: float) -> go.Figure:
             hovertemplate="expected of %{x:,.0f} sequences: %{y:.4f}<extra></extra>",
         )
     for other in card.others:
-        figure.add_hline(
-            y=max(share * other.drift_beyond, 1e-6),
-            line={"color": TEXTS[other.letter], "dash": "dash", "width": 1.5},
-            annotation={"text": f"{share:.0%} of the drift to {other.letter}", "font": {"size": 12}},
-            annotation_position="top left",
+        _level(
+            figure, share * other.drift_beyond, f"{share:.0%} of the drift to {other.letter}", other.letter
         )
     _marked(figure, count, f"{count:,} drawn", "bottom")
     if needed and needed != count and needed <= last:
@@ -64,8 +61,29 @@ def noise(card: TextCard, share: float) -> go.Figure:
         range=[math.log10(found.sequences[0] / 1.15), math.log10(1.25 * last)],
         minor={"ticks": "", "showgrid": False},
     )
-    figure.update_yaxes(type="log", tickformat=".2~r", dtick="D2")
+    levels = [share * other.drift_beyond for other in card.others]
+    shown = [value for value in (*found.drift.ravel(), card.drift.at(last), *levels) if value > 0]
+    if shown:
+        reach = [math.log10(min(shown) / 1.3), math.log10(max(shown) * 1.6)]
+        figure.update_yaxes(type="log", tickformat=".2~r", dtick="D2", range=reach)
     return figure
+
+
+def _level(figure: go.Figure, level: float, words: str, letter: str) -> None:
+    """A part of the drift to another text, as a line across."""
+    if not level > 0:
+        return
+    figure.add_hline(y=level, line={"color": TEXTS[letter], "dash": "dash", "width": 1.5})
+    figure.add_annotation(
+        text=words,
+        x=1,
+        xref="paper",
+        y=math.log10(level),
+        xanchor="right",
+        yanchor="bottom",
+        showarrow=False,
+        font={"size": 12},
+    )
 
 
 def _measured(figure: go.Figure, card: TextCard, color: str) -> None:
@@ -137,7 +155,8 @@ def overlap(card: TextCard) -> go.Figure:
         )
     _laid_out(figure, "Jaccard index of the neurons kept", "", 130 + _ROW * len(rows))
     figure.update_xaxes(range=[0, 1.04], dtick=0.2)
-    figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
+    # the first row on top, with room for its numbers
+    figure.update_yaxes(type="category", range=[len(rows) - 0.5, -0.7], showgrid=False)
     return figure
 
 

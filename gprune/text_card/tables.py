@@ -3,47 +3,66 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict
 
 import pandas as pd
 
-from gprune.text_card.card import DEFAULT_SHARE, TextCard
+from gprune.text_card.card import DEFAULT_SHARE, Against, TextCard
 
 
 def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
-    """The other texts, one row each; shares are in percent, NaN where something is not known."""
-    rows = []
+    """The other texts side by side: one row a measure, one column a text; values are words, as they are read.
+
+    Args:
+        card: of one text.
+        share: part of the drift between texts that sampling alone may move ranks by.
+    """
+    run = card.others[0].run if card.others else 0
+    rows: list[tuple[str, Callable[[Against], str]]] = [
+        ("Median rank drift", lambda other: _decimal(other.drift)),
+        ("– of two samples of one text", lambda other: _decimal(other.drift_sampling)),
+        ("Neurons decided differently", lambda other: _percent(other.changed)),
+        ("– by two samples of one text", lambda other: _percent(other.changed_sampling)),
+        ("Key/value groups decided differently", lambda other: _percent(other.groups_changed)),
+        ("Jaccard index of the neurons kept", lambda other: _decimal(other.jaccard)),
+        ("– by chance", lambda other: _decimal(other.jaccard_chance)),
+        ("– of two samples of one text, expected", lambda other: _decimal(other.jaccard_sampling)),
+        (f"– of two halves of {card.letter}", lambda other: _decimal(other.jaccard_halves)),
+        (
+            f"– of a half of {card.letter} and a half of the other",
+            lambda other: _decimal(other.jaccard_across),
+        ),
+        ("Token distance", lambda other: _decimal(other.token_distance)),
+        (f"Distinct tokens of {card.letter} that it has too", lambda other: _percent(other.distinct_shared)),
+        (f"Runs of {run} tokens of {card.letter} that it has too", lambda other: _percent(other.runs_shared)),
+        (f"Sequences that bring sampling to {share:.0%}", lambda other: _count(card.needed(share, other))),
+    ]
+    table = {"measure": [words for words, _ in rows]}
     for other in card.others:
-        needed = card.needed(share, other)
-        rows.append(
-            {
-                "text": other.letter,
-                "name": other.name,
-                "drift": other.drift,
-                "drift, sampling": other.drift_sampling,
-                "% decided differently": 100 * other.changed,
-                "% by sampling": 100 * other.changed_sampling,
-                "% of groups": 100 * other.groups_changed,
-                "Jaccard": other.jaccard,
-                "by chance": other.jaccard_chance,
-                "by sampling": other.jaccard_sampling,
-                "two halves": other.jaccard_halves,
-                "half and half": other.jaccard_across,
-                "token distance": other.token_distance,
-                "% of runs shared": 100 * other.runs_shared,
-                "sequences needed": float(math.ceil(needed)) if math.isfinite(needed) else float("nan"),
-            }
-        )
-    return pd.DataFrame(rows)
+        table[f"{other.letter}: {other.name}"] = [read(other) for _, read in rows]
+    return pd.DataFrame(table)
+
+
+def _decimal(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else "–"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}" if math.isfinite(value) else "–"
+
+
+def _count(value: float) -> str:
+    return f"{math.ceil(value):,}" if math.isfinite(value) else "none" if value > 0 else "–"
 
 
 def size(card: TextCard) -> list[tuple[str, str]]:
     """How much there is of the text, as words and numbers; a dash where it is not known."""
     known = card.size
     vocabulary = f" of {known.entries:,}" if known.entries else ""
-    drawn = "–" if known.available is None else f"{known.sequences:,} of {known.available:,}"
+    drawn = f"{known.sequences:,}" + ("" if known.available is None else f" of {known.available:,}")
     return [
-        ("Sequences", drawn if known.available is not None else f"{known.sequences:,}"),
+        ("Sequences", drawn),
         ("Tokens", f"{known.tokens:,}"),
         ("Characters", _number(known.characters)),
         ("Distinct tokens", "–" if known.distinct is None else f"{known.distinct:,}{vocabulary}"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import html
 import json
-import math
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -25,8 +24,8 @@ FORMS = (".html", ".json", ".csv")
 HOW = (
     "Two samples of the text that share no sequence are compared at growing sizes, from what one pass of the "
     "model over the text has kept; the dotted line is d² = a / (n + b), fitted to them. A neuron is decided "
-    "by the scores of one text alone, at one ratio in every layer. What is called sampling is expected of two "
-    "samples of one text of this size."
+    "by the scores of one text alone, at one ratio in every layer. What is expected of two samples of one "
+    "text is meant at this size."
 )
 _INK = "#767676"
 _STYLE = """
@@ -82,15 +81,16 @@ def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
             f"<h2>{html.escape(one.question)}</h2><p>{html.escape(one.answer)}</p>"
             for one in verdicts(card, share)
         ),
-        f"<h2>How much of it was read</h2>{_rows([tables.size(card)])}",
+        f"<h2>How much of it was read</h2>{_rows(*_one_line(tables.size(card)))}",
         "<h2>What sampling alone does to ranks</h2>",
         _drawn(figures.noise(card, share)),
     ]
     if card.others:
+        beside = tables.against(card, share)
         parts += [
             "<h2>The other texts of the run</h2>",
             _drawn(figures.overlap(card)),
-            f"<div class='wide'>{_beside(card, share)}</div>",
+            f"<div class='wide'>{_rows(list(beside.columns), beside.to_numpy().tolist())}</div>",
         ]
     parts.append(f"<footer><p>{html.escape(HOW)}</p><p>GPrune Studio {__version__}</p></footer>")
     numbers = as_json(card, share).replace("<", "\\u003c")
@@ -121,23 +121,15 @@ def _drawn(figure: go.Figure) -> str:
     return drawn
 
 
-def _rows(pairs: list[list[tuple[str, str]]]) -> str:
-    """A table of one line of headings and one of values."""
-    heads = "".join(f"<th>{html.escape(head)}</th>" for head, _ in pairs[0])
-    lines = (
-        "<tr>" + "".join(f"<td>{html.escape(value)}</td>" for _, value in row) + "</tr>" for row in pairs
-    )
-    return f"<table><tr>{heads}</tr>{''.join(lines)}</table>"
+def _one_line(pairs: list[tuple[str, str]]) -> tuple[list[str], list[list[str]]]:
+    """Headings and one line of values."""
+    return [head for head, _ in pairs], [[value for _, value in pairs]]
 
 
-def _beside(card: TextCard, share: float) -> str:
-    rows = tables.against(card, share).to_dict("records")
-    return _rows([[(str(head), _cell(value)) for head, value in row.items()] for row in rows])
+def _rows(heads: list[str], lines: list[list[str]]) -> str:
+    """A table of words."""
 
+    def row(cells: list[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
-def _cell(value: object) -> str:
-    if not isinstance(value, float):
-        return str(value)
-    if not math.isfinite(value):
-        return "–"
-    return f"{value:,.0f}" if value.is_integer() and abs(value) >= 1 else f"{value:,.3f}"
+    return f"<table>{row(heads, 'th')}{''.join(row(line, 'td') for line in lines)}</table>"
