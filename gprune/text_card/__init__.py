@@ -9,7 +9,7 @@ Loads neither torch nor a model; Plotly only where figures are made.
 
 from gprune.text_card.card import DEFAULT_SHARE, Against, TextCard
 from gprune.text_card.measuring import letter_of, measurable, measure
-from gprune.text_card.verdict import Verdict, recommended, verdicts
+from gprune.text_card.verdict import Verdict, verdicts
 
 __all__ = [
     "DEFAULT_SHARE",
@@ -19,6 +19,5 @@ __all__ = [
     "letter_of",
     "measurable",
     "measure",
-    "recommended",
     "verdicts",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -135,11 +136,21 @@ class TextCard:
         other = other or self.nearest
         return self.drift.reaches(share * other.drift_beyond) if other else float("nan")
 
+    def recommended(self, share: float, other: Against | None = None) -> int | None:
+        """The same as a number to ask for, of two digits, at least 1; None where none can be said."""
+        needed = self.needed(share, other)
+        if not math.isfinite(needed):
+            return None
+        whole = max(math.ceil(needed), 1)
+        # an estimate is no more exact
+        step = 10 ** max(len(str(whole)) - 2, 0)
+        return -(-whole // step) * step
+
     def to_dict(self, share: float = DEFAULT_SHARE) -> dict[str, Any]:
         """Every number as plain JSON values, with the sequences that a share asks for."""
         plain = asdict(self) | {
             "share": share,
-            "needed": {other.letter: self.needed(share, other) for other in self.others},
+            "recommended": {other.letter: self.recommended(share, other) for other in self.others},
         }
         plain["size"]["tokens"] = self.size.tokens
         found: dict[str, Any] = _plain(plain)

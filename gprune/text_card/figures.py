@@ -13,7 +13,6 @@ import plotly.graph_objects as go
 
 from gprune.analysis.hues import TEXTS
 from gprune.text_card.card import TextCard
-from gprune.text_card.verdict import recommended
 
 _GREY = "#8C8C8C"
 _POINTS = 60
@@ -32,7 +31,7 @@ def noise(card: TextCard, share: float) -> go.Figure:
     """
     figure, color = go.Figure(), TEXTS[card.letter]
     found, count = card.resampled, card.size.sequences
-    needed = recommended(card, share)
+    needed = card.recommended(share)
     last = max(count, min(needed or count, _FARTHEST * count))
     _measured(figure, card, color)
     if card.drift.known:
@@ -49,9 +48,9 @@ def noise(card: TextCard, share: float) -> go.Figure:
         _level(
             figure, share * other.drift_beyond, f"{share:.0%} of the drift to {other.letter}", other.letter
         )
-    _marked(figure, count, f"{count:,} drawn", "bottom")
+    _marked(figure, count, f"{count:,} drawn", "bottom", last)
     if needed and needed != count and needed <= last:
-        _marked(figure, needed, f"{needed:,} for {share:.0%}", "top")
+        _marked(figure, needed, f"{needed:,} for {share:.0%}", "top", last)
     _laid_out(figure, "sequences in each of two samples (log scale)", "median rank drift (log scale)", 400)
     ticks = sorted({round(float(size)) for size in found.sequences} | {count} | {round(last)})
     figure.update_xaxes(
@@ -76,10 +75,10 @@ def _level(figure: go.Figure, level: float, words: str, letter: str) -> None:
     figure.add_hline(y=level, line={"color": TEXTS[letter], "dash": "dash", "width": 1.5})
     figure.add_annotation(
         text=words,
-        x=1,
+        x=0,
         xref="paper",
         y=math.log10(level),
-        xanchor="right",
+        xanchor="left",
         yanchor="bottom",
         showarrow=False,
         font={"size": 12},
@@ -108,16 +107,18 @@ def _measured(figure: go.Figure, card: TextCard, color: str) -> None:
     )
 
 
-def _marked(figure: go.Figure, count: float, words: str, side: str) -> None:
+def _marked(figure: go.Figure, count: float, words: str, side: str, last: float) -> None:
+    """A number of sequences as a line up, its words on the side where there is room."""
+    inner = count < last / 2
     figure.add_vline(x=count, line={"color": _GREY, "dash": "dot", "width": 1.5})
     figure.add_annotation(
         text=words,
         x=math.log10(count),
         y=0 if side == "bottom" else 1,
         yref="paper",
-        xanchor="left",
+        xanchor="left" if inner else "right",
         yanchor=side,
-        xshift=4,
+        xshift=4 if inner else -4,
         showarrow=False,
         font={"size": 12},
     )

@@ -36,7 +36,10 @@ def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
         ("Token distance", lambda other: _decimal(other.token_distance)),
         (f"Distinct tokens of {card.letter} that it has too", lambda other: _percent(other.distinct_shared)),
         (f"Runs of {run} tokens of {card.letter} that it has too", lambda other: _percent(other.runs_shared)),
-        (f"Sequences that bring sampling to {share:.0%}", lambda other: _count(card.needed(share, other))),
+        (
+            f"Sequences that bring sampling to {share:.0%}",
+            lambda other: _count(card.recommended(share, other)),
+        ),
     ]
     table = {"measure": [words for words, _ in rows]}
     for other in card.others:
@@ -52,8 +55,8 @@ def _percent(value: float) -> str:
     return f"{value:.1%}" if math.isfinite(value) else "–"
 
 
-def _count(value: float) -> str:
-    return f"{math.ceil(value):,}" if math.isfinite(value) else "none" if value > 0 else "–"
+def _count(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
 
 
 def size(card: TextCard) -> list[tuple[str, str]]:
@@ -64,14 +67,10 @@ def size(card: TextCard) -> list[tuple[str, str]]:
     return [
         ("Sequences", drawn),
         ("Tokens", f"{known.tokens:,}"),
-        ("Characters", _number(known.characters)),
+        ("Characters", _count(known.characters)),
         ("Distinct tokens", "–" if known.distinct is None else f"{known.distinct:,}{vocabulary}"),
         ("Ten most frequent", f"{known.frequent:.1%}" if math.isfinite(known.frequent) else "–"),
     ]
-
-
-def _number(value: int | None) -> str:
-    return "–" if value is None else f"{value:,}"
 
 
 def numbers(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:

@@ -38,12 +38,6 @@ def verdicts(card: TextCard, share: float = DEFAULT_SHARE) -> list[Verdict]:
     return [_enough(card, share), _another(card), _own(card)]
 
 
-def recommended(card: TextCard, share: float = DEFAULT_SHARE) -> int | None:
-    """The number of sequences that a share asks for; None where none can be said."""
-    needed = card.needed(share)
-    return math.ceil(needed) if math.isfinite(needed) else None
-
-
 def _enough(card: TextCard, share: float) -> Verdict:
     question = f"Is {card.letter} large enough?"
     count = card.size.sequences
@@ -59,7 +53,7 @@ def _enough(card: TextCard, share: float) -> Verdict:
     if near is None:
         answer = f"{_first(sampling)}. The run has no other text to hold that against."
         return Verdict(question, answer, None)
-    needed = recommended(card, share)
+    needed = card.recommended(share)
     if needed is None:
         answer = (
             f"No: {sampling}, and {card.letter} and {near.letter} are no further apart than that explains "
@@ -69,7 +63,7 @@ def _enough(card: TextCard, share: float) -> Verdict:
     part = moved / near.drift_beyond
     beside = f"{sampling}, {part:.0%} of the drift to {near.letter} ({near.drift_beyond:.3f})"
     if needed <= count:
-        answer = f"Yes: {beside}; {max(needed, 1):,} would bring it to {share:.0%}."
+        answer = f"Yes: {beside}; {needed:,} would bring it to {share:.0%}."
         return Verdict(question, answer, True)
     return Verdict(question, f"No: {beside}; {_more(card, needed, share)}", False)
 
@@ -78,7 +72,7 @@ def _more(card: TextCard, needed: int, share: float) -> str:
     """How many sequences are asked for, and whether the text has them."""
     size = card.size
     far = " (far beyond what was measured)" if needed > _FAR * size.sequences else ""
-    words = f"about {_rounded(needed):,}{far} bring it to {share:.0%}"
+    words = f"about {needed:,}{far} bring it to {share:.0%}"
     if size.available is None:
         return f"{words}."
     if size.available >= needed:
@@ -137,12 +131,6 @@ def _share(value: float) -> str:
     if not value:
         return "none"
     return "less than 0.01%" if value < 1e-4 else f"{value:.2%}"
-
-
-def _rounded(number: int) -> int:
-    """Two digits: an estimate is no more exact."""
-    digits = max(len(str(number)) - 2, 0)
-    return math.ceil(number / 10**digits) * 10**digits
 
 
 def _first(sentence: str) -> str:

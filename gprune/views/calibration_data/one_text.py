@@ -19,7 +19,11 @@ from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.text import plain, short
 
 ALL = "all"
-_MARKS = {True: ":green[:material/check_circle:]", False: ":orange[:material/warning:]", None: ""}
+_MARKS = {
+    True: ":green[:material/check_circle:]",
+    False: ":orange[:material/warning:]",
+    None: ":gray[:material/info:]",
+}
 _FORMS: Mapping[str, tuple[str, str]] = {
     ".html": ("Page", "text/html"),
     ".json": ("JSON", "application/json"),
@@ -42,16 +46,22 @@ def draw(run: Run, letter: str) -> None:
         run: the run that is shown.
         letter: A, B or C.
     """
+    found: TextCard | None = None
     with card("cd_card", f"Calibration card of {letter}", run) as drawn:
-        found, share = _card(run, letter), _share()
-        name = getattr(run.study, {value: key for key, value in analysis.ROLES.items()}[letter])
-        drawn.title(f"Calibration card of {letter}: {plain(short(name))}")
+        found = _card(run, letter)
+        share = _share()
+        drawn.title(f"Calibration card of {letter}: {plain(short(found.name))}")
         _said(found, share)
         _size(found)
         _offered(run, found, share)
+    if found is not None:
+        _charts(run, found, share)
+
+
+def _charts(run: Run, found: TextCard, share: float) -> None:
+    """What the answers rest on."""
     left, right = st.columns(2)
     with left, card("cd_card_noise", "What sampling alone does to ranks", run) as drawn:
-        found = _card(run, letter)
         drawn.title(_noise_title(found, share))
         drawn.chart(
             figures.noise(found, share),
@@ -60,11 +70,13 @@ def draw(run: Run, letter: str) -> None:
             how=f"{writing.HOW} Points: mean and range over all draws. Scores: {label(found.origin.metric)}.",
         )
     with right, card("cd_card_overlap", "The same neurons with another text?", run) as drawn:
-        found = _card(run, letter)
-        if not found.others:
-            st.info("The run has no other text whose statistics are there.", icon=":material/info:")
+        if found.others:
+            _overlap(found, drawn)
         else:
-            _overlap(found, share, drawn)
+            st.info("The run has no other text whose statistics are there.", icon=":material/info:")
+    if found.others:
+        with card("cd_card_beside", f"{found.letter} beside the other texts", run):
+            _beside(found, share)
 
 
 def _card(run: Run, letter: str) -> TextCard:
@@ -142,16 +154,16 @@ def _written(form: str, found: TextCard, share: float) -> bytes:
 
 
 def _noise_title(found: TextCard, share: float) -> str:
-    needed, near = text_card.recommended(found, share), found.nearest
+    needed, near = found.recommended(share), found.nearest
     if needed is None or near is None:
         return "What sampling alone does to ranks"
-    return f"{max(needed, 1):,} sequences bring sampling to {share:.0%} of the drift to {near.letter}"
+    return f"{needed:,} sequences bring sampling to {share:.0%} of the drift to {near.letter}"
 
 
-def _overlap(found: TextCard, share: float, drawn: Card) -> None:
+def _overlap(found: TextCard, drawn: Card) -> None:
     lowest = min(found.others, key=lambda other: other.jaccard)
     drawn.title(
-        f"With {lowest.letter} in its place {lowest.changed:.0%} of the neurons are decided differently"
+        f"With {lowest.letter} in its place {lowest.changed:.1%} of the neurons are decided differently"
     )
     drawn.chart(
         figures.overlap(found),
@@ -159,4 +171,15 @@ def _overlap(found: TextCard, share: float, drawn: Card) -> None:
         how=f"{writing.HOW} The Jaccard index is what both keep among what either keeps. "
         f"{found.origin.retention:.0%} of the weights are kept.",
     )
-    drawn_tables.show(tables.against(found, share), alt="the other texts of the run beside this one")
+
+
+def _beside(found: TextCard, share: float) -> None:
+    """Every measure against every other text; all rows are in sight."""
+    table = tables.against(found, share)
+    heading = st.column_config.TextColumn(width=360)
+    drawn_tables.show(
+        table,
+        alt="the other texts of the run beside this one",
+        height="content",
+        column_config={"measure": heading},
+    )
