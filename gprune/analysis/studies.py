@@ -44,6 +44,8 @@ class StudyRow:
     """why there are no numbers; empty where there are"""
     control: bool = False
     """whether the row is a control that the paper does not have"""
+    marks: dict[str, str] = field(default_factory=dict)
+    """what marks a number that was measured by another protocol than the others of its column"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,10 @@ class Setting:
     def values(self, column: str) -> list[float]:
         """The numbers of a column, one a seed."""
         return [row.values[column] for row in self.filled if column in row.values]
+
+    def mark(self, column: str) -> str:
+        """What marks the numbers of a column that were measured by another protocol; empty for the usual."""
+        return "".join(dict.fromkeys(row.marks.get(column, "") for row in self.filled))
 
     def mean(self, column: str) -> float:
         """Mean over seeds; NaN where there is no number."""

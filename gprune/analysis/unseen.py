@@ -114,7 +114,8 @@ class Standing:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
-        found: dict[str, Any] = {"unseen": self.unseen, "is": self.brief, "declared": dict(self.kin)}
+        found: dict[str, Any] = {"unseen": self.unseen, "is": self.brief, "sentence": self.sentence}
+        found |= {"declared": dict(self.kin)}
         if self.overlap is not None:
             shares = dict(zip(self.kin, map(float, self.overlap.share), strict=True))
             found |= {"overlap": shares, "tokens of a run": self.overlap.run}

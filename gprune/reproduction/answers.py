@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gprune.analysis.stamps import Stamp, of_accuracy, of_perplexity
 from gprune.errors import MethodError, StoreError
 from gprune.methods import METHODS
 from gprune.pipeline.summary import sizes
@@ -45,6 +46,8 @@ class Value:
     """accuracy of guessing; NaN elsewhere"""
     version: str = ""
     """version of a task and of the harness"""
+    stamp: Stamp | None = None
+    """by what protocol it was measured; None where that is no figure of quality"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class Answer:
     """its numbers; none where `reason` says why"""
     accuracies: tuple[Accuracy, ...] = ()
     """of the tasks asked for that have data; where none is asked for, of those that happen to be there"""
+    protocols: tuple[Stamp, ...] = ()
+    """by what protocol each of them was measured"""
     missing_tasks: tuple[tuple[str, str], ...] = ()
     """tasks that were asked for and cannot be measured, with the reason"""
     drift: RankDrift | None = None
@@ -128,11 +133,13 @@ class Finished:
             return self._refusal(row, results, stages)
         first = stages[0]
         kept, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
+        measured = self._accuracies(row, results, first)
         return Answer(
             row=row,
             run=next((run.name for run in self._runs.makers(first)), ""),
             values=tuple(values),
-            accuracies=tuple(self._accuracies(row, results, first)),
+            accuracies=tuple(found for found, _ in measured),
+            protocols=tuple(stamp for _, stamp in measured),
             missing_tasks=tuple(self._runs.missing_tasks(row.study).items()),
             drift=results.get(drift) if row.reads == "drift" else None,
             clock=self._clock(first, results) if row.reads in TIMED else None,
@@ -176,17 +183,17 @@ class Finished:
         timed = throughput.measures(self._clock(stages[0], results), row.method)
         return [*values, *_measured(timed)] if timed else []
 
-    def _accuracies(self, row: Row, results: Results, first: Stage[Any]) -> list[Accuracy]:
+    def _accuracies(self, row: Row, results: Results, first: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
         """Of the tasks of the study; where it has none, of those of a run with the same perplexity."""
         if row.reads != "perplexity":
             return []
         if row.study.evaluation.tasks:
-            return [results.record(stage) for stage in _tasks(row, results)]
+            return [_accuracy(results, stage) for stage in _tasks(row, results)]
         studies = (_with_tasks(row.study, run.study) for run in self._runs.makers(first))
         for study in studies:
             for other in self._runs.results(study) if study.evaluation.tasks else ():
                 if other.graph.inputs.precision == results.graph.inputs.precision:
-                    return [other.record(stage) for stage in _tasks(row, other) if other.there(stage)]
+                    return [_accuracy(other, stage) for stage in _tasks(row, other) if other.there(stage)]
         return []
 
     def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
@@ -215,9 +222,16 @@ def _measured(found: list[figures.Measure]) -> list[Value]:
 
 
 def _perplexity(results: Results, method: str, text: str) -> Value:
-    found = results.get(perplexity, method, text)
-    numbers = float(found.perplexity), float(found.standard_error)
-    return Value("perplexity", text, *numbers, int(found.windows), int(found.length))
+    stage, graph = perplexity(results.graph, method, text), results.graph
+    found = results.record(stage)
+    known = results.details(stage), graph.inputs.precision, graph.study.evaluation.windows
+    numbers = float(found.perplexity), float(found.standard_error), int(found.windows), int(found.length)
+    return Value("perplexity", text, *numbers, stamp=of_perplexity(found, *known))
+
+
+def _accuracy(results: Results, stage: Stage[Any]) -> tuple[Accuracy, Stamp]:
+    found = results.record(stage)
+    return found, of_accuracy(found, results.details(stage), precision=results.graph.inputs.precision)
 
 
 def _size(row: Row, results: Results) -> tuple[float, int]:

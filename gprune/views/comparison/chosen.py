@@ -134,7 +134,8 @@ def _names(lines: list[Line], chosen: list[Run]) -> dict[tuple[str, str], str]:
     for line in lines:
         own = words.get(line.name, ())
         tail = ", ".join(word for word, keep in zip(own, differ, strict=False) if keep)
-        names[line.name] = f"{label(line.method)} · {tail}" if tail else label(line.method)
+        name = f"{label(line.method)} (control)" if METHODS[line.method].control else label(line.method)
+        names[line.name] = f"{name} · {tail}" if tail else name
     return _distinct(names)
 
 

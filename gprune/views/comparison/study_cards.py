@@ -192,7 +192,7 @@ def _cell(setting: Setting, baseline: Setting | None, column: str, mark: str) ->
     if not setting.values(column):
         return "–"
     digits = 2 if analysis.is_ranked(column) else 3
-    words, difference = f"{setting.mean(column):,.{digits}f}", ""
+    words, difference = f"{setting.mean(column):,.{digits}f}{setting.mark(column)}", ""
     if np.isfinite(setting.spread(column)):
         words += f" ± {setting.spread(column):,.{digits}f}"
     if baseline is not None and baseline is not setting and baseline.values(column):

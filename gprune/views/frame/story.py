@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import numpy as np
 import streamlit as st
 
 from gprune import records, stages
 from gprune.analysis import drift as ranks
-from gprune.analysis import findings, neurons, thresholds, unseen
+from gprune.analysis import findings, neurons, thresholds
 from gprune.analysis import headline as analysis
 from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import Bins
 from gprune.analysis.paired import Measurement
 from gprune.analysis.unseen import Standing
-from gprune.errors import StoreError
 from gprune.methods import METHODS, of_masks
 from gprune.views.frame import derived, selection, work
 from gprune.views.frame.loaders import MissingResultError, Run, record
@@ -28,12 +25,7 @@ _BINS = 5
 
 def standings(run: Run) -> dict[str, Standing]:
     """What the evaluation texts of a run are to its calibration texts; a damaged overlap is not known."""
-    overlaps = {}
-    for text in run.study.evaluation.texts:
-        with contextlib.suppress(StoreError):
-            overlaps[text] = run.load(stages.overlap, text)
-    inputs = run.graph.inputs
-    return unseen.standings(run.study, inputs.calibration, inputs.evaluation, overlaps)
+    return stages.standings(run.graph, lambda text: run.load(stages.overlap, text))
 
 
 def ended(run: Run) -> bool:

@@ -15,6 +15,7 @@ from gprune.analysis.comparison import DENSE, Row, obstacles
 from gprune.analysis.drift import distribution_table
 from gprune.analysis.neurons import Movers
 from gprune.analysis.paired import Measurement, difference
+from gprune.analysis.stamps import lines
 from gprune.errors import GpruneError
 from gprune.views.frame import selection, slope, story, tour, work
 from gprune.views.frame.card import Card, card
@@ -162,5 +163,5 @@ def _cost(run: Run, drawn: Card) -> None:
         lambda: cost.table(found, METHOD_LABELS),
         "Perplexity says how much a model is surprised by a text; lower is better. All methods read the "
         "same windows, so the bars are those of the windows’ differences from the dense model. "
-        f"{plain(standing.sentence)}.",
+        f"{plain(standing.sentence)}. Protocol: {plain('; '.join(lines(cell.stamp for cell in cells)))}.",
     )
