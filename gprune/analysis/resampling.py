@@ -16,6 +16,8 @@ import numpy as np
 from gprune.ranking import ranks
 from gprune.records import Array
 
+_FALLS = 1e-3
+"""what falls by less than this part over all sizes does not fall"""
 Score = Callable[[Sequence[int]], Array]
 """(layers, neurons) importance scores of some shards of a text"""
 
@@ -135,7 +137,7 @@ def law(sequences: Array, values: Array) -> Law:
     design = np.stack([sequences, np.ones_like(sequences)], axis=1) * weights[:, None]
     if len(means) > 1:
         slope, intercept = np.linalg.lstsq(design, np.ones_like(means), rcond=None)[0]
-        if slope <= 0:
+        if slope * sequences[-1] <= _FALLS * max(intercept, 0.0):
             return Law(float("nan"), 0.0)
         if intercept >= 0:
             return Law(float(1 / slope), float(intercept / slope))
