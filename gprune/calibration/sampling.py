@@ -9,6 +9,8 @@ random numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,9 @@ from gprune.records import Array, SampledText
 _ROLES = {"calibration": 0, "evaluation": 1}
 # Documents written at a time. No setting: a batch of another size rounds otherwise, and a token may turn.
 _MOST_DOCUMENTS = 128
-_MOST_TOKENS = 2**14
+_MOST_TOKENS = 2**13
+_BEAT = 8
+"""tokens of each document between two words on the progress"""
 
 
 @torch.no_grad()
@@ -35,7 +39,7 @@ def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = 
         decoder: the dense model with its tokenizer.
         recipe: how much of what.
         text: the text's name as typed.
-        on_progress: told of the documents done; may raise to stop.
+        on_progress: told of the tokens written; may raise to stop.
 
     Raises:
         SettingsError: a document does not fit the model.
@@ -49,16 +53,27 @@ def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = 
     ids, losses = [], []
     size = max(1, min(_MOST_DOCUMENTS, _MOST_TOKENS // recipe.length))
     for first in range(0, recipe.drawn, size):
-        on_progress(first, recipe.drawn, "documents written by the model")
         count = min(size, recipe.drawn - first)
         chances = _chances(recipe, range(first, first + count), recipe.length - leads)
-        written, loss = _write(decoder, start, barred, chances, recipe.temperature, text)
+        told = partial(_told, on_progress, recipe, first, count)
+        written, loss = _write(decoder, start, barred, chances, recipe.temperature, told)
+        if not np.isfinite(loss).all():
+            raise NumericsError(
+                f"the model's scores are not finite while it writes {text!r}: check its weights for NaN, or "
+                "use float32 or bfloat16"
+            )
         ids.append(np.hstack([np.full((count, leads), start, dtype=np.int32), written]))
         losses.append(loss)
-    on_progress(recipe.drawn, recipe.drawn, "documents written by the model")
+    _told(on_progress, recipe, recipe.drawn, 0, 0)
     found, perplexity = np.concatenate(ids), np.exp(np.concatenate(losses))
     kept = _likeliest(found, perplexity, recipe, text)
     return SampledText(text=text, ids=found[kept], perplexity=perplexity, kept=kept)
+
+
+def _told(on_progress: Progress, recipe: Recipe, documents: int, writing: int, tokens: int) -> None:
+    """Says how far the text is: whole documents, and those being written with their tokens."""
+    done = documents * recipe.length + writing * tokens
+    on_progress(done, recipe.drawn * recipe.length, "tokens written by the model")
 
 
 def _require_room(decoder: Decoder, recipe: Recipe, text: str) -> None:
@@ -116,7 +131,12 @@ def _chances(recipe: Recipe, documents: range, tokens: int) -> Array:
 
 
 def _write(
-    decoder: Decoder, start: int, barred: Tensor, chances: Array, temperature: float, text: str
+    decoder: Decoder,
+    start: int,
+    barred: Tensor,
+    chances: Array,
+    temperature: float,
+    told: Callable[[int], None],
 ) -> tuple[Array, Array]:
     """Writes a batch of documents.
 
@@ -128,6 +148,8 @@ def _write(
     last = torch.full((len(given), 1), start, device=decoder.device)
     cache, written, loss = None, [], given.new_zeros(len(given))
     for step in range(given.shape[1]):
+        if step % _BEAT == 0:
+            told(step)
         result = model(input_ids=last, past_key_values=cache, use_cache=True, logits_to_keep=1)
         cache = result.past_key_values
         scores = result.logits[:, -1].double()
@@ -135,11 +157,6 @@ def _write(
         loss -= scores.log_softmax(dim=-1).gather(1, last)[:, 0]
         written.append(last)
     decoder.count_forward(given.numel())
-    if not torch.isfinite(loss).all():
-        raise NumericsError(
-            f"the model's scores are not finite while it writes {text!r}: check its weights for NaN, or use "
-            "float32 or bfloat16"
-        )
     ids = torch.cat(written, dim=1).to(torch.int32)
     return ids.cpu().numpy(), (loss / given.shape[1]).cpu().numpy()
 

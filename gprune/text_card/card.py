@@ -34,7 +34,7 @@ class Size:
     length: int
     """tokens of a sequence"""
     available: int | None
-    """disjoint sequences that the text would give"""
+    """disjoint sequences that the text would give; None where that is not known, or without end"""
     characters: int | None
     """that the drawn tokens stand for"""
     distinct: int | None

@@ -17,7 +17,7 @@ from gprune.allocation import uniform
 from gprune.analysis import calibration as texts_apart
 from gprune.analysis import kept_units, resampling
 from gprune.analysis.resampling import Law, Resampled, Score
-from gprune.corpora import overlap
+from gprune.corpora import is_sampled, overlap
 from gprune.errors import SettingsError, StoreError
 from gprune.models import vocabulary
 from gprune.ranking import ranks
@@ -180,7 +180,8 @@ def _size(study: Study, own: _Measured, entries: int | None) -> Size:
     return Size(
         sequences=own.sequences,
         length=ids.shape[1],
-        available=own.tokens.available,
+        # a text that the model writes has no end
+        available=None if is_sampled(getattr(study, own.role)) else own.tokens.available,
         characters=vocabulary.characters(study.model, ids),
         distinct=int((counts > 0).sum()),
         entries=entries,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gprune.corpora import is_sampled
 from gprune.text_card.card import DEFAULT_SHARE, Against, TextCard
 
 HARDLY = 1.25
@@ -73,6 +74,8 @@ def _more(card: TextCard, needed: int, share: float) -> str:
     size = card.size
     far = " (far beyond what was measured)" if needed > _FAR * size.sequences else ""
     words = f"about {needed:,}{far} bring it to {share:.0%}"
+    if is_sampled(card.name):
+        return f"{words}, and the model writes as many as are asked for."
     if size.available is None:
         return f"{words}."
     if size.available >= needed:

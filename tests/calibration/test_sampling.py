@@ -10,7 +10,7 @@ import torch
 from gprune.calibration import sampling
 from gprune.calibration.sampling import sample
 from gprune.corpora import recipe
-from gprune.errors import CorpusError, ModelError, NumericsError, SettingsError
+from gprune.errors import Cancelled, CorpusError, ModelError, NumericsError, SettingsError
 from gprune.models.loading import load
 
 
@@ -148,3 +148,16 @@ def test_a_recipe_draws_enough_and_a_share_more():
     longer = recipe("self:#length=100&keep=1", "evaluation", None, 128)
     assert longer.documents == -(-256 * 128 // 100) == longer.drawn
     assert replace(plain, keep=0.3).drawn == 427
+
+
+def test_progress_counts_tokens_and_can_stop_the_writing(folders):
+    decoder, heard = load(folders[2], "cpu", "float32"), []
+    sample(decoder, asked(length=20), "self:", lambda *event: heard.append(event))
+    assert [done for done, *_ in heard] == [0, 96, 192, 240]
+    assert {(total, words) for _, total, words in heard} == {(240, "tokens written by the model")}
+
+    def stop(*_):
+        raise Cancelled("stop")
+
+    with pytest.raises(Cancelled):
+        sample(decoder, asked(), "self:", stop)

@@ -37,6 +37,8 @@ def test_a_text_is_large_enough_where_sampling_is_a_small_part_of_the_drift():
     ],
 )
 def test_too_few_sequences_say_how_many_and_whether_the_text_has_them(available, share, ending):
+    own = a_card(against(), name="self:#seed=1", available=None)
+    assert answers(own, share)[0].endswith("%, and the model writes as many as are asked for.")
     assert answers(a_card(against(), available=available), share)[0].endswith(ending)
 
 

@@ -67,7 +67,12 @@ def _charts(run: Run, found: TextCard, share: float) -> None:
             figures.noise(found, share),
             "Where the dotted line falls below a dashed one, sampling is a small part of that drift.",
             table=lambda: tables.numbers(found, share),
-            how=f"{writing.HOW} Points: mean and range over all draws. Scores: {label(found.origin.metric)}.",
+            how=f"{writing.HOW} Points: mean and range over all draws. Scores: {label(found.origin.metric)}."
+            + (
+                ""
+                if found.origin.metric == run.study.metric
+                else " This run's own cannot score parts of a text."
+            ),
         )
     with right, card("cd_card_overlap", "The same neurons with another text?", run) as drawn:
         if found.others:
