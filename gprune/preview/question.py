@@ -136,17 +136,23 @@ def resolve(source: Source, question: Question) -> Resolved:
         "windows": evaluation.windows,
         "batch": evaluation.batch,
     }
-    if corpora.is_sampled(question.text):
-        # the worker reads what the run has drawn
-        stage = stages.sampled(source.graph, question.text)
-        source.results.record(stage)
-        text["sampled"] = stage.key
+    text |= _written(source, question.text)
     compact = None if masks is None else packed(masks)
     means = () if masks is None else _means(source, question.method)
     content = [source.model, {**text, "batch": 0}, compact, means]
     identity = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
     losses = _stored(source, question) if own else None
     return Resolved(identity, question, source.model, text, compact, means, losses)
+
+
+def _written(source: Source, text: str) -> dict[str, str]:
+    """Where the tokens are of a text that the model has written: the worker reads what the run has drawn."""
+    if not corpora.is_sampled(text):
+        return {}
+    stage = stages.sampled(source.graph, text)
+    # says that it is missing, before a process is started for it
+    source.results.record(stage)
+    return {"sampled": stage.key}
 
 
 def _masks(source: Source, question: Question) -> tuple[PruningMasks | None, bool]:

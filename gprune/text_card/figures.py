@@ -29,21 +29,11 @@ def noise(card: TextCard, share: float) -> go.Figure:
         card: of one text.
         share: part of the drift to another text that sampling alone may move ranks by.
     """
-    figure, color = go.Figure(), TEXTS[card.letter]
-    found, count = card.resampled, card.size.sequences
+    figure, color, count = go.Figure(), TEXTS[card.letter], card.size.sequences
     needed = card.recommended(share)
     last = max(count, min(needed or count, _FARTHEST * count))
     _measured(figure, card, color)
-    if card.drift.known:
-        sizes = np.geomspace(found.sequences[0], 1.15 * last, _POINTS)
-        figure.add_scatter(
-            x=sizes,
-            y=[card.drift.at(size) for size in sizes],
-            name="expected",
-            mode="lines",
-            line={"color": color, "width": 1.5, "dash": "dot"},
-            hovertemplate="expected of %{x:,.0f} sequences: %{y:.4f}<extra></extra>",
-        )
+    _expected(figure, card, color, last)
     for other in card.others:
         _level(
             figure, share * other.drift_beyond, f"{share:.0%} of the drift to {other.letter}", other.letter
@@ -52,7 +42,29 @@ def noise(card: TextCard, share: float) -> go.Figure:
     if needed and needed != count and needed <= last:
         _marked(figure, needed, f"{needed:,} for {share:.0%}", "top", last)
     _laid_out(figure, "sequences in each of two samples (log scale)", "median rank drift (log scale)", 400)
-    ticks = sorted({round(float(size)) for size in found.sequences} | {count} | {round(last)})
+    _axes(figure, card, share, last)
+    return figure
+
+
+def _expected(figure: go.Figure, card: TextCard, color: str, last: float) -> None:
+    """What the law says, through what was measured and on to the largest number in sight."""
+    if not card.drift.known:
+        return
+    sizes = np.geomspace(card.resampled.sequences[0], 1.15 * last, _POINTS)
+    figure.add_scatter(
+        x=sizes,
+        y=[card.drift.at(size) for size in sizes],
+        name="expected",
+        mode="lines",
+        line={"color": color, "width": 1.5, "dash": "dot"},
+        hovertemplate="expected of %{x:,.0f} sequences: %{y:.4f}<extra></extra>",
+    )
+
+
+def _axes(figure: go.Figure, card: TextCard, share: float, last: float) -> None:
+    """Logarithmic axes that hold all that is drawn."""
+    found = card.resampled
+    ticks = sorted({round(float(size)) for size in found.sequences} | {card.size.sequences} | {round(last)})
     figure.update_xaxes(
         type="log",
         tickvals=ticks,
@@ -65,7 +77,6 @@ def noise(card: TextCard, share: float) -> go.Figure:
     if shown:
         reach = [math.log10(min(shown) / 1.3), math.log10(max(shown) * 1.6)]
         figure.update_yaxes(type="log", tickformat=".2~r", dtick="D2", range=reach)
-    return figure
 
 
 def _level(figure: go.Figure, level: float, words: str, letter: str) -> None:
