@@ -7,7 +7,7 @@ would otherwise use, and where a control does as well as GPrune, the sentence sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +18,7 @@ from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.paired import Measurement, difference
 from gprune.analysis.signs import signed
 from gprune.analysis.unseen import Standing, first
-from gprune.methods import METHODS
+from gprune.methods import METHODS, Method
 from gprune.study import Study
 
 OURS = "gprune"
@@ -54,6 +54,8 @@ class Outcome:
     """the metric's own method, or the best of the other baselines where that one is not measured"""
     control: Measurement | None = None
     """the best control that can be held against GPrune"""
+    best: Measurement | None = None
+    """the best baseline that can be held against GPrune, where it is another one than `base`"""
 
     @property
     def text(self) -> str:
@@ -101,9 +103,10 @@ def outcome(
     if not text:
         return None
     cells = {item.method: item for item in measurements if item.text == text}
-    ours = cells.get(OURS)
-    control = None if ours is None else _control(ours, cells)
-    return Outcome(standings[text], cells.get(DENSE), ours, _opponent(cells, study), control)
+    ours, base = cells.get(OURS), _opponent(cells, study)
+    control = _best(ours, cells, lambda method: method.control)
+    best = _best(ours, cells, lambda method: method.baseline)
+    return Outcome(standings[text], cells.get(DENSE), ours, base, control, None if best is base else best)
 
 
 def own_method(metric: str) -> str:
@@ -122,10 +125,12 @@ def _opponent(cells: Mapping[str, Measurement], study: Study) -> Measurement | N
     return min(others, key=lambda cell: cell.perplexity, default=None)
 
 
-def _control(ours: Measurement, cells: Mapping[str, Measurement]) -> Measurement | None:
-    """The best control that was measured like GPrune."""
-    found = [cell for name, cell in cells.items() if name in METHODS and METHODS[name].control]
-    fair = [cell for cell in found if comparable(ours, cell)]
+def _best(
+    ours: Measurement | None, cells: Mapping[str, Measurement], wanted: Callable[[Method], bool]
+) -> Measurement | None:
+    """The best of some methods that was measured like GPrune."""
+    found = [cell for name, cell in cells.items() if name in METHODS and wanted(METHODS[name])]
+    fair = [cell for cell in found if ours is not None and comparable(ours, cell)]
     return min(fair, key=lambda cell: cell.perplexity, default=None)
 
 
@@ -281,11 +286,16 @@ def _detail(found: Outcome) -> str:
     sentence = f"{found.text}, {cells[0].windows_read}: {values}.{_standing(found)}"
     if not found.comparable or found.ours is None or found.base is None:
         return sentence
-    change = difference(found.ours, found.base)
-    if not np.isfinite(change.error):
+    if not np.isfinite(difference(found.ours, found.base).error):
         return f"{sentence} With one window the error of the difference is not known."
-    how = "standard error, paired" if change.paired else "standard error, windows differ"
-    return (
-        f"{sentence} GPrune against {_name(found.base.method)}: {signed(change.change, '.1%')} ± "
-        f"{change.error:.1%} ({how})."
-    )
+    told = [f"{_name(found.base.method)}: {_size(found.ours, found.base)}"]
+    if found.best is not None and np.isfinite(difference(found.ours, found.best).error):
+        told.append(f"the best baseline here, {_name(found.best.method)}: {_size(found.ours, found.best)}")
+    paired = difference(found.ours, found.base).paired
+    how = "standard error, paired" if paired else "standard error, windows differ"
+    return f"{sentence} GPrune against {'; against '.join(told)} ({how})."
+
+
+def _size(ours: Measurement, other: Measurement) -> str:
+    change = difference(ours, other)
+    return f"{signed(change.change, '.1%')} ± {change.error:.1%}"

@@ -129,8 +129,12 @@ class Marks:
         """
         self._marks: dict[tuple[str, Stamp], str] = {}
         self._meaning: dict[str, str] = {}
+        self.usual: dict[str, Stamp] = {}
+        """the stamp of the figures without a mark, by column"""
         for name, stamps in columns.items():
             ordered = [stamp for stamp, _ in Counter(filter(None, stamps)).most_common()]
+            if ordered:
+                self.usual[name] = ordered[0]
             for stamp in ordered[1:]:
                 words = difference(stamp, ordered[0])
                 self._marks[name, stamp] = self._meaning.setdefault(words, self._next())

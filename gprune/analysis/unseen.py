@@ -88,11 +88,13 @@ class Standing:
         """The overlap in words; empty where it was not measured."""
         if self.overlap is None:
             return ""
-        shares = ", ".join(
-            f"{_percent(share)} in {letter}"
-            for letter, share in zip(self.kin, self.overlap.share, strict=True)
-        )
-        return f"of its runs of {self.overlap.run} tokens {shares}"
+        run, shares = f"(runs of {self.overlap.run} tokens)", self.overlap.share
+        if not shares.any():
+            return f"none of it stands word for word in {' or '.join(self.kin)} {run}"
+        parts = [f"{_percent(share)} in {letter}" for letter, share in zip(self.kin, shares, strict=True)]
+        first, *others = parts
+        verb = first.replace(" in ", " of it stands word for word in ")
+        return f"{', '.join((verb, *others))} {run}"
 
     @property
     def sentence(self) -> str:

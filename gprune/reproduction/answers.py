@@ -7,6 +7,7 @@ number (a text, the model, a setting, a formula) changes its key, and the row is
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
 from gprune.analysis.stamps import Stamp, of_accuracy, of_perplexity
@@ -62,7 +63,7 @@ class Answer:
     accuracies: tuple[Accuracy, ...] = ()
     """of the tasks asked for that have data; where none is asked for, of those that happen to be there"""
     protocols: tuple[Stamp, ...] = ()
-    """by what protocol each of them was measured"""
+    """by what protocol each of them was measured; none where that is not known"""
     missing_tasks: tuple[tuple[str, str], ...] = ()
     """tasks that were asked for and cannot be measured, with the reason"""
     drift: RankDrift | None = None
@@ -79,6 +80,11 @@ class Answer:
     """number type of the model"""
     versions: dict[str, Any] = field(default_factory=dict)
     """of the packages and the commit that made the result"""
+
+    @property
+    def tasks(self) -> list[tuple[Accuracy, Stamp | None]]:
+        """Its accuracies with the protocol of each."""
+        return list(zip_longest(self.accuracies, self.protocols))[: len(self.accuracies)]
 
     @property
     def filled(self) -> bool:

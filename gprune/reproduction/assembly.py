@@ -209,12 +209,11 @@ def _lines(table: Table, index: int, answer: Answer) -> list[dict[str, Any]]:
         "precision": answer.precision,
         **{name: _field(row.study, name) for name in _SETTINGS},
     }
-    tasks = zip(answer.accuracies, answer.protocols, strict=True)
-    values = (*answer.values, *(value for found, stamp in tasks for value in _both(found, stamp)))
+    values = (*answer.values, *(value for found, stamp in answer.tasks for value in _both(found, stamp)))
     return [start | _number(value) | end for value in values or (Value("", "", NAN),)]
 
 
-def _both(found: Accuracy, stamp: Stamp) -> list[Value]:
+def _both(found: Accuracy, stamp: Stamp | None) -> list[Value]:
     """Both accuracies of a task; the normalised one where the task has it."""
     figures_ = {"acc": (found.acc, found.acc_error), "acc_norm": (found.acc_norm, found.acc_norm_error)}
     return [
@@ -347,7 +346,7 @@ def _notes(known: _Known, series: Series) -> tuple[str, ...]:
     kinds = {answer.precision for answer in answers if answer.filled} - {""}
     if len(kinds) > 1:
         notes.append(f"rows were computed in different number types ({', '.join(sorted(kinds))})")
-    notes += protocols.notes(answers, known.marks)
+    notes += protocols.notes(known.marks)
     notes += [
         f"speed: {setting}"
         for setting in sorted({throughput.describe(answer.clock) for answer in answers if answer.clock})

@@ -27,8 +27,8 @@ def columns(answers: Iterable[Answer]) -> dict[str, list[Stamp | None]]:
 def _stamped(answer: Answer) -> dict[str, Stamp]:
     """The protocol of every figure of quality of a row, by its column."""
     found = {f"ppl:{value.subject}": value.stamp for value in answer.values if value.stamp is not None}
-    tasks = zip(answer.accuracies, answer.protocols, strict=True)
-    return found | {f"{means.MEAN}:{one.task}": stamp for one, stamp in tasks}
+    tasks = {f"{means.MEAN}:{one.task}": stamp for one, stamp in answer.tasks if stamp is not None}
+    return found | tasks
 
 
 def mark(marks: Marks, answer: Answer, column: str, tasks: Iterable[str]) -> str:
@@ -51,10 +51,10 @@ def marked(marks: Marks, answer: Answer, found: Iterable[str], tasks: Iterable[s
     return {column: sign for column, sign in own.items() if sign}
 
 
-def notes(answers: Iterable[Answer], marks: Marks) -> list[str]:
-    """By what protocols the figures were measured, and what their marks stand for."""
-    known, told = columns(answers), list[str]()
+def notes(marks: Marks) -> list[str]:
+    """By what protocols the figures of a table were measured, and what their marks stand for."""
+    told: list[str] = []
     for of_tasks in (False, True):
-        stamps = (found for name, found in known.items() if name.startswith(means.MEAN) is of_tasks)
-        told += lines(stamp for each in stamps for stamp in each)[:_MOST]
+        own = (stamp for name, stamp in marks.usual.items() if name.startswith(means.MEAN) is of_tasks)
+        told += lines(own)[:_MOST]
     return told + marks.footnotes

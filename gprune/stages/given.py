@@ -99,7 +99,7 @@ def _steps(results: Results, stage: Stage[Any]) -> int:
 def unequal(compared: Iterable[Given]) -> str:
     """That methods were not given the same, in one line; empty where all of them were."""
     groups: dict[str, list[str]] = {}
-    for one in compared:
+    for one in sorted(compared, key=lambda one: -one.steps):
         groups.setdefault(one.means, []).append(METHODS[one.method].label)
     if len(groups) < 2:
         return ""

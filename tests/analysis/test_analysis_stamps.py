@@ -52,6 +52,7 @@ def test_the_commonest_stamp_has_no_mark_and_the_others_say_how_they_differ() ->
     later = stamps.of_perplexity(ppl(), MADE | {"torch": "2.14"}, "bfloat16")
     marked = stamps.Marks({"c": [few, usual, None, later, usual], "d": [later, usual, usual], "e": [few]})
     assert [marked.of("c", one) for one in (usual, few, later, None)] == ["", "ᵃ", "ᵇ", ""]
+    assert marked.usual == {"c": usual, "d": usual, "e": few}
     # the same difference has the same mark in every column, and a column of one stamp has none
     assert marked.of("d", later) == "ᵇ" and marked.of("e", few) == "" and marked.of("c", few, later) == "ᵃᵇ"
     assert marked.footnotes == [

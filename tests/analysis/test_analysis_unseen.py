@@ -54,11 +54,12 @@ def test_of_a_text_of_which_little_was_drawn_less_may_be_shared() -> None:
 
 def test_the_sentence_says_why_and_what_was_measured() -> None:
     assert standing("c4", 0.0, 0.00004).sentence == (
-        "c4: another corpus than A and B: unseen; of its runs of 17 tokens none in A, < 0.01 % in B"
+        "c4: another corpus than A and B: unseen; none of it stands word for word in A, "
+        "< 0.01 % in B (runs of 17 tokens)"
     )
     assert standing("wikitext2", 0.125, 0.0).sentence == (
         "wikitext2: another split of the corpus of A, not unseen; "
-        "of its runs of 17 tokens 12 % in A, none in B"
+        "12 % of it stands word for word in A, none in B (runs of 17 tokens)"
     )
     copy = standing("news.txt", 0.5, 0.0).sentence
     assert "another name, but it stands in A, so it is not unseen" in copy

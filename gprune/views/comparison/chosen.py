@@ -9,9 +9,10 @@ import streamlit as st
 from gprune.analysis import comparison as analysis
 from gprune.analysis import run_settings, unseen
 from gprune.analysis.comparison import Line, Row
+from gprune.analysis.unseen import Standing
 from gprune.methods import METHODS
 from gprune.views.frame import address, derived, frame, run_choice, story
-from gprune.views.frame.chart_style import label
+from gprune.views.frame.chart_style import called, label
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain
@@ -41,6 +42,11 @@ class Shown:
     def texts(self) -> list[str]:
         """The evaluation texts, unseen ones first."""
         return sorted(analysis.texts(self.rows), key=lambda text: self.role(text) != unseen.UNSEEN)
+
+    def standing(self, text: str) -> Standing | None:
+        """What an evaluation text is in the first of the runs that measure it."""
+        known = (story.standings(run).get(text) for run in self.runs)
+        return next((standing for standing in known if standing is not None), None)
 
     def role(self, text: str) -> str:
         """What an evaluation text is to the calibration texts of the runs that measure it."""
@@ -134,7 +140,7 @@ def _names(lines: list[Line], chosen: list[Run]) -> dict[tuple[str, str], str]:
     for line in lines:
         own = words.get(line.name, ())
         tail = ", ".join(word for word, keep in zip(own, differ, strict=False) if keep)
-        name = f"{label(line.method)} (control)" if METHODS[line.method].control else label(line.method)
+        name = called(line.method)
         names[line.name] = f"{name} · {tail}" if tail else name
     return _distinct(names)
 

@@ -37,6 +37,8 @@ def facts(shown: Shown) -> dict[tuple[str, str], Given]:
 
 def notices(shown: Shown) -> None:
     """One line each: methods that were not given the same, fixed attention, controls that do as well."""
+    told = [standing.sentence for text in shown.texts if (standing := shown.standing(text)) is not None]
+    st.caption(f":material/menu_book: {plain('. '.join(told))}.")
     known = facts(shown)
     unequal = stages.unequal(known.values())
     if unequal:

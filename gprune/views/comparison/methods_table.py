@@ -245,8 +245,9 @@ def _explain(shown: Shown) -> None:
     if several:
         words += " PPL is the mean over seeds, s.d. their deviation."
     st.caption(words)
-    stamp_line.show(cell.stamp for row in shown.rows for cell in row.cells.values())
-    stamp_line.footnotes(analysis.marks(shown.rows))
+    marks = analysis.marks(shown.rows)
+    stamp_line.show(marks.usual.values())
+    stamp_line.footnotes(marks)
     if shown.differences:
         for (text, reason), methods in analysis.without_change(shown.lines, shown.pinned).items():
             names = plain(", ".join(dict.fromkeys(map(label, methods))))

@@ -27,6 +27,8 @@ from gprune.views.frame.text import plain, said
 
 REASON = "not filled because"
 _OPENED = "cp_study_run"
+_LETTER, _MARGIN, _WIDEST = 7, 20, 280
+"""pixels of a letter of a method's name, beside it, and the most that the names get"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,9 @@ def _cell(setting: Setting, baseline: Setting | None, column: str, mark: str) ->
 def _column_config(shown: pd.DataFrame, settings: list[Setting]) -> dict[str, Any]:
     labels = {name for setting in settings for name in setting.labels}
     config = marked_table.columns((name for name in shown.columns if name not in labels), REASON)
+    if "method" in labels:
+        room = _MARGIN + _LETTER * int(shown["method"].str.len().max())
+        config["method"] = st.column_config.TextColumn(width=min(room, _WIDEST))
     return config | {"n": st.column_config.NumberColumn(help="seeds with numbers")}
 
 
@@ -217,12 +222,14 @@ def _explain(drawn: Card, table: StudyTable, settings: list[Setting], columns: l
     words = [f"Mean ± {what if ranked else 'standard deviation over layers, where there are any'}"]
     if ranked:
         within = " within a block of equal retention or design choice"
-        words.append(f"{BEST} best and {SECOND} second-best pruned row{within}; controls are not ranked")
+        words.append(f"{BEST} best and {SECOND} second-best pruned row{within}, controls among them")
     words += [plain(note) for note in table.notes]
     st.caption("; ".join(words) + ".")
-    winners = {
-        settings[i].name for c in ranked for i, mark in analysis.marks(settings, c).items() if mark == BEST
-    }
+    for name, measures in analysis.ahead(settings).items():
+        told = plain(", ".join(heading(column) for column in measures))
+        st.caption(f":orange[:material/science:] {plain(name)} is at least as good as GPrune on {told}.")
+    best = {i for c in ranked for i, mark in analysis.marks(settings, c).items() if mark == BEST}
+    winners = {settings[index].name for index in best}
     blocks = {setting.block for setting in settings if setting.ranked}
     whole = not any(setting.reason for setting in settings)
     if whole and len(winners) == 1 and len(blocks) == 1:

@@ -19,7 +19,7 @@ from gprune.analysis.stamps import lines
 from gprune.errors import GpruneError
 from gprune.views.frame import selection, slope, story, tour, work
 from gprune.views.frame.card import Card, card
-from gprune.views.frame.chart_style import METHOD_LABELS, label, waiting
+from gprune.views.frame.chart_style import METHOD_LABELS, called, label, waiting
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.text import plain, said, short
 from gprune.views.overview import charts as figures
@@ -140,7 +140,7 @@ def _cheapest(cells: list[Measurement]) -> str:
     best, second = pruned[:2]
     if obstacles([Row(cell.run, cell.method, cell.retention, 0, {cell.text: cell}) for cell in pruned]):
         return "What pruning costs"
-    return "Too close to call" if difference(second, best).close else f"{label(best.method)} costs least"
+    return "Too close to call" if difference(second, best).close else f"{called(best.method)} costs least"
 
 
 def _cost(run: Run, drawn: Card) -> None:
