@@ -218,3 +218,18 @@ def test_seeds_that_are_none_are_refused_at_the_top(cache: Path, typed: str) -> 
     assert "further seeds" in error.value
     if typed == "one":
         assert any("st-key-launch_seeds" in html.value for html in app.get("html"))
+
+
+def test_a_text_that_the_model_writes_is_offered_and_its_options_are_checked(
+    cache: Path, started: list[Study]
+) -> None:
+    app = form()
+    for key in ("launch_primary", "launch_auxiliary", "launch_substitute"):
+        assert "self:" in app.selectbox(key=key).options
+    assert "self:" in app.multiselect(key="launch_evaluate").options
+    app.selectbox(key="launch_auxiliary").set_value("self:").run()
+    assert "--auxiliary self:" in commands(app)
+    app.button(key="launch_start").click().run()
+    assert [study.auxiliary for study in started] == ["self:"]
+    wrong = replace(started[0], auxiliary="self:#temperature=20")
+    assert "temperature='20' of the text 'self:#temperature=20' must be" in launch.input_problem(wrong)

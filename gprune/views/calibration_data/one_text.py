@@ -51,6 +51,8 @@ def draw(run: Run, letter: str) -> None:
         found = _card(run, letter)
         share = _share()
         drawn.title(f"Calibration card of {letter}: {plain(short(found.name))}")
+        if found.described:
+            st.caption(f"{plain(found.name)}: {plain(found.described)}")
         _said(found, share)
         _size(found)
         _offered(run, found, share)
