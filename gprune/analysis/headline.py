@@ -1,8 +1,8 @@
 """Answers: what did pruning cost on unseen text, in one sentence?
 
-The overview's headline. Only what is measured is said; a difference within two standard errors of itself
-is called too close to call, and methods of different budgets are not ranked. GPrune is held against what one
-would otherwise use, and where a control does as well as GPrune, the sentence says so.
+The overview's headline. Only what is measured is said; a difference within two standard errors of itself is
+called too close to call, and methods of different budgets are not ranked. GPrune is held against what one
+would otherwise use, and a control that does as well is named.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def against_control(ours: Measurement, control: Measurement | None) -> str:
     if not found.close and found.nats < 0:
         return ""
     verb = "does as well" if found.close else "does better"
-    change = f"{signed(-found.change / (1 + found.change), '.1%')} perplexity"
+    change = f"{signed(0.0 - found.change / (1 + found.change), '.1%')} perplexity"
     return f"A control {verb}: {_name(control.method)} ({change})"
 
 

@@ -41,6 +41,8 @@ class Reproduced:
     """the paper's own figures, to stand beside and never among the measured ones; may be empty"""
     published_title: str
     """what they belong to"""
+    versions: dict[str, tuple[str, ...]]
+    """versions and commits behind the rows, by program; more than one where runs differ"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,9 @@ def _reproduced(name: str, entry: dict[str, Any]) -> Reproduced:
         display=_frame(entry["display"]),
         published=_frame(entry["published"]),
         published_title=str(entry["published"]["title"]),
+        versions={
+            str(program): tuple(map(str, known)) for program, known in dict(entry.get("versions", {})).items()
+        },
     )
 
 

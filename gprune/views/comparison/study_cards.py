@@ -227,13 +227,18 @@ def _explain(drawn: Card, table: StudyTable, settings: list[Setting], columns: l
     st.caption("; ".join(words) + ".")
     for name, measures in analysis.ahead(settings).items():
         told = plain(", ".join(heading(column) for column in measures))
-        st.caption(f":orange[:material/science:] {plain(name)} is at least as good as GPrune on {told}.")
+        st.caption(f":orange[:material/science:] {_begun(name)} is at least as good as GPrune on {told}.")
     best = {i for c in ranked for i, mark in analysis.marks(settings, c).items() if mark == BEST}
     winners = {settings[index].name for index in best}
     blocks = {setting.block for setting in settings if setting.ranked}
     whole = not any(setting.reason for setting in settings)
     if whole and len(winners) == 1 and len(blocks) == 1:
-        drawn.title(f"{plain(winners.pop())} is best on every measure of “{table.name}”")
+        drawn.title(f"{_begun(winners.pop())} is best on every measure of “{table.name}”")
+
+
+def _begun(name: str) -> str:
+    """A row's name at the beginning of a sentence."""
+    return plain(name[:1].upper() + name[1:])
 
 
 def _select(key: str, settings: list[Setting]) -> None:

@@ -39,8 +39,8 @@ TERMS: dict[str, str] = {
     "model.",
     "Neuron": "One unit of a feed-forward layer: a row of the gate and up matrices and a column of the down "
     "matrix.",
-    "Overlap": "Share of an evaluated text’s runs of several tokens (17 under the bundled tokenizer) that "
-    "stand word for word in the calibration set of A, or of B.",
+    "Overlap": "Share of an evaluated text’s runs of a dozen or more tokens that stand word for word in the "
+    "calibration set of A, or of B.",
     "Paired": "A difference that is taken window by window between two models, which removes what the "
     "windows have in common. Its error is smaller than that of either model.",
     "Perplexity": "How much a model is surprised by a text: at 40 it is as unsure of the next token as if it "
