@@ -12,6 +12,7 @@ python -m gprune gguf FOLDER OUT.gguf      (a pruned model for llama.cpp)
 python -m gprune speed FOLDER...           (prefill and decode, dense beside pruned)
 python -m gprune pack RUN                  (a run in one file, to be looked at elsewhere)
 python -m gprune unpack FILE               (reads it: needs neither its model nor its texts)
+python -m gprune card RUN A                (is a calibration text good enough? also as a file)
 python -m gprune texts
 python -m gprune runs
 python -m gprune cache list                (what takes how much room, and for which runs; also prune, verify)
@@ -31,6 +32,7 @@ from gprune.commands import (
     app,
     arrays,
     cache,
+    card,
     export,
     listing,
     packs,
@@ -87,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="gprune", description="Structured pruning with GPrune-LLM.")
     parser.add_argument("--version", action="version", version=f"gprune {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (study, run, app, reproduce, search, arrays, export, speed, packs, listing, cache):
+    for command in (study, run, app, reproduce, search, arrays, export, speed, packs, card, listing, cache):
         command.add(commands)
     return parser
 

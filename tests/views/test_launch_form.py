@@ -241,3 +241,18 @@ def test_a_profile_is_in_the_command_and_in_the_study(
     assert started == [demo_study().with_settings(dict(won)).renamed("")]
     app.radio(key="launch_profile").set_value("paper").run()
     assert commands(app) == plain
+
+
+def test_a_text_that_the_model_writes_is_offered_and_its_options_are_checked(
+    cache: Path, started: list[Study]
+) -> None:
+    app = form()
+    for key in ("launch_primary", "launch_auxiliary", "launch_substitute"):
+        assert "self:" in app.selectbox(key=key).options
+    assert "self:" in app.multiselect(key="launch_evaluate").options
+    app.selectbox(key="launch_auxiliary").set_value("self:").run()
+    assert "--auxiliary self:" in commands(app)
+    app.button(key="launch_start").click().run()
+    assert [study.auxiliary for study in started] == ["self:"]
+    wrong = replace(started[0], auxiliary="self:#temperature=20")
+    assert "temperature='20' of the text 'self:#temperature=20' must be" in launch.input_problem(wrong)
