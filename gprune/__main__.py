@@ -38,7 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: the words after the program's name; those of the process when left out.
 
     Returns:
-        The exit code: 0 done, 2 an error with its one sentence on stderr, 130 stopped, 1 a defect of ours.
+        The exit code: 0 done, 2 an error with its one sentence on stderr, 3 done but for tasks or rows that
+        could not be measured, 130 stopped, 1 a defect of ours.
     """
     options = _parser().parse_args(arguments)
     # threads that wait spin only briefly: by default they slow each other down many times over as soon as

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, get_args
 
 from gprune import untrusted
-from gprune.commands import add_cache, place
+from gprune.commands import EXIT_UNFILLED, add_cache, place
 from gprune.commands.study import add_field, assignment
 from gprune.errors import SettingsError
 from gprune.study_fields import OPTIONS, hint
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gprune.reproduction.tables import Table
     from gprune.reproduction.work import Work
 
-EXIT_UNFILLED = 3
 # option: field of the scale
 _SCALE = ("primary", "auxiliary", "substitute", "samples", "epochs", "windows", "limit", "speed", "controls")
 _SCALE_LISTS = {"evaluate": "texts", "retentions": "retentions", "seeds": "seeds"}

@@ -6,6 +6,7 @@ All that a content key needs to know of the world. None of it loads a model.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,6 +135,26 @@ def _tasks(study: Study, missing: dict[str, str], download: bool) -> dict[str, s
             except CorpusError as error:
                 missing[task] = str(error)
     return found
+
+
+def doubtful_tasks(study: Study, missing: Collection[str] = ()) -> dict[str, str]:
+    """Why the data of tasks is probably another split than the one they are measured on, by task.
+
+    Args:
+        study: the study.
+        missing: tasks that have no data here.
+    """
+    if not study.evaluation.tasks:
+        return {}
+    from gprune.evaluation import tasks
+
+    found = {}
+    for task in study.evaluation.tasks:
+        if task not in missing:
+            # a file that has gone meanwhile is told when the task is measured
+            with contextlib.suppress(CorpusError):
+                found[task] = tasks.doubt(tasks.resolve(task, study.evaluation))
+    return {task: reason for task, reason in found.items() if reason}
 
 
 def _scoring(study: Study) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from gprune.errors import CorpusError, NumericsError, SettingsError, TaskError
 from gprune.methods import METHODS
 from gprune.records import Accuracy, Perplexity, Throughput
 from gprune.stages.graph import Graph, Stage, StageId, once
@@ -44,7 +45,10 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
         from gprune.evaluation.accuracy import accuracy as measure
 
         model = work.cut(method, **parts)
-        return measure(model, work.tokenizer, (task,), evaluation, work.progress, work.text_cache)[task]
+        try:
+            return measure(model, work.tokenizer, (task,), evaluation, work.progress, work.text_cache)[task]
+        except (CorpusError, SettingsError, NumericsError) as error:
+            raise TaskError(str(error)) from error
 
     index = evaluation.tasks.index(task)
     return graph.stage(

@@ -84,6 +84,7 @@ RECORD = {
     "stages": {"tokens": {"key": "0" * 32, "seconds": 0.5, "reused": False}},
     "texts": {"A": "words"},
     "missing_tasks": {},
+    "doubtful_tasks": {},
     "unavailable": {},
     "result": {"retention": 0.5},
     "provenance": {"inputs": {"model": "a", "calibration": {"A": "b"}}, "commit": "c"},
