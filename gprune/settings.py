@@ -137,6 +137,8 @@ class BaselineSettings:
     """sequences of LLM-Pruner's gradient (LLM-Pruner: 10)"""
     taylor_length: int = 64
     """tokens of each of them (LLM-Pruner: 64)"""
+    taylor_text: str = ""
+    """text of this gradient, cut as LLM-Pruner's code cuts (it reads bookcorpus); empty: the primary text"""
     fang_grouping: Literal["balanced", "released"] = "balanced"
     """group sizes that differ by one at most, or the released code's, for widths that divide evenly only"""
 

@@ -17,6 +17,8 @@ from gprune.study import Study
 
 ROLES = ("primary", "auxiliary", "substitute")
 """the roles of A, B and C"""
+GRADIENT = "gradient"
+"""the role of the text that only LLM-Pruner reads, where that is not the primary text"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Inputs:
     precision: str
     """float32, bfloat16 or float16, as resolved on this machine"""
     calibration: dict[str, str]
-    """content of the calibration texts, by role: primary, auxiliary, substitute"""
+    """content of the calibration texts, by role: primary, auxiliary, substitute, gradient"""
     evaluation: dict[str, str]
     """content of the evaluation texts, by the name they were given under"""
     tasks: dict[str, str] = field(default_factory=dict)
@@ -50,7 +52,8 @@ class Inputs:
 
 def roles(study: Study) -> dict[str, str]:
     """The calibration texts of a study, by role."""
-    return {role: getattr(study, role) for role in ROLES if getattr(study, role)}
+    own = {GRADIENT: study.baselines.taylor_text} if "llm_pruner" in study.methods else {}
+    return {role: text for role, text in ({r: getattr(study, r) for r in ROLES} | own).items() if text}
 
 
 def lacking(study: Study, inputs: Inputs) -> set[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from gprune.methods import METHODS
 from gprune.stages import Graph, Inputs, named, needed
+from gprune.stages.inputs import GRADIENT
 from gprune.study import field_names
 from gprune.study_demo import demo_study
 
@@ -43,6 +44,7 @@ CHANGES = {
     "contexts.module_profile": ("mixed", "scores"),
     "baselines.taylor_samples": (4, "scores"),
     "baselines.taylor_length": (8, "scores"),
+    "baselines.taylor_text": ("bookcorpus", "scores"),
     "baselines.fang_grouping": ("released", "groups"),
     "modularization.kind": ("random", "partition"),
     "modularization.candidates": ((8, 16), "clusters"),
@@ -88,7 +90,7 @@ def study():
 @pytest.fixture(scope="module")
 def inputs(study):
     blank = Inputs.unknown(study)
-    digests = {role: f"{role}’s text" for role in blank.calibration}
+    digests = {role: f"{role}’s text" for role in (*blank.calibration, GRADIENT)}
     tasks = {"demo_order": "1", "demo_cloze": "2"}
     return replace(blank, calibration=digests, tasks=tasks, evaluation={**blank.evaluation, "ptb": "e"})
 
