@@ -6,8 +6,10 @@ The paper's settings are at least a hundred times smaller. A refusal says what t
 from __future__ import annotations
 
 import math
+import shutil
+from pathlib import Path
 
-from gprune.errors import SettingsError
+from gprune.errors import GpruneError, SettingsError
 from gprune.untrusted import quoted
 
 MOST_LENGTH = 2**20
@@ -40,6 +42,27 @@ LONGEST_TEXT = 4096
 """characters of any other text: the longest path of the system"""
 LONGEST_LIST = 1000
 """entries of a list"""
+
+
+def require_room(kind: type[GpruneError], what: str, size: int, folder: Path) -> None:
+    """Checks that a download has room, before it starts.
+
+    Args:
+        kind: class of the error.
+        what: what is to be downloaded, as the sentence begins.
+        size: bytes that are missing.
+        folder: where they go; it need not exist yet.
+
+    Raises:
+        GpruneError: of that class: there is less room; names both, and what to do.
+    """
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    free = shutil.disk_usage(there).free
+    if size > free:
+        raise kind(
+            f"{what} needs {size / 1e9:,.1f} GB more in {str(folder)!r}, where {free / 1e9:,.1f} GB are "
+            "free: make room, or set HF_HOME to a folder on a larger disk"
+        )
 
 
 def require_affordable(most: int, cost: str, factors: dict[str, int]) -> None:

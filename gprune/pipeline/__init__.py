@@ -44,7 +44,8 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all") -> d
         GpruneError: with one sentence that says what is wrong and what to do.
     """
     missing_tasks: dict[str, str] = {}
-    results = Results(store, Graph(study, read(study, missing_tasks)))
+    inputs = read(study, missing_tasks, on_progress=partial(listener, "download"))
+    results = Results(store, Graph(study, inputs))
     wanted = course(results.graph, until, results.holds)
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
     record.doubtful_tasks = doubtful_tasks(study, missing_tasks)

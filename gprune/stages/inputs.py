@@ -13,6 +13,7 @@ from typing import Any
 from gprune import corpora, machine
 from gprune.errors import CorpusError, SettingsError
 from gprune.models import identity
+from gprune.progress import Progress
 from gprune.study import Study
 
 ROLES = ("primary", "auxiliary", "substitute")
@@ -74,13 +75,20 @@ def describe_texts(study: Study) -> None:
         corpora.describe(text, "evaluation")
 
 
-def read(study: Study, missing_tasks: dict[str, str] | None = None, *, download: bool = True) -> Inputs:
+def read(
+    study: Study,
+    missing_tasks: dict[str, str] | None = None,
+    *,
+    download: bool = True,
+    on_progress: Progress | None = None,
+) -> Inputs:
     """Digests of what a study reads, after everything has been found.
 
     Args:
         study: the study.
         missing_tasks: gets why tasks of the study cannot be measured here, by task.
         download: whether what is on the hub only may be fetched.
+        on_progress: told of the download of the model; the hub's own bars are drawn where left out.
 
     Raises:
         ModelError: the model folder holds no model.
@@ -88,7 +96,7 @@ def read(study: Study, missing_tasks: dict[str, str] | None = None, *, download:
         SettingsError: two calibration texts hold the same content, or there is no such task.
     """
     # the model first: a wrong folder is the commonest slip and the cheapest to find
-    identity.locate(study.model, download=download)
+    identity.locate(study.model, download=download, on_progress=on_progress)
     texts = roles(study)
     if download:
         for text in texts.values():

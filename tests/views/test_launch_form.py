@@ -107,7 +107,7 @@ def test_tasks_say_what_they_need_and_no_network_is_touched(
 def test_a_folder_of_tasks_is_looked_into(cache: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
-    (folder / "boolq.jsonl").write_text("{}")
+    (folder / "boolq.jsonl").write_text('{"passage": "It rains.", "question": "is it wet", "label": true}')
     app = form()
     app.multiselect(key="launch_tasks").set_value(["boolq", "piqa"]).run()
     app.text_input(key="launch_task_folder").set_value(str(folder)).run()
