@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 from gprune.errors import GpruneError, SettingsError
+from gprune.files import amount
 from gprune.untrusted import quoted
 
 MOST_LENGTH = 2**20
@@ -36,6 +37,8 @@ MOST_ALIGNMENT = 2**16
 """multiple that FFN widths are rounded to; wider than any layer"""
 MOST_COUNT = 2**31 - 1
 """of what is only an upper bound itself and costs nothing"""
+LARGER_DISK = "make room, or set HF_HOME to a folder on a larger disk"
+"""what to do where a download of the hub has no room"""
 LONGEST_NAME = 200
 """characters of what people call a study"""
 LONGEST_TEXT = 4096
@@ -44,25 +47,23 @@ LONGEST_LIST = 1000
 """entries of a list"""
 
 
-def require_room(kind: type[GpruneError], what: str, size: int, folder: Path) -> None:
-    """Checks that a download has room, before it starts.
+def require_room(kind: type[GpruneError], what: str, size: int, folder: Path, remedy: str) -> None:
+    """Checks that a disk has room for what is to be written, before the start.
 
     Args:
         kind: class of the error.
-        what: what is to be downloaded, as the sentence begins.
-        size: bytes that are missing.
+        what: what is to be written, as the sentence begins.
+        size: bytes.
         folder: where they go; it need not exist yet.
+        remedy: what to do, as the sentence ends.
 
     Raises:
-        GpruneError: of that class: there is less room; names both, and what to do.
+        GpruneError: of that class: there is less room; names both.
     """
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     free = shutil.disk_usage(there).free
-    if size > free:
-        raise kind(
-            f"{what} needs {size / 1e9:,.1f} GB more in {str(folder)!r}, where {free / 1e9:,.1f} GB are "
-            "free: make room, or set HF_HOME to a folder on a larger disk"
-        )
+    if free < size:
+        raise kind(f"{what} needs {amount(size)}, but {str(there)!r} has {amount(free)} free: {remedy}")
 
 
 def require_affordable(most: int, cost: str, factors: dict[str, int]) -> None:

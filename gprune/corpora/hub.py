@@ -64,8 +64,8 @@ def fetch(repository: str, revision: str, path: str) -> Path:
     with _plain_errors(repository, revision, path):
         # before the bytes of a large file
         asked: Any = hf_hub_download(repository, path, dry_run=True, **where)
-        what = f"the dataset {repository!r}"
-        limits.require_room(CorpusError, what, asked.file_size or 0, Path(constants.HF_HUB_CACHE))
+        what, cache = f"the download of {repository!r}", Path(constants.HF_HUB_CACHE)
+        limits.require_room(CorpusError, what, asked.file_size or 0, cache, limits.LARGER_DISK)
         return Path(hf_hub_download(repository, path, **where))
 
 

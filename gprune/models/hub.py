@@ -63,8 +63,8 @@ def require_room(name: str) -> None:
             "read: choose a copy that has them"
         )
     size = sum(file.file_size or 0 for file in files if file.will_download)
-    what = f"the model {name!r}"
-    limits.require_room(ModelError, what, size, Path(constants.HF_HUB_CACHE))
+    what, cache = f"the download of {name!r}", Path(constants.HF_HUB_CACHE)
+    limits.require_room(ModelError, what, size, cache, limits.LARGER_DISK)
 
 
 def _fetch(name: str, on_progress: Progress | None) -> Path:

@@ -113,7 +113,7 @@ def test_a_disk_that_is_too_small_is_told_before_the_download(
     usage = shutil.disk_usage(hub_cache.parent)
     monkeypatch.setattr("gprune.limits.shutil.disk_usage", lambda place: usage._replace(free=10))
     with pytest.raises(
-        CorpusError, match="'Salesforce/wikitext' needs 0.0 GB more in '.*', where 0.0 GB are"
+        CorpusError, match="of 'Salesforce/wikitext' needs [0-9.]+ KiB, but '.*' has 0.0 KiB free"
     ):
         corpora.prepare("wikitext2", "calibration")
     assert not list(hub_cache.rglob("*.parquet"))

@@ -156,9 +156,7 @@ def test_a_disk_that_is_too_small_is_told_before_the_start(
     usage = shutil.disk_usage(cache.parent)
     monkeypatch.setattr("gprune.limits.shutil.disk_usage", lambda place: usage._replace(free=4_000_000))
     small.models[NAME][SHARDS[1]] = b"2" * 97_000_000
-    with pytest.raises(
-        ModelError, match=r"needs 0.1 GB more in '.*hub', where 0.0 GB are free: make"
-    ) as caught:
+    with pytest.raises(ModelError, match=r"needs 95.4 MiB, but '.*' has 3.8 MiB free: make room") as caught:
         identity.locate(NAME, download=True)
     assert "set HF_HOME to a folder on a larger disk" in one_sentence(caught)
     assert not list(cache.rglob("*.safetensors"))
