@@ -60,10 +60,19 @@ def require_room(kind: type[GpruneError], what: str, size: int, folder: Path, re
     Raises:
         GpruneError: of that class: there is less room; names both.
     """
-    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    free = shutil.disk_usage(there).free
+    free = room(folder)
     if free < size:
-        raise kind(f"{what} needs {amount(size)}, but {str(there)!r} has {amount(free)} free: {remedy}")
+        there = str(_existing(folder))
+        raise kind(f"{what} needs {amount(size)}, but {there!r} has {amount(free)} free: {remedy}")
+
+
+def room(folder: Path) -> int:
+    """Free bytes of the disk that a folder is on; it need not exist yet."""
+    return shutil.disk_usage(_existing(folder)).free
+
+
+def _existing(folder: Path) -> Path:
+    return next(place for place in (folder, *folder.absolute().parents) if place.exists())
 
 
 def require_affordable(most: int, cost: str, factors: dict[str, int]) -> None:

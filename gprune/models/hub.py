@@ -16,6 +16,7 @@ from typing import Any
 
 from gprune import limits
 from gprune.errors import GpruneError, ModelError
+from gprune.files import amount
 from gprune.progress import Progress
 
 DOWNLOADED = ["*.json", "model*.safetensors", "*.py", "tokenizer.model", "merges.txt"]
@@ -46,6 +47,24 @@ def snapshot(name: str, download: bool, on_progress: Progress | None = None) -> 
         return _fetch(name, on_progress)
 
 
+def offer(name: str) -> str:
+    """What it takes to have a model that is not whole on this machine; fetches nothing.
+
+    Returns:
+        One sentence with what is to be fetched, where to, and how much room there is.
+
+    Raises:
+        ModelError: it cannot be fetched; says why and what to do.
+    """
+    from huggingface_hub import constants
+
+    folder = _local(name)
+    with _plain_errors(name, _lacking(folder) if folder is not None else ""):
+        size, cache = _missing(name), Path(constants.HF_HUB_CACHE)
+        free = limits.room(cache)
+        return f"{amount(size)} of {name!r} are to be fetched into {str(cache)!r}, with {amount(free)} free"
+
+
 def require_room(name: str) -> None:
     """Checks that what is missing of a model can be fetched and has room on the disk; fetches nothing.
 
@@ -54,7 +73,15 @@ def require_room(name: str) -> None:
             how much room there is.
         OSError: the hub does not answer, or refuses; its client has a class for each reason.
     """
-    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub import constants
+
+    what, cache = f"the download of {name!r}", Path(constants.HF_HUB_CACHE)
+    limits.require_room(ModelError, what, _missing(name), cache, limits.LARGER_DISK)
+
+
+def _missing(name: str) -> int:
+    """Bytes of a model that are not on this machine."""
+    from huggingface_hub import snapshot_download
 
     files: Any = snapshot_download(name, allow_patterns=DOWNLOADED, dry_run=True)
     if not any(file.filename.endswith(".safetensors") for file in files):
@@ -62,9 +89,7 @@ def require_room(name: str) -> None:
             f"the hub's model {name!r} has no safetensors, and pickled weights, which can run code, are not "
             "read: choose a copy that has them"
         )
-    size = sum(file.file_size or 0 for file in files if file.will_download)
-    what, cache = f"the download of {name!r}", Path(constants.HF_HUB_CACHE)
-    limits.require_room(ModelError, what, size, cache, limits.LARGER_DISK)
+    return sum(file.file_size or 0 for file in files if file.will_download)
 
 
 def _fetch(name: str, on_progress: Progress | None) -> Path:
