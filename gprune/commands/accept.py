@@ -113,7 +113,8 @@ def _plan(found: Acceptance, made: Work, stream: TextIO) -> None:
     tables, series = [found.table], found.series
     missing = work.missing(tables, series, made.finished)
     sizes = f"{len(found.asked)} figures in {len(found.table.rows(series))} rows"
-    studies = f"{len(work.needed(tables, series))} studies, {len(missing)} of them missing"
+    count = len(work.needed(tables, series))
+    studies = f"{count} {'study' if count == 1 else 'studies'}, {len(missing)} of them missing"
     lines = [f"{found.name}: {sizes}, from {studies}"]
     lines += [f"until {e.until:<12} {e.study.name:<48} {' '.join(e.study.methods)}" for e in missing]
     lines.append(f"model: {_model(found)}")

@@ -223,27 +223,38 @@ def _line(one: Compared) -> list[str]:
 
 
 def _origin(found: Sequence[Compared], made: Assembled, series: Series, command: str) -> list[str]:
-    """Where our figures come from: settings, versions, machine and command."""
-    settings = dict.fromkeys(_settings(one) for one in found)
-    versions: dict[str, dict[str, None]] = {}
-    for answer in made.answers:
-        for name in ("gprune", "commit", "torch", "transformers", "python"):
-            if value := str(answer.versions.get(name, "")):
-                versions.setdefault(name, {})[value] = None
+    """Where our figures come from: model, settings, versions, machine and command."""
+    scale, every = series.scale, [value for answer in made.answers for value in answer.values]
+    windows = sorted(
+        {f"{value.windows:,} windows of {value.length} tokens" for value in every if value.windows}
+    )
+    more = [f"{field}={value}" for field, value in scale.settings]
     kinds = dict.fromkeys(answer.precision for answer in made.answers if answer.precision)
-    scale = series.scale
-    length = series.base.evaluation.preset
     return [
-        f"texts A {short(scale.primary)}, B {short(scale.auxiliary)}; windows of {length} tokens; "
-        f"seed {scale.seed}",
-        *(f"settings of {line}" for line in settings),
-        "versions: " + ", ".join(f"{name} {' and '.join(values)}" for name, values in versions.items()),
+        f"model: `{series.model}`, SHA-256 {identity.fingerprint(series.model)[:16]}",
+        f"texts: A {short(scale.primary)}, B {short(scale.auxiliary)}; seed {scale.seed}; "
+        f"perplexity over {', '.join(windows) or 'no windows'}",
+        *dict.fromkeys(map(_settings, found)),
+        *([f"settings of every figure: {', '.join(more)}"] if more else []),
+        f"versions: {_versions(made)}",
         f"device: {machine.describe(series.base.device)}; number type {' and '.join(kinds) or 'not known'}",
         f"command: `{command}`",
     ]
 
 
+def _versions(made: Assembled) -> str:
+    """The versions behind our figures; several of one thing where runs differ."""
+    versions: dict[str, dict[str, None]] = {}
+    for answer in made.answers:
+        for name in ("gprune", "commit", "torch", "transformers", "python"):
+            if value := str(answer.versions.get(name, "")):
+                versions.setdefault(name, {})[value] = None
+    changed = any(answer.versions.get("uncommitted_changes") for answer in made.answers)
+    words = [f"{name} {' and '.join(values)}" for name, values in versions.items()]
+    return ", ".join(words) + (", with uncommitted changes" if changed else "")
+
+
 def _settings(one: Compared) -> str:
     samples = one.row.study.calibration.samples
     more = f", {one.claim.settings}" if one.claim.settings else ""
-    return f"the figures by {one.claim.source}: {samples} sequences a text{more}"
+    return f"settings beside the figures by {one.claim.source}: {samples} sequences a text{more}"

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 import tiny_study
+from huggingface_hub import constants
 from reproduction.fake_runs import finish
+from small_hub import serving
 
 from gprune import jobs, published
 from gprune.commands import EXIT_UNFILLED, accept
@@ -207,7 +209,14 @@ def test_finished_runs_are_held_against_the_list_without_a_job(
         "one",
         "41.20 ± 0.50",
     ]
-    for words_ in ("versions: ", "device: ", "commit ", "command: `python -m gprune", "16 sequences a text"):
+    for words_ in (
+        "versions: ",
+        "device: ",
+        "commit ",
+        "command: `python -m gprune",
+        "16 sequences a text",
+        "2 windows of 128",
+    ):
         assert words_ in text
     assert not jobs.jobs(tmp_path / "cache")
     (written,) = (tmp_path / "cache" / "acceptance").glob("*/acceptance.md")
@@ -259,6 +268,35 @@ def test_a_dry_run_plans_and_an_absent_model_is_one_sentence_before_the_start(
     ):
         call(*words)
     assert not (tmp_path / "jobs").exists()
+
+
+def test_a_gated_model_says_how_to_get_access_in_the_plan_and_before_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    name = "meta-llama/Llama-3.1-8B"
+    files = {"config.json": b"{}", "model.safetensors": b"0" * 3 * 2**20, "tokenizer.json": b"{}"}
+    with serving(monkeypatch) as small:
+        small.models[name] = files
+        words = ["--model", name, "--cache", tmp_path / "cache"]
+        assert call(*words, "--dry-run") == 0
+        fetched = f"model: 3.0 MiB of '{name}' are to be fetched into '{tmp_path}/hub', with "
+        assert capsys.readouterr().out.splitlines()[4].startswith(fetched)
+        small.gated.add(name)
+        assert call(*words, "--dry-run") == 0
+        gated = (
+            f"the model '{name}' is gated: ask for access at {small.address}/{name}, and when it is granted"
+        )
+        assert capsys.readouterr().out.splitlines()[4].startswith(f"model: {gated}")
+        with pytest.raises(ModelError, match="is gated: ask for access at"):
+            call(*words)
+        small.gated.clear()
+        # what was fetched is not the model whose figures these are
+        with pytest.raises(
+            SettingsError, match="is not Llama3.1-8B: it has num_hidden_layers None and not 32"
+        ):
+            call(*words)
+    assert not (tmp_path / "cache" / "jobs").exists()
 
 
 @pytest.mark.process
