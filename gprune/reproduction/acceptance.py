@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gprune import machine, published
 from gprune.errors import ModelError
@@ -121,10 +122,11 @@ def _row(series: Series, claim: Claim) -> Row:
     base, _, metric = claim.method.partition(":")
     words = [word for word in claim.settings.split(";") if word.strip()]
     changes = {_SAMPLES: claim.samples} | dict(assignment(word.strip()) for word in words)
+    own = series.base
+    pair = (changes.pop("primary", own.primary), changes.pop("auxiliary", own.auxiliary))
     kept = series.scale.retention if claim.retention == 1 else claim.retention
-    study = series.study(
-        metric=metric or series.base.metric, methods=(base,), retention=kept, changes=changes
-    )
+    chosen: dict[str, Any] = {"metric": metric or own.metric, "pair": pair, "retention": kept}
+    study = series.study(methods=(base,), changes=changes, **chosen)
     row = Row({"retention": claim.retention}, study, base)
     return Row({"retention": claim.retention, "method": label(row)}, study, base)
 
@@ -149,18 +151,18 @@ def operations(rows: Iterable[Row], weights: int) -> float:
         rows: what is to be measured.
         weights: linear weights of the decoder layers.
     """
-    texts: dict[tuple[int, int], None] = {}
+    texts: dict[tuple[str, int, int], None] = {}
     passes = 0.0
     for row in rows:
         study, decision = row.study, METHODS[row.method].decision
         one = study.calibration.samples * study.calibration.length
-        texts[study.calibration.samples, study.calibration.length] = None
+        texts[study.primary, study.calibration.samples, study.calibration.length] = None
         own = {"sequential": 1.0, "learned": 2.0 * _STEP * study.sparsity.epochs, "fang": 8.0}
         contexts = 8.0 if study.metric == "twflap" and decision == "learned" else 0.0
         windows = study.evaluation.windows
         measured = _TEXT_TOKENS if windows is None else windows * study.evaluation.length
         passes += one * (own.get(decision, 0.0) + contexts) + len(study.evaluation.texts) * measured
-    passes += sum(2 * samples * length for samples, length in texts)
+    passes += sum(2 * samples * length for _, samples, length in texts)
     return 2.0 * weights * passes
 
 

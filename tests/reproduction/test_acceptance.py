@@ -81,7 +81,7 @@ def test_the_list_has_the_figures_of_the_three_models() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "rows", "studies"), [("LLaMA1-7B", 6, 3), ("LLaMA2-7B", 22, 9), ("Llama3.1-8B", 7, 3)]
+    ("name", "rows", "studies"), [("LLaMA1-7B", 6, 5), ("LLaMA2-7B", 22, 9), ("Llama3.1-8B", 7, 6)]
 )
 def test_figures_of_one_setting_share_a_row_and_rows_of_one_retention_a_study(
     name: str, rows: int, studies: int
@@ -93,7 +93,11 @@ def test_figures_of_one_setting_share_a_row_and_rows_of_one_retention_a_study(
     for claim, row in found.asked:
         study = row.study
         assert study.calibration.samples == claim.samples and study.evaluation.length == 128
-        assert study.calibration.flap_variant == ("paper" if name == "LLaMA2-7B" else "released")
+        of_flap = name != "LLaMA2-7B" and claim.method in ("flap", "dense")
+        assert study.calibration.flap_variant == ("released" if of_flap else "paper")
+        # FLAP's code gives its Wanda-sp another text
+        assert study.primary == ("c4" if "primary=c4" in claim.settings else "wikitext2")
+        assert ("primary=c4" in claim.settings) == (claim.method == "wanda_sp" and name != "LLaMA2-7B")
         assert row.method_id == claim.method and (study.retention == claim.retention or row.method == "dense")
 
 
@@ -246,9 +250,9 @@ def test_the_estimate_counts_passes_through_the_decoder() -> None:
     weights = presets.PRESETS["LLaMA1-7B"].weights
     assert acceptance.weights_of(found) == weights
     rows = found.table.rows(found.series)
-    calibration, text = 1024 * 128, 340_000
-    # two statistics, one sequential pass for each Wanda-sp, one text for each row
-    expected = 2 * weights * (2 * calibration + 2 * calibration + 6 * text)
+    large, small, text = 1024 * 128, 128 * 128, 340_000
+    # statistics of two texts under both settings, a sequential pass for each Wanda-sp, a text for each row
+    expected = 2 * weights * (2 * large + 2 * small + 2 * small + 6 * text)
     assert acceptance.operations(rows, weights) == pytest.approx(expected)
     assert re.search(
         r"estimate: [\d.]+ PFLOP .* about [\d.]+ (s|min|h) at", acceptance.estimate(rows, weights)
@@ -261,8 +265,8 @@ def test_a_dry_run_plans_and_an_absent_model_is_one_sentence_before_the_start(
     words = ["--model", "huggyllama/llama-7b", "--cache", tmp_path]
     assert call(*words, "--dry-run") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "LLaMA1-7B: 9 figures in 6 rows, from 3 studies, 3 of them missing"
-    assert [line.split()[0] for line in lines[1:]] == ["until", "until", "until", "model:", "estimate:"]
+    assert lines[0] == "LLaMA1-7B: 9 figures in 6 rows, from 5 studies, 5 of them missing"
+    assert [line.split()[0] for line in lines[1:]] == ["until"] * 5 + ["model:", "estimate:"]
     with pytest.raises(
         ModelError, match="'huggyllama/llama-7b' is not a folder on this machine, and the hub"
     ):
@@ -281,13 +285,13 @@ def test_a_gated_model_says_how_to_get_access_in_the_plan_and_before_the_start(
         words = ["--model", name, "--cache", tmp_path / "cache"]
         assert call(*words, "--dry-run") == 0
         fetched = f"model: 3.0 MiB of '{name}' are to be fetched into '{tmp_path}/hub', with "
-        assert capsys.readouterr().out.splitlines()[4].startswith(fetched)
+        assert capsys.readouterr().out.splitlines()[7].startswith(fetched)
         small.gated.add(name)
         assert call(*words, "--dry-run") == 0
         gated = (
             f"the model '{name}' is gated: ask for access at {small.address}/{name}, and when it is granted"
         )
-        assert capsys.readouterr().out.splitlines()[4].startswith(f"model: {gated}")
+        assert capsys.readouterr().out.splitlines()[7].startswith(f"model: {gated}")
         with pytest.raises(ModelError, match="is gated: ask for access at"):
             call(*words)
         small.gated.clear()
