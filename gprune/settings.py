@@ -294,7 +294,7 @@ class EvaluationSettings:
     limit: int | None = None
     """documents of each task at most; null measures all"""
     task_folder: str = ""
-    """folder with local files of the seven tasks; empty reads them from the hub"""
+    """folder with local files of the seven tasks, as docs/tasks.md has them; empty reads them from the hub"""
     speed: Literal["none", "auto", "cpu", "gpu"] = "none"
     """measure tokens a second of every method side by side: gpu is the paper's setting, cpu a small one"""
 

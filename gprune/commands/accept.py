@@ -75,7 +75,8 @@ def _acceptance(options: argparse.Namespace) -> Acceptance:
     from gprune.reproduction.scale import SUITES, choose
     from gprune.reproduction.series import Series
 
-    options.model = identity.resolve(options.model)
+    # jobs run in a folder of their own, so paths are made whole here
+    options.model = "demo" if options.model == "demo" else identity.resolve(options.model)
     every = claims(options.published)
     known = tuple(dict.fromkeys(claim.model for claim in every))
     name = presets.named(options.model, options.name, known)

@@ -78,10 +78,14 @@ def _read(file: Path) -> str:
 
 def _parsed(text: str, where: str) -> tuple[Claim, ...]:
     rows = csv.DictReader(io.StringIO(text))
-    lacking = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
+    try:
+        lacking = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
+        lines = [] if lacking else list(enumerate(rows, 2))
+    except csv.Error as error:
+        raise SettingsError(f"{where} is no CSV ({error}): save it as CSV, UTF-8, with commas") from error
     if lacking:
         raise SettingsError(f"{where} lacks the columns {', '.join(lacking)}: it needs {', '.join(COLUMNS)}")
-    found = tuple(_claim(row, f"line {number} of {where}") for number, row in enumerate(rows, 2))
+    found = tuple(_claim(row, f"line {number} of {where}") for number, row in lines)
     if not found:
         raise SettingsError(f"{where} holds no figure: write one a line")
     return found

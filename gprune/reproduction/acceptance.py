@@ -176,7 +176,7 @@ def weights_of(found: Acceptance) -> int:
         )
         heads = int(values["num_attention_heads"])
         groups = int(values.get("num_key_value_heads") or heads)
-        return Preset("", "", "", layers, hidden, neurons, heads, groups).weights
+        return Preset("", "", (), layers, hidden, neurons, heads, groups).weights
     except (ModelError, KeyError, TypeError, ValueError):
         return PRESETS[name].weights if name else 0
 

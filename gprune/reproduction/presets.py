@@ -5,14 +5,13 @@ By the last part of its name or by what the person says, and checked against the
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from gprune import untrusted
 from gprune.errors import SettingsError
 from gprune.models import identity
-from gprune.reproduction.scale import paper_model
+from gprune.reproduction.scale import paper_model, stem
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +22,9 @@ class Preset:
     """as papers call it"""
     hub: str
     """where people get it"""
-    pattern: str
-    """what the last part of a folder's or hub name is, in small letters and digits"""
+    stems: tuple[str, ...]
+    """what the last part of a folder's or hub name is, in small letters and digits; the paper's own models
+    are known without"""
     layers: int
     hidden: int
     neurons: int
@@ -41,9 +41,20 @@ class Preset:
 PRESETS = {
     preset.name: preset
     for preset in (
-        Preset("LLaMA1-7B", "huggyllama/llama-7b", r"llama(v?1)?7b(hf)?", 32, 4096, 11008, 32, 32),
-        Preset("LLaMA2-7B", "meta-llama/Llama-2-7b-hf", r"llama(v?2)7b(hf)?", 32, 4096, 11008, 32, 32),
-        Preset("Llama3.1-8B", "meta-llama/Llama-3.1-8B", r"(meta)?llama318b", 32, 4096, 14336, 32, 8),
+        Preset(
+            "LLaMA1-7B",
+            "huggyllama/llama-7b",
+            ("llama7b", "llama7bhf", "llama17b", "llama17bhf"),
+            32,
+            4096,
+            11008,
+            32,
+            32,
+        ),
+        Preset("LLaMA2-7B", "meta-llama/Llama-2-7b-hf", (), 32, 4096, 11008, 32, 32),
+        Preset(
+            "Llama3.1-8B", "meta-llama/Llama-3.1-8B", ("llama318b", "metallama318b"), 32, 4096, 14336, 32, 8
+        ),
     )
 }
 _SIZES = {
@@ -70,9 +81,8 @@ def named(model: str, name: str = "", known: tuple[str, ...] = tuple(PRESETS)) -
             names = untrusted.sentence(", ".join(known), 160)
             raise SettingsError(f"--as must be one of {names} (got {untrusted.quoted(name)})")
         return name
-    stem = re.sub(r"[^a-z0-9]", "", model.rstrip("/").split("/")[-1].lower())
-    found = [n for n in known if n in PRESETS and re.fullmatch(PRESETS[n].pattern, stem)]
-    found = found or [n for n in known if n == paper_model(model)]
+    own = stem(model)
+    found = [n for n in known if n == paper_model(model) or (n in PRESETS and own in PRESETS[n].stems)]
     if not found:
         names = untrusted.sentence(", ".join(known), 160)
         raise SettingsError(

@@ -1,63 +1,26 @@
-"""Published figures beside ours: which studies they ask for, what is said of each, and the command itself."""
+"""Published figures beside ours: which studies they ask for, and what is said of each."""
 
 from __future__ import annotations
 
-import argparse
-import csv
-import io
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-import tiny_study
-from huggingface_hub import constants
-from reproduction.fake_runs import finish
-from small_hub import serving
+from reproduction.accepting import DEMO_TEXT, call, listed
 
-from gprune import jobs, published
-from gprune.commands import EXIT_UNFILLED, accept
-from gprune.errors import ModelError, SettingsError
+from gprune import published
+from gprune.errors import SettingsError
 from gprune.published.claims import COLUMNS, Claim, claims
 from gprune.reproduction import acceptance, presets, work
 from gprune.reproduction.acceptance import Acceptance, Compared
 from gprune.reproduction.scale import choose
 from gprune.reproduction.series import Series
-from gprune.store import Store
-
-DEMO_TEXT = "science-docs"
 
 
-def parsed(*words: object) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    accept.add(parser.add_subparsers())
-    return parser.parse_args(["accept", *map(str, words)])
-
-
-def call(*words: object) -> int:
-    options = parsed(*words)
-    return int(options.command(options))
-
-
-def asked(*words: object) -> Acceptance:
-    return accept._acceptance(parsed(*words))
-
-
-def listed(place: Path, *rows: dict[str, Any]) -> Path:
-    """A list of published figures, as people write one."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, COLUMNS)
-    writer.writeheader()
-    common = {"model": "Small", "samples": 16, "settings": "", "source": "a paper", "figure": DEMO_TEXT}
-    writer.writerows(common | row for row in rows)
-    place.write_text(file.getvalue())
-    return place
-
-
-def accepted(name: str, model: str = "") -> Acceptance:
+def accepted(name: str) -> Acceptance:
     """The package's own list for one of the three models."""
-    model = model or presets.PRESETS[name].hub
+    model = presets.PRESETS[name].hub
     chosen = [claim for claim in claims() if claim.model == name and claim.figure != "accuracy"]
     scale = choose(model, "paper", {"tasks": ()})
     scale = choose(model, "paper", {"tasks": ()} | acceptance.scale_for(chosen, scale))
@@ -159,6 +122,9 @@ def test_a_list_of_ones_own_is_checked_line_by_line(tmp_path: Path) -> None:
     ):
         with pytest.raises(SettingsError, match=words):
             claims(listed(tmp_path / "b.csv", good, good | change))
+    (tmp_path / "e.csv").write_text(",".join(COLUMNS) + '\n"' + "x" * 200_000 + '"\n')
+    with pytest.raises(SettingsError, match="e.csv' is no CSV .field larger than field limit"):
+        claims(tmp_path / "e.csv")
     (tmp_path / "c.csv").write_text("model,method\nSmall,flap\n")
     with pytest.raises(
         SettingsError, match="lacks the columns retention, figure, value, samples, settings, source"
@@ -175,76 +141,6 @@ def test_a_list_of_ones_own_is_checked_line_by_line(tmp_path: Path) -> None:
         )
 
 
-def table_of(text: str) -> list[list[str]]:
-    lines = [line for line in text.splitlines() if line.startswith("|")][2:]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-
-
-def test_finished_runs_are_held_against_the_list_without_a_job(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [
-        {"method": "dense", "retention": 1.0, "value": 20.0},
-        {"method": "flap", "retention": 0.5, "value": 40.0, "source": "one"},
-        {"method": "flap", "retention": 0.5, "value": 44.0, "source": "two"},
-        {"method": "gprune:flap", "retention": 0.5, "value": 30.0},
-    ]
-    file = listed(tmp_path / "list.csv", *rows)
-    words = ["--model", "demo", "--as", "Small", "--published", file, "--cache", tmp_path / "cache"]
-    words += ["--primary", "python-reference", "--auxiliary", "python-code"]
-    found = asked(*words)
-    ours = {"dense": 20.4, "flap": 41.2, "gprune": 31.0}
-    for errand in work.needed([found.table], found.series):
-        finish(Store(tmp_path / "cache"), errand, value=lambda study, method, text: ours[method])
-    assert call(*words) == 0
-    text = capsys.readouterr().out
-    assert "2 of 4 figures within 3%, 2 outside." in text
-    assert [line[-2:] for line in table_of(text)] == [
-        ["+2.0%", "within 3%"],
-        ["+3.0%", "within 3%"],
-        ["-6.4%", "outside 3%"],
-        ["+3.3%", "outside 3%"],
-    ]
-    assert table_of(text)[1][:6] == [
-        "FLAP",
-        "50%",
-        f"perplexity, {DEMO_TEXT}",
-        "40.00",
-        "one",
-        "41.20 ± 0.50",
-    ]
-    for words_ in (
-        "versions: ",
-        "device: ",
-        "commit ",
-        "command: `python -m gprune",
-        "16 sequences a text",
-        "2 windows of 128",
-    ):
-        assert words_ in text
-    assert not jobs.jobs(tmp_path / "cache")
-    (written,) = (tmp_path / "cache" / "acceptance").glob("*/acceptance.md")
-    assert written.read_text() == text
-
-
-def test_a_row_that_cannot_be_had_is_named_and_ends_with_three(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [
-        {"method": "flap", "retention": 0.5, "value": 40.0},
-        {"method": "fang", "retention": 0.5, "value": 40.0},
-    ]
-    file = listed(tmp_path / "list.csv", *rows)
-    words = ["--model", "demo", "--as", "Small", "--published", file, "--cache", tmp_path / "cache"]
-    words += ["--primary", "python-reference", "--auxiliary", "python-code"]
-    found = asked(*words)
-    for errand in work.needed([found.table], found.series):
-        finish(Store(tmp_path / "cache"), errand, unavailable={"fang": "this model is too narrow"})
-    assert call(*words) == EXIT_UNFILLED
-    text = capsys.readouterr().out
-    assert ", 1 not measured." in text and "- FANG: this model is too narrow" in text
-
-
 def test_the_estimate_counts_passes_through_the_decoder() -> None:
     found = accepted("LLaMA1-7B")
     weights = presets.PRESETS["LLaMA1-7B"].weights
@@ -257,89 +153,3 @@ def test_the_estimate_counts_passes_through_the_decoder() -> None:
     assert re.search(
         r"estimate: [\d.]+ PFLOP .* about [\d.]+ (s|min|h) at", acceptance.estimate(rows, weights)
     )
-
-
-def test_a_dry_run_plans_and_an_absent_model_is_one_sentence_before_the_start(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--model", "huggyllama/llama-7b", "--cache", tmp_path]
-    assert call(*words, "--dry-run") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "LLaMA1-7B: 9 figures in 6 rows, from 5 studies, 5 of them missing"
-    assert [line.split()[0] for line in lines[1:]] == ["until"] * 5 + ["model:", "estimate:"]
-    with pytest.raises(
-        ModelError, match="'huggyllama/llama-7b' is not a folder on this machine, and the hub"
-    ):
-        call(*words)
-    assert not (tmp_path / "jobs").exists()
-
-
-def test_a_gated_model_says_how_to_get_access_in_the_plan_and_before_the_start(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    name = "meta-llama/Llama-3.1-8B"
-    files = {"config.json": b"{}", "model.safetensors": b"0" * 3 * 2**20, "tokenizer.json": b"{}"}
-    with serving(monkeypatch) as small:
-        small.models[name] = files
-        words = ["--model", name, "--cache", tmp_path / "cache"]
-        assert call(*words, "--dry-run") == 0
-        fetched = f"model: 3.0 MiB of '{name}' are to be fetched into '{tmp_path}/hub', with "
-        assert capsys.readouterr().out.splitlines()[7].startswith(fetched)
-        small.gated.add(name)
-        assert call(*words, "--dry-run") == 0
-        gated = (
-            f"the model '{name}' is gated: ask for access at {small.address}/{name}, and when it is granted"
-        )
-        assert capsys.readouterr().out.splitlines()[7].startswith(f"model: {gated}")
-        with pytest.raises(ModelError, match="is gated: ask for access at"):
-            call(*words)
-        small.gated.clear()
-        # what was fetched is not the model whose figures these are
-        with pytest.raises(
-            SettingsError, match="is not Llama3.1-8B: it has num_hidden_layers None and not 32"
-        ):
-            call(*words)
-    assert not (tmp_path / "cache" / "jobs").exists()
-
-
-@pytest.mark.process
-def test_a_small_model_is_held_against_a_list_for_real_and_goes_on_where_it_was(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    cache, texts = tmp_path / "cache", tiny_study.write_texts(tmp_path / "texts")
-    model = tiny_study.write_model(tmp_path / "tiny", texts)
-    settings = "calibration.flap_variant=released"
-    rows = [
-        {"method": "dense", "retention": 1.0, "value": 1.0},
-        *({"method": "flap", "retention": kept, "value": 1.0} for kept in (0.7, 0.5)),
-    ]
-    common = {"figure": texts[2], "settings": settings}
-    words = [
-        "--model",
-        model,
-        "--as",
-        "Small",
-        "--cache",
-        cache,
-        "--primary",
-        texts[0],
-        "--auxiliary",
-        texts[1],
-    ]
-    for size in ("calibration.length=16", 'evaluation.preset="16"', "evaluation.windows=6"):
-        words += ["--set", size]
-    first = listed(tmp_path / "first.csv", *(common | row for row in rows))
-    assert call(*words, "--published", first) == 0
-    assert {job.state for job in jobs.jobs(cache)} == {"done"} and len(jobs.jobs(cache)) == 2
-    here = [float(line[5].split(" ")[0]) for line in table_of(capsys.readouterr().out)]
-    assert all(value > 1 for value in here)
-    # what others would have published had they measured a little, or much, less than we
-    theirs = [value * share for value, share in zip(here, (1.0, 0.98, 0.9), strict=True)]
-    others = [common | row | {"value": f"{value:.4f}"} for row, value in zip(rows, theirs, strict=True)]
-    assert call(*words, "--published", listed(tmp_path / "second.csv", *others)) == 0
-    text = capsys.readouterr().out
-    assert [line[-1] for line in table_of(text)] == ["within 3%", "within 3%", "outside 3%"]
-    assert "2 of 3 figures within 3%, 1 outside." in text
-    assert len(jobs.jobs(cache)) == 2
