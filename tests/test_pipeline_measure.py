@@ -82,6 +82,18 @@ def test_a_task_that_cannot_be_answered_leaves_the_others_and_the_record_says_wh
     )
 
 
+def test_a_method_that_cannot_run_says_nothing_of_the_tasks(workshop):
+    study = study_of(workshop, tasks=[workshop["questions"]])
+    study = replace(study, methods=("dense", "llm_pruner"))
+    study = study.with_settings({"baselines.taylor_samples": 10_000})
+    store = Store(workshop["folder"] / "cache")
+    for _ in range(2):
+        result = pipeline.run(study, store, silent, until="perplexity")
+        assert list(result["accuracy"]) == ["dense"] and list(result["unavailable"]) == ["llm_pruner"]
+        assert result["unavailable_tasks"] == {}
+        assert run_records.read(store, result["run"])["missing_tasks"] == {}
+
+
 def test_run_ends_with_three_and_a_last_line_that_names_the_task(workshop, finished, capsys):
     study, store, _ = finished
     file = workshop["folder"] / "study.json"

@@ -16,7 +16,7 @@ from typing import Any
 from gprune import corpora, processes, run_records
 from gprune.pipeline import provenance
 from gprune.pipeline.outlook import Outlook
-from gprune.stages import Results, Stage, accuracy, named
+from gprune.stages import Results, Stage, accuracy, named, needed
 from gprune.stages.inputs import roles
 from gprune.study import run_name
 from gprune.untrusted import sentence
@@ -70,18 +70,15 @@ class RunRecord:
 
     def unmeasured_tasks(self) -> dict[str, str]:
         """Why tasks of the study were not measured, by task: they have no data, or could not be answered."""
-        found = dict(self.missing_tasks)
-        for name, task in self._accuracies():
-            told = self._reasons().get(name)
-            if told is not None and name not in self.stages:
-                found.setdefault(task, told["reason"])
-        return found
-
-    def _accuracies(self) -> list[tuple[str, str]]:
-        """The names of the stages that measure tasks, each with its task."""
+        found, reasons = dict(self.missing_tasks), self._reasons()
         graph = self.results.graph
-        tasks = [task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks]
-        return [(accuracy(graph, name, task).name, task) for name in graph.study.methods for task in tasks]
+        for task in (task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks):
+            for stage in (accuracy(graph, method, task) for method in graph.study.methods):
+                # a method that cannot run has no accuracy either, and says nothing of the task
+                own = not any(need.name in reasons for need in needed(stage))
+                if own and stage.name in reasons and stage.name not in self.stages:
+                    found.setdefault(task, reasons[stage.name]["reason"])
+        return found
 
     def _reasons(self) -> dict[str, dict[str, str]]:
         """Why stages cannot be had; what an earlier run has found stays until this one knows better."""
