@@ -202,6 +202,8 @@ def taylor_tokens(graph: Graph) -> Stage[Tokens]:
     if not settings.taylor_text:
         return tokens(graph)
     drawn = {"samples": settings.taylor_samples, "length": settings.taylor_length, "seed": graph.study.seed}
+    # a study without the method has not read its text: pages may ask for its masks nevertheless
+    digest = graph.inputs.calibration.get(GRADIENT, "")
 
     def make(work: Work) -> Tokens:
         try:
@@ -214,7 +216,7 @@ def taylor_tokens(graph: Graph) -> Stage[Tokens]:
         StageId("tokens", (GRADIENT,)),
         "drawing the text of LLM-Pruner",
         make,
-        reads={"text": graph.inputs.calibration[GRADIENT], "tokenizer": graph.inputs.tokenizer},
+        reads={"text": digest, "tokenizer": graph.inputs.tokenizer},
         settings=drawn | {"cut": "documents"},
     )
 

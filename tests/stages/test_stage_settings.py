@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gprune.methods import METHODS
-from gprune.stages import Graph, Inputs, named, needed
-from gprune.stages.inputs import GRADIENT
+from gprune.stages import Graph, Inputs, masks, named, needed
+from gprune.stages.inputs import GRADIENT, roles
 from gprune.study import field_names
 from gprune.study_demo import demo_study
 
@@ -109,3 +109,13 @@ def test_a_setting_changes_what_it_says_and_what_follows_from_that(study, inputs
     changed = {key for key in before.keys() & after.keys() if before[key].key != after[key].key}
     first = {key.kind for key in changed if not changed & {need.id for need in needed(after[key])}}
     assert " ".join(sorted(first)) == (" ".join(sorted(expected.split())) if expected != FREE else "")
+
+
+def test_pages_may_ask_for_llm_pruner_where_a_study_has_not_read_its_text(study, inputs):
+    study = replace(study, methods=("dense", "flap")).with_settings({"baselines.taylor_text": "bookcorpus"})
+    assert GRADIENT not in roles(study)
+    digests = {role: text for role, text in inputs.calibration.items() if role != GRADIENT}
+    asked = masks(Graph(study, replace(inputs, calibration=digests)), "llm_pruner")
+    own = replace(study, methods=("dense", "llm_pruner"))
+    assert roles(own)[GRADIENT] == "bookcorpus"
+    assert asked.key != masks(Graph(own, inputs), "llm_pruner").key
