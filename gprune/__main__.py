@@ -13,6 +13,7 @@ python -m gprune speed FOLDER...           (prefill and decode, dense beside pru
 python -m gprune pack RUN                  (a run in one file, to be looked at elsewhere)
 python -m gprune unpack FILE               (reads it: needs neither its model nor its texts)
 python -m gprune texts
+python -m gprune tasks --task-folder FOLDER    (where the zero-shot tasks' data is, and what is wrong with it)
 python -m gprune runs
 python -m gprune cache list                (what takes how much room, and for which runs; also prune, verify)
 """

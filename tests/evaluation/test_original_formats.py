@@ -10,9 +10,10 @@ from evaluation.lm_eval_alone import by_lm_eval_alone
 from evaluation.original_files import FORMS, SETS, documented
 from evaluation.task_files import ROWS, SPLITS, row, write_rows, write_seven
 
+from gprune.__main__ import main
 from gprune.errors import CorpusError
 from gprune.evaluation.accuracy import accuracy
-from gprune.evaluation.tasks import STANDARD_TASKS, documents, doubt, fingerprint, own, resolve
+from gprune.evaluation.tasks import STANDARD_TASKS, documents, doubt, fingerprint, known, own, resolve
 from gprune.evaluation.tasks.splits import SIZES
 from gprune.models.loading import load
 from gprune.study import EvaluationSettings
@@ -180,6 +181,23 @@ def test_a_folder_with_another_split_only_says_what_is_there(tmp_path: Path) -> 
     write_rows(tmp_path / "piqa" / "train.jsonl", [row("piqa", 0)])
     with pytest.raises(CorpusError, match="'piqa' has no data in .*, only piqa/train.jsonl: put one of"):
         resolve("piqa", in_folder(tmp_path))
+
+
+def test_the_list_of_tasks_names_file_rows_and_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for task, form in SETS[0].items():
+        FORMS[task, form](task, tmp_path, 3)
+    assert main(["tasks", "--task-folder", str(tmp_path)]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert set(lines) == set(known()) and lines["demo_order"].endswith("built in")
+    assert lines["piqa"].endswith(f"3 rows, {tmp_path}/piqa/valid.jsonl, labels valid-labels.lst")
+    write_rows(tmp_path / "winogrande_1.1" / "dev.jsonl", [row("winogrande", n) for n in range(640)])
+    (tmp_path / "BoolQ" / "val.jsonl").unlink()
+    assert main(["tasks", "--task-folder", str(tmp_path)]) == 3
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "640 rows" in lines["winogrande"] and "as many as the split train_s has" in lines["winogrande"]
+    assert "the task 'boolq' has no data in" in lines["boolq"]
 
 
 def test_every_example_of_the_documentation_is_read(tmp_path: Path) -> None:
