@@ -169,7 +169,7 @@ def _reason(error: BaseException | None) -> str:
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
-        return "HF_HUB_OFFLINE is set"
+        return "no network: HF_HUB_OFFLINE is set"
     status = getattr(getattr(error, "response", None), "status_code", None)
     return f"it answers {status}" if status else "no network"
 

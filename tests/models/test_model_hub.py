@@ -93,7 +93,10 @@ def test_half_a_model_is_called_so_and_completed_where_there_is_a_network(
     halved(cache)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     words = r"is only half on this machine \(it lacks 1 of 2 weight files, the first is 'model-00002-of-00002"
-    for download, reason in ((False, "has not been"), (True, r"cannot be reached \(HF_HUB_OFFLINE is set\)")):
+    for download, reason in (
+        (False, "has not been"),
+        (True, r"cannot be reached \(no network: HF_HUB_OFFLINE is set\)"),
+    ):
         with pytest.raises(ModelError, match=f"{words}.*{reason}.*start it again with a network") as caught:
             identity.locate(NAME, download=download)
         one_sentence(caught)
