@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evaluation import task_files
 from streamlit.testing.v1 import AppTest
 from views.app_driver import on, opened, words
 from views.synthetic_run import a_study, write_run
@@ -109,12 +110,26 @@ def test_tasks_say_what_they_need_and_no_network_is_touched(
 def test_a_folder_of_tasks_is_looked_into(cache: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
-    (folder / "boolq.jsonl").write_text("{}")
+    (folder / "boolq.jsonl").write_text('{"passage": "It rains.", "question": "is it wet", "label": true}')
     app = form()
     app.multiselect(key="launch_tasks").set_value(["boolq", "piqa"]).run()
     app.text_input(key="launch_task_folder").set_value(str(folder)).run()
     warnings = [item.value.replace("\\", "") for item in app.warning]
     assert len(warnings) == 1 and warnings[0].startswith("the task 'piqa' has no data in")
+
+
+def test_a_file_of_wrong_rows_and_one_of_another_split_are_told_before_the_start(
+    cache: Path, tmp_path: Path
+) -> None:
+    rows = [task_files.row("winogrande", number) for number in range(640)]
+    task_files.write_rows(tmp_path / "winogrande.jsonl", rows)
+    task_files.write_rows(tmp_path / "boolq.jsonl", [{"question": "is it", "text": "x"}])
+    app = form()
+    app.multiselect(key="launch_tasks").set_value(["winogrande", "boolq"]).run()
+    app.text_input(key="launch_task_folder").set_value(str(tmp_path)).run()
+    doubt, wrong = (item.value.replace("\\", "") for item in app.warning)
+    assert "its 640 rows are as many as the split train_s has: winogrande is measured on the split" in doubt
+    assert "lacks the columns 'passage' and 'label'; it has question, text" in wrong
 
 
 @pytest.mark.parametrize(

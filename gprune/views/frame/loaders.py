@@ -101,6 +101,11 @@ class Run:
         return self.record.get("missing_tasks") or {}
 
     @property
+    def doubtful_tasks(self) -> dict[str, str]:
+        """Why the data of zero-shot tasks is probably another split than the one meant, by task."""
+        return self.record.get("doubtful_tasks") or {}
+
+    @property
     def outlook(self) -> dict[str, float]:
         """Seconds that every stage was expected to take when the run began, by name, in order."""
         return self.record.get("expected") or {}
