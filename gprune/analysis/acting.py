@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gprune.analysis.signs import percent
 from gprune.ranking import module_means
 from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition
 
@@ -58,8 +59,8 @@ class Acting:
     def warnings(self) -> tuple[str, ...]:
         """One sentence for each part that acts on next to nothing, and for what limits one."""
         found = [
-            f"{part} acts on {share:.1%} of the decisions on neurons: without {PARTS[part]} nearly the same "
-            "model comes out, so no gain should be credited to it"
+            f"{part} acts on {percent(share, 1)} of the decisions on neurons: without {PARTS[part]} "
+            "nearly the same model comes out, so no gain should be credited to it"
             for part, share in self.decisions_changed.items()
             if share < LEAST
         ]
@@ -70,9 +71,9 @@ class Acting:
         if own.initialization is None or not own.modules < own.initialization:
             return []
         return [
-            f"the modules explain {own.modules:.0%} of the drift's variance, their initialization "
-            f"{own.initialization:.0%} and random ones {own.random:.0%}: the refinement gives up what the "
-            "split by drift had found (a smaller modularization.temperature holds it)"
+            f"the modules explain {percent(own.modules)} of the drift's variance, their initialization "
+            f"{percent(own.initialization)} and random ones {percent(own.random)}: the refinement gives "
+            "up what the split by drift had found (a smaller modularization.temperature holds it)"
         ]
 
     def _of_layers(self) -> list[str]:

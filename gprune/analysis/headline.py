@@ -15,7 +15,7 @@ import numpy as np
 from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.paired import Measurement, difference
-from gprune.analysis.signs import signed
+from gprune.analysis.signs import percent, signed
 from gprune.methods import METHODS
 from gprune.study import Study
 
@@ -221,7 +221,9 @@ def _ending(found: Outcome) -> str:
     ours, base = found.ours, found.base
     assert ours is not None and base is not None
     if abs(ours.retention - base.retention) > BUDGET_TOLERANCE:
-        kept = f"GPrune keeps {ours.retention:.1%} and {_name(base.method)} {base.retention:.1%}"
+        kept = (
+            f"GPrune keeps {percent(ours.retention, 1)} and {_name(base.method)} {percent(base.retention, 1)}"
+        )
         return f". No winner: {kept} of the weights"
     return {
         "better": "",
@@ -259,5 +261,5 @@ def _detail(found: Outcome) -> str:
     how = "standard error, paired" if change.paired else "standard error, windows differ"
     return (
         f"{sentence} GPrune against {_name(found.base.method)}: {signed(change.change, '.1%')} ± "
-        f"{change.error:.1%} ({how})."
+        f"{percent(change.error, 1)} ({how})."
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gprune.analysis.signs import percent
 from gprune.records import ModelShape, PruningMasks
 from gprune.study import Study
 
@@ -54,11 +55,13 @@ def _budgets(shape: ModelShape | None, target: float, masks: dict[str, PruningMa
     if abs(off[worst]) <= one_group:
         return Check(
             "pass",
-            f"Budgets match: every method keeps {target:.1%} of the decoder's weights to within one "
-            f"key/value group ({one_group:.2%})",
+            f"Budgets match: every method keeps {percent(target, 1)} of the decoder's weights to within one "
+            f"key/value group ({percent(one_group, 2)})",
         )
     return Check(
-        "warn", f"Budgets differ: {worst} keeps {target + off[worst]:.2%} where {target:.2%} was asked for"
+        "warn",
+        f"Budgets differ: {worst} keeps {percent(target + off[worst], 2)} where {percent(target, 2)} was "
+        "asked for",
     )
 
 

@@ -105,7 +105,7 @@ def test_a_block_of_unequal_budgets_has_no_best(gap: float, fair: bool) -> None:
     marks, reasons = studies.marks(table, "ppl:wiki"), studies.obstacles(table)
     assert (2 in marks) is fair and 5 in marks
     assert len(reasons) == (0 if fair else 1)
-    assert fair or "at 50% differ by 0.5%, more than 0.5%" in next(iter(reasons.values()))
+    assert fair or "at 50 % differ by 0.5 %, more than 0.5 %" in next(iter(reasons.values()))
 
 
 def test_changes_are_ratios_of_perplexity_and_differences_of_all_else() -> None:

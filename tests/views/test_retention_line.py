@@ -68,9 +68,13 @@ def agrees(page: Any, level: float, cache: Path) -> None:
     wanted = lab.choice(run, run.study.reliability)
     masks = lab.lab_masks(run, type(wanted)(wanted.method, level, wanted.scoring, wanted.settings))
     assert masks.retention == pytest.approx(level, abs=0.02)
-    sentence = f"GPrune keeps {masks.ffn.mean():.1%} of the neurons and {masks.heads.mean():.1%}"
+    sentence = (
+        f"GPrune keeps {100 * masks.ffn.mean():.1f} % of the neurons and {100 * masks.heads.mean():.1f} %"
+    )
     expect(page.locator(".st-key-card_rasa_keep")).to_contain_text(sentence)
-    expect(page.locator(".st-key-card_rasa_preview")).to_contain_text(f"Measured: GPrune, {level:.0%} kept")
+    expect(page.locator(".st-key-card_rasa_preview")).to_contain_text(
+        f"Measured: GPrune, {100 * level:.0f} % kept"
+    )
 
 
 def test_a_dragged_retention_moves_slider_address_and_masks_and_a_reload_keeps_it(
@@ -101,7 +105,7 @@ def test_the_keyboard_moves_the_retention_within_its_ends(page: Any, cache: Path
     for key, level in steps.items():
         page.keyboard.press(key)
         expect(element).to_have_attribute("aria-valuenow", f"{level:g}")
-    assert element.get_attribute("aria-valuetext") == "5% kept"
+    assert element.get_attribute("aria-valuetext") == "5 % kept"
     for key in ["PageUp"] * 8 + ["ArrowRight"]:
         page.keyboard.press(key)
     agrees(page, 0.46, cache)

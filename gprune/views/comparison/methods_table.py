@@ -13,6 +13,7 @@ from pandas.io.formats.style import Styler
 from gprune.analysis import comparison as analysis
 from gprune.analysis.comparison import Line
 from gprune.analysis.paired import BETTER, CLOSE, NOISE, WORSE, Difference
+from gprune.analysis.signs import percent, signed
 from gprune.analysis.spreadsheet import guarded
 from gprune.views.comparison import marked_table
 from gprune.views.comparison.chosen import Shown
@@ -106,14 +107,14 @@ def styled(numbers: pd.DataFrame, shown: Shown) -> Styler:
     marks = {text: analysis.glyphs(shown.lines, text) for text in shown.texts}
     looks = []
     for place, line in enumerate(shown.lines):
-        signed = {RETENTION: (f"{line.retention:.1%}", "")} if np.isfinite(line.retention) else {}
+        cells = {RETENTION: (percent(line.retention, 1), "")} if np.isfinite(line.retention) else {}
         for text in shown.texts:
-            signed |= _signed(line, text, shown, marks[text].get(line.name, ""))
+            cells |= _cells(line, text, shown, marks[text].get(line.name, ""))
         # a line at once: pandas looks up the place of every cell that it is asked for alone
-        words = {column: _always(found) for column, (found, _) in signed.items()}
+        words = {column: _always(found) for column, (found, _) in cells.items()}
         made = made.format(words, subset=pd.IndexSlice[[place], :], precision=2, thousands=",")
         ground = "" if place else _PINNED
-        looks.append([ground + signed.get(column, ("", ""))[1] for column in numbers.columns])
+        looks.append([ground + cells.get(column, ("", ""))[1] for column in numbers.columns])
     styles = pd.DataFrame(looks, numbers.index, numbers.columns)
     return made.apply(lambda _: styles, axis=None)
 
@@ -123,7 +124,7 @@ def _always(words: str) -> Callable[[object], str]:
     return lambda _: words
 
 
-def _signed(line: Line, text: str, shown: Shown, mark: str) -> dict[tuple[str, str], tuple[str, str]]:
+def _cells(line: Line, text: str, shown: Shown, mark: str) -> dict[tuple[str, str], tuple[str, str]]:
     """What the cells of a text say besides their numbers, and how they look."""
     if not np.isfinite(line.mean(text)):
         return {}
@@ -137,7 +138,7 @@ def _signed(line: Line, text: str, shown: Shown, mark: str) -> dict[tuple[str, s
         fair = analysis.same_budget(line, shown.pinned)
         look = _BOLD if fair and not change.close else _PALE
         sign = GLYPHS[change.verdict] if fair else OTHER_BUDGET
-        found[title, CHANGE] = f"{sign} {100 * change.change:+.1f}", look
+        found[title, CHANGE] = f"{sign} {signed(100 * change.change, '.1f')}", look
         found[title, ERROR] = f"{100 * change.error:.1f}", look
     return found
 
@@ -169,7 +170,7 @@ def _words(line: Line, text: str, shown: Shown) -> str:
         return "–"
     found, change = _change(line, text, shown) if shown.differences else None, ""
     if isinstance(found, Difference):
-        change = f"({found.change:+.1%} ± {found.error:.1%})"
+        change = f"({signed(found.change, '.1%')} ± {percent(found.error, 1)})"
     value = f"{line.mean(text):,.2f} ± {line.error(text):,.2f}"
     return marked_table.cell(value, change, analysis.glyphs(shown.lines, text).get(line.name, ""))
 
