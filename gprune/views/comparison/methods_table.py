@@ -48,7 +48,7 @@ def show(drawn: Card, shown: Shown) -> None:
     numbers = table(shown)
     tables.show(
         styled(numbers, shown),
-        height=marked_table.height(numbers) + marked_table.ROW_PIXELS,
+        height=marked_table.height(numbers) + tables.ROW_PIXELS,
         column_config=_columns(numbers),
         placeholder="–",
         alt=f"perplexity of every method on every text, against {shown.names[shown.pinned.name]}",

@@ -14,7 +14,7 @@ from gprune.views.frame.text import plain
 RUN, SHOWN = "run", "frame_shown_run"
 """key in the address; where the session keeps the name of the run that is shown"""
 _PICKED, _STUDIES = "frame_run", "frame_studies"
-_ROOM = 22
+_ROOM = 25
 """letters of a label that the field shows"""
 _LABEL, _DELETED = "frame_run_label", "frame_run_deleted"
 """what the run that is shown is called; name and label of one that was deleted while it was shown"""

@@ -13,6 +13,8 @@ from pandas.io.formats.style import Styler
 from gprune.analysis import spreadsheet
 from gprune.analysis.signs import percent
 
+_HEAD_PIXELS, ROW_PIXELS = 38, 35
+
 
 def show(frame: pd.DataFrame | Styler, *, shares: Mapping[str, int] | None = None, **options: Any) -> Any:
     """Draws a table without row names; Streamlit's own download writes the cells as they are in the frame.
@@ -30,3 +32,8 @@ def show(frame: pd.DataFrame | Styler, *, shares: Mapping[str, int] | None = Non
         words = {name: partial(percent, digits=digits) for name, digits in shares.items()}
         safe = safe.style.format(words, na_rep="–")
     return st.dataframe(safe, hide_index=True, **options)
+
+
+def height(rows: int) -> int:
+    """Pixels that show so many rows without scrolling."""
+    return _HEAD_PIXELS + ROW_PIXELS * max(rows, 1)

@@ -26,6 +26,7 @@ JOB, TAB = "jobs_job", "jobs_tab"
 TABS = {"start": "Start", "jobs": "Jobs", "runs": "Runs"}
 MOST_ROWS = 200
 LOG_LINES = 200
+_TIMES_PIXELS = 300
 _LOSSES = {
     "ce_primary": "cross-entropy on A",
     "ce_auxiliary": "cross-entropy on B",
@@ -166,14 +167,16 @@ def _times(table: pd.DataFrame, active: bool) -> None:
         st.info("No stage has begun yet." if active else "It ended before any stage had begun.")
         return
     wide = st.column_config.Column(width="medium")
-    tables.show(table, height=300, column_config={"stage": wide}, alt="seconds of each stage")
+    # no taller than its rows: an empty grid looks like stages that are missing
+    height = min(_TIMES_PIXELS, tables.height(len(table)))
+    tables.show(table, height=height, column_config={"stage": wide}, alt="seconds of each stage")
 
 
 def _table(situation: work.Situation) -> None:
     table = pd.DataFrame([_row(situation, job) for job in situation.jobs[:MOST_ROWS]])
     table["progress"] *= 100.0
-    bar = st.column_config.ProgressColumn(min_value=0.0, max_value=100.0, format="%.0f %%", width=110)
-    widths = {"job": 290, "state": 120, "stage": 140, "elapsed": 90, "time left": 120}
+    bar = st.column_config.ProgressColumn(min_value=0.0, max_value=100.0, format="%.0f %%", width=100)
+    widths = {"job": 290, "state": 105, "stage": 130, "elapsed": 66, "time left": 84, "submitted": 130}
     columns: dict[str, Any] = {name: st.column_config.Column(width=width) for name, width in widths.items()}
     tables.show(table, column_config=columns | {"progress": bar}, alt="all jobs")
 
@@ -194,7 +197,7 @@ def _row(situation: work.Situation, job: Job) -> dict[str, Any]:
         "progress": share,
         "elapsed": duration(progress.elapsed),
         "time left": duration(left) if job.active and (left or 0) >= 1 else "",
-        "submitted": datetime.fromtimestamp(job.created).strftime("%Y-%m-%d %H:%M:%S"),
+        "submitted": datetime.fromtimestamp(job.created).strftime("%Y-%m-%d %H:%M"),
     }
 
 
