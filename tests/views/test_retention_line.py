@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from views.browser import visiting
+from views.retention_chart import mounted
 from views.synthetic_run import write_run
 
 from gprune.views.frame.loaders import all_runs
 from gprune.views.reliability import lab
+from gprune.views.reliability.retention_line import Point, Series
 
 pytestmark = pytest.mark.browser
 CHART = ".retention-line"
@@ -125,3 +128,34 @@ def test_the_line_follows_the_slider_and_points_can_be_clicked(page: Any, cache:
     page.locator(f"{CHART} .point").first.click()
     agrees(page, 0.5, cache)
     assert "(measured)" in readings.inner_text()
+
+
+def test_between_points_the_reading_lies_on_the_drawn_line_and_says_that_it_is_interpolated(
+    chromium: Any,
+) -> None:
+    """Half way between 20 and 80 the line on a log axis stands at 40, and not at 50."""
+    points = (
+        Point(0.4, 80.0, 76.0, 84.0, True, "8 of 8 windows"),
+        Point(0.6, 20.0, 19.0, 21.0, False, "3 of 8 windows"),
+    )
+    alone = (Point(0.5, 90.0, 85.0, 95.0, True, "8 of 8 windows"),)
+    page = mounted(chromium, [Series("gprune", points), Series("flap", alone)], 15.0, 0.5)
+    reading = page.locator(".readings [data-method=GPrune]")
+    assert reading.inner_text() == "GPrune ≈ 40.00 (interpolated)"
+    assert page.locator(".readings [data-method=FLAP]").inner_text() == "FLAP 90.00 (measured)"
+    places = page.locator(".curve polyline").get_attribute("points").replace(",", " ").split()
+    middle, height = (float(places[1]) + float(places[3])) / 2, page.locator(".plot").bounding_box()["height"]
+    share = np.log(40.0 / (15.0 / 1.15)) / np.log(95.0 * 1.15 / (15.0 / 1.15))
+    assert middle == pytest.approx(26 + (1 - share) * (height - 26 - 44), abs=0.5)
+    line(page).focus()
+    for key, told in {
+        "PageUp": f"GPrune ≈ {20 * 2**0.5:.2f} (interpolated)",
+        "ArrowLeft": f"GPrune ≈ {20 * 4**0.3:.2f} (interpolated)",
+        "End": "GPrune – (not measured on both sides)",
+    }.items():
+        page.keyboard.press(key)
+        assert reading.inner_text() == told
+    # what is so near to a point is the point itself, with the windows that it lacks
+    page.locator(".point").nth(1).click()
+    assert reading.inner_text() == "GPrune 20.00 (measured, 3 of 8 windows)" and held(page) == 0.6
+    page.close()
