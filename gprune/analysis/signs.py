@@ -12,7 +12,8 @@ def signed(change: float, form: str) -> str:
         change: the number.
         form: of format strings, without the sign, as ".3f"; ".1%" writes it in percent.
     """
-    return spaced(format(change, f"+{form}")).replace("-", _MINUS)
+    written = format(change, f"+{form}").replace("-", _MINUS)
+    return f"{written.removesuffix('%')} %" if form.endswith("%") else written
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -22,9 +23,9 @@ def percent(share: float, digits: int = 0) -> str:
         share: 1 is the whole.
         digits: decimals.
     """
-    return spaced(f"{share:.{digits}%}").replace("-", _MINUS)
+    return f"{100.0 * share:.{digits}f} %".replace("-", _MINUS)
 
 
 def spaced(text: str) -> str:
     """Text in which a blank stands between a number and its percent sign."""
-    return re.sub(r"(?<=[\da-z])%", " %", text)
+    return re.sub(r"(?<=\d)%", " %", text)

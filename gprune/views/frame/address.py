@@ -83,6 +83,11 @@ def put_all(values: Mapping[str, Any]) -> None:
         state.write()
 
 
+def in_fragment() -> bool:
+    """Whether only a part of the page is being drawn."""
+    return not address_state.current().collecting
+
+
 def link(page: str, shared: Iterable[str]) -> dict[str, list[str]]:
     """What the address of another page holds, as it was left: for links that lead there.
 

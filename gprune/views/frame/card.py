@@ -57,7 +57,7 @@ class Card:
     def _sizing(self) -> None:
         """The button that lets the card fill the window, and gives the window back."""
         large = self.maximised
-        st.button(
+        clicked = st.button(
             "",
             key=f"{self.key}_size",
             icon=":material/close_fullscreen:" if large else ":material/open_in_full:",
@@ -67,6 +67,9 @@ class Card:
             args=(MAXIMISED, "" if large else self.key),
             shortcut="Escape" if large else None,
         )
+        if clicked and address.in_fragment():
+            # styles stand outside of a fragment and outlive its drawing
+            st.rerun()
         if large:
             ground = {name: st.get_option(f"theme.{name}.backgroundColor") for name in ("light", "dark")}
             st.html(_FILLS.format(key=self.key, **ground))

@@ -30,7 +30,8 @@ from gprune.views.frame.text import duration, plain, said, seconds_since
 _SITUATION = "frame_situation"
 _LOOK = (
     "<style>.stMainBlockContainer {padding: 3.6rem 1.6rem 2rem 1.6rem; max-width: 1720px;} "
-    ".stMainBlockContainer h1 {padding: 0;} .stSelectbox input {text-overflow: ellipsis;}</style>"
+    ".stMainBlockContainer h1 {padding: 0;} .stSelectbox input {text-overflow: ellipsis;} "
+    ".stApp a:focus-visible {outline: 2px solid currentColor; outline-offset: -2px;}</style>"
 )
 """pages use the width that they have; on very wide screens lines stay readable, and what is cut says so"""
 
