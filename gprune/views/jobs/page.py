@@ -176,7 +176,7 @@ def _table(situation: work.Situation) -> None:
     table = pd.DataFrame([_row(situation, job) for job in situation.jobs[:MOST_ROWS]])
     table["progress"] *= 100.0
     bar = st.column_config.ProgressColumn(min_value=0.0, max_value=100.0, format="%.0f %%", width=100)
-    widths = {"job": 290, "state": 105, "stage": 130, "elapsed": 66, "time left": 84, "submitted": 130}
+    widths = {"job": 276, "state": 105, "stage": 130, "elapsed": 80, "time left": 84, "submitted": 130}
     columns: dict[str, Any] = {name: st.column_config.Column(width=width) for name, width in widths.items()}
     tables.show(table, column_config=columns | {"progress": bar}, alt="all jobs")
 

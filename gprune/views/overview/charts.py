@@ -84,7 +84,7 @@ def costs(found: list[Cost]) -> go.Figure:
     drawn = _shown(found)
     # a name stands in the middle between its own mark and the one above it, a little nearer to its own
     pitch = (FIRST_SCREEN - _NARROW["t"] - _NARROW["b"]) / (len(drawn) + _ABOVE)
-    shift = min(_NEAREST, pitch / 2)
+    shift = min(_NEAREST, 0.46 * pitch)
     for row, cost in enumerate(drawn):
         _row(figure, cost, len(drawn) - 1 - row, shift)
     figure.add_vline(1.0, line={"color": GREY, "dash": "dot", "width": 1.5})
