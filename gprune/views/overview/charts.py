@@ -29,6 +29,8 @@ MOST_ROWS = 9
 """methods that fit into a figure of the first screen"""
 TICK_GAP = 0.28
 """share of the axis that a tick's name takes"""
+_MOST_WRITTEN = 16
+"""layers whose values are written into the cells"""
 _ABOVE, _NEAREST = 0.5, 16.0
 """rows of room above the first mark, and pixels from a mark up to the middle of its name"""
 _EXCESS = "rgba(176, 48, 92, 0.22)"
@@ -182,18 +184,33 @@ def strip(rows: dict[str, Array], chosen: Selection = NOTHING) -> go.Figure:
             colorscale=MAGNITUDE,
             xgap=1,
             ygap=3,
-            text=[[f"{value:.2f}" for value in row] for row in values] if layers <= 16 else None,
-            texttemplate="%{text}" if layers <= 16 else None,
             colorbar={"thickness": 12, "title": {"text": "share (0 to 1)", "side": "right"}},
             hoverinfo="skip",
         )
     )
+    if layers <= _MOST_WRITTEN:
+        _numbers(figure, names, values)
     _cells(figure, names, values)
     style(figure, "layer", "", 110 + 42 * len(names))
     figure.update_yaxes(autorange="reversed", automargin=True)
     layer_axis(figure, layers)
     marks.layer_line(figure, chosen)
     return figure
+
+
+def _numbers(figure: go.Figure, names: list[str], values: Array) -> None:
+    """Writes the values into their cells, dark on the light half of the scale: Plotly’s grey is too near."""
+    for ink, chosen in (("#FFFFFF", values <= 0.5), ("#111111", values > 0.5)):
+        row, layer = np.nonzero(chosen)
+        figure.add_scatter(
+            x=layer,
+            y=[names[index] for index in row],
+            text=[f"{value:.2f}" for value in values[chosen]],
+            mode="text",
+            textfont={"color": ink},
+            hoverinfo="skip",
+            showlegend=False,
+        )
 
 
 def _cells(figure: go.Figure, names: list[str], values: Array) -> None:
