@@ -123,6 +123,7 @@ def _gap(drawn: Card, gap: pd.DataFrame) -> None:
     smaller = int((gap["after"] < gap["before"]).sum())
     drawn.title(f"GPrune narrows the gap between Wanda-sp and FLAP in {smaller} of {len(gap)} cases")
     shown = gap.drop(columns="seed", errors="ignore")
+    shown["metric"] = shown["metric"].map(heading)
     two = st.column_config.NumberColumn(format="%.2f")
     tables.show(
         shown,
