@@ -4,6 +4,7 @@ python -m gprune study --model MODEL --primary TEXT --auxiliary TEXT ... > STUDY
 python -m gprune run STUDY.json            (or: run demo)
 python -m gprune app                       (the pages; what `make app` starts)
 python -m gprune reproduce TABLE --model MODEL   (a table of the paper, or all)
+python -m gprune search FILE               (settings by successive halving)
 python -m gprune arrays STUDY.json OUT.npz
 python -m gprune apply PLAN MODEL OUT      (a plan's cut of a dense model)
 python -m gprune pad FOLDER OUT            (a pruned model as a stock folder)
@@ -11,6 +12,7 @@ python -m gprune gguf FOLDER OUT.gguf      (a pruned model for llama.cpp)
 python -m gprune speed FOLDER...           (prefill and decode, dense beside pruned)
 python -m gprune pack RUN                  (a run in one file, to be looked at elsewhere)
 python -m gprune unpack FILE               (reads it: needs neither its model nor its texts)
+python -m gprune card RUN A                (is a calibration text good enough? also as a file)
 python -m gprune texts
 python -m gprune runs
 python -m gprune cache list                (what takes how much room, and for which runs; also prune, verify)
@@ -25,7 +27,21 @@ import sys
 import traceback
 
 from gprune import __version__, machine, untrusted
-from gprune.commands import Parser, app, arrays, cache, export, listing, packs, reproduce, run, speed, study
+from gprune.commands import (
+    Parser,
+    app,
+    arrays,
+    cache,
+    card,
+    export,
+    listing,
+    packs,
+    reproduce,
+    run,
+    search,
+    speed,
+    study,
+)
 from gprune.errors import Cancelled, GpruneError
 
 EXIT_ERROR, EXIT_UNEXPECTED, EXIT_STOPPED = 2, 1, 130
@@ -73,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="gprune", description="Structured pruning with GPrune-LLM.")
     parser.add_argument("--version", action="version", version=f"gprune {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (study, run, app, reproduce, arrays, export, speed, packs, listing, cache):
+    for command in (study, run, app, reproduce, search, arrays, export, speed, packs, card, listing, cache):
         command.add(commands)
     return parser
 

@@ -133,6 +133,7 @@ def test_unknown_role_is_refused():
 
 def test_known_texts_for_pickers():
     entries = {entry.name: entry for entry in corpora.known()}
-    assert list(entries) == ["python-reference", "science-docs", "python-code", "wikitext2", "ptb", "c4"]
-    assert [entry.network for entry in entries.values()] == [False] * 3 + [True] * 3
+    embedded, hub = ["python-reference", "science-docs", "python-code"], ["wikitext2", "ptb", "c4"]
+    assert list(entries) == [*embedded, "self:", *hub]
+    assert [entry.network for entry in entries.values()] == [False] * 4 + [True] * 3
     assert all(entry.description for entry in entries.values())
