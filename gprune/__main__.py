@@ -4,6 +4,7 @@ python -m gprune study --model MODEL --primary TEXT --auxiliary TEXT ... > STUDY
 python -m gprune run STUDY.json            (or: run demo)
 python -m gprune app                       (the pages; what `make app` starts)
 python -m gprune reproduce TABLE --model MODEL   (a table of the paper, or all)
+python -m gprune search FILE               (settings by successive halving)
 python -m gprune arrays STUDY.json OUT.npz
 python -m gprune apply PLAN MODEL OUT      (a plan's cut of a dense model)
 python -m gprune pad FOLDER OUT            (a pruned model as a stock folder)
@@ -37,6 +38,7 @@ from gprune.commands import (
     packs,
     reproduce,
     run,
+    search,
     speed,
     study,
 )
@@ -87,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="gprune", description="Structured pruning with GPrune-LLM.")
     parser.add_argument("--version", action="version", version=f"gprune {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (study, run, app, reproduce, arrays, export, speed, packs, card, listing, cache):
+    for command in (study, run, app, reproduce, search, arrays, export, speed, packs, card, listing, cache):
         command.add(commands)
     return parser
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 
+from gprune import profiles
 from gprune.door.terms import COMMAND, TRUST_OPTION, trusts_code
 from gprune.errors import GpruneError
 from gprune.models import identity
@@ -29,6 +30,8 @@ _ASKED_ABOVE = {
     "evaluation": ("texts", "preset", "windows", "tasks", "limit", "task_folder", "speed"),
 }
 _SEEDS = "further seeds"
+_ANY = Study("model", "A", "B")
+"""stands for a study of which nothing is chosen yet"""
 _FIELDS = {
     **{
         name: f"launch_{name}"
@@ -63,7 +66,8 @@ def new_study(root: str) -> None:
         complaint = st.container()
         values, changes = _basics(root), dict[str, Any]()
         # the demo's own sizes where the demo is chosen, so that the form and `run demo` do the same
-        start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (None, "launch")
+        plain_start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (_ANY, "launch")
+        start, key = _profile(plain_start, key)
         with st.expander("More settings", icon=":material/tune:"):
             for section, title in settings_form.SECTIONS.items():
                 asked = _ASKED_ABOVE.get(section, ())
@@ -79,6 +83,28 @@ def new_study(root: str) -> None:
         st.code(command(*studies), language="bash", wrap_lines=True)
         if st.button("Start the run", key="launch_start", type="primary", icon=":material/play_arrow:"):
             _start(root, studies, complaint)
+
+
+def _profile(start: Study, key: str) -> tuple[Study, str]:
+    """Asks for the profile; the study that the settings begin with, and the prefix of their widgets' keys."""
+    name = st.radio(
+        "Settings that the paper leaves open",
+        profiles.NAMES,
+        profiles.NAMES.index(profiles.PROPOSED),
+        format_func={"paper": "as in the paper", "recommended": "recommended"}.__getitem__,
+        key="launch_profile",
+        horizontal=True,
+        on_change=_take_epochs,
+    )
+    st.caption(f"{profiles.profile(name).why} {profiles.PROPOSAL}")
+    # other widgets for each profile, so that each begins with its own values
+    return profiles.applied(start, name), key if name == profiles.PROPOSED else f"{key}_{name}"
+
+
+def _take_epochs() -> None:
+    """The one setting of a profile that is asked for above its place."""
+    chosen = profiles.applied(demo_study(), st.session_state["launch_profile"])
+    st.session_state["launch_epochs"] = chosen.sparsity.epochs
 
 
 def _basics(root: str) -> dict[str, Any]:
@@ -120,9 +146,9 @@ def _sizes(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
         "Sequences of each text", value=demo.calibration.samples, step=64, key="launch_samples",
         help=help_["calibration.samples"],
     )  # fmt: skip
-    epochs = st.number_input(
-        "Epochs", value=demo.sparsity.epochs, step=1, key="launch_epochs", help=help_["sparsity.epochs"]
-    )
+    # a profile may set it: see _take_epochs
+    st.session_state.setdefault("launch_epochs", demo.sparsity.epochs)
+    epochs = st.number_input("Epochs", value=None, step=1, key="launch_epochs", help=help_["sparsity.epochs"])
     seed = st.number_input("Seed", value=0, step=1, key="launch_seed", help=help_["seed"])
     sizes = {"calibration": {"samples": samples}, "sparsity": {"epochs": epochs}}
     values = {"metric": metric, "retention": retention, "seed": seed, **sizes}
