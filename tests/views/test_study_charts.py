@@ -17,6 +17,7 @@ from gprune.methods import METHODS
 from gprune.views.comparison import charts as comparison
 from gprune.views.comparison import study_charts as studies
 from gprune.views.frame import chart_style as style
+from gprune.views.reliability import retention_line
 
 GAINS = pd.DataFrame(
     [
@@ -51,6 +52,8 @@ def test_every_method_has_its_familys_colour_and_a_look_of_its_own() -> None:
     looks = [(style.METHOD_COLORS[name], style.METHOD_SYMBOLS[name]) for name in METHODS]
     assert len(set(looks)) == len(METHODS)
     lines = [(style.METHOD_COLORS[name], style.METHOD_DASHES[name]) for name in METHODS]
+    # the curve of the lab draws each of them in its own words
+    assert set(style.METHOD_DASHES.values()) <= set(retention_line._DASHES)
     assert len(set(lines)) == len(METHODS)
 
 

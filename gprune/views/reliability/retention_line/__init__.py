@@ -15,13 +15,20 @@ from typing import Any
 import streamlit as st
 
 from gprune.views.frame import ticks
-from gprune.views.frame.chart_style import GREY, METHOD_COLORS, METHOD_DASHES, family, label
+from gprune.views.frame.chart_style import GREY, METHOD_COLORS, METHOD_DASHES, called, family
 from gprune.views.reliability import dragging
 
 STEPS = 100
 """snaps of a retention"""
 _COMPONENT = dragging.component("gprune_retention_line", Path(__file__).parent, "retention_line.js")
-_DASHES = {"solid": "none", "dash": "8 5", "dot": "2 4", "dashdot": "8 4 2 4", "longdash": "14 5"}
+_DASHES = {
+    "solid": "none",
+    "dash": "8 5",
+    "dot": "2 4",
+    "dashdot": "8 4 2 4",
+    "longdash": "14 5",
+    "longdashdot": "14 4 2 4",
+}
 _MARGIN = 1.15
 """factor of perplexity that is left free above and below"""
 
@@ -97,7 +104,7 @@ def _data(
     return {
         "series": [
             {
-                "name": label(one.method),
+                "name": called(one.method),
                 "color": METHOD_COLORS[one.method],
                 "form": family(one.method) != one.method,
                 "dash": _DASHES[METHOD_DASHES[one.method]],
