@@ -5,6 +5,7 @@ python -m gprune run STUDY.json            (or: run demo)
 python -m gprune app                       (the pages; what `make app` starts)
 python -m gprune reproduce TABLE --model MODEL   (a table of the paper, or all)
 python -m gprune search FILE               (settings by successive halving)
+python -m gprune accept --model MODEL            (our figures of a real model beside published ones)
 python -m gprune arrays STUDY.json OUT.npz
 python -m gprune apply PLAN MODEL OUT      (a plan's cut of a dense model)
 python -m gprune pad FOLDER OUT            (a pruned model as a stock folder)
@@ -14,6 +15,7 @@ python -m gprune pack RUN                  (a run in one file, to be looked at e
 python -m gprune unpack FILE               (reads it: needs neither its model nor its texts)
 python -m gprune card RUN A                (is a calibration text good enough? also as a file)
 python -m gprune texts
+python -m gprune tasks --task-folder FOLDER    (where the zero-shot tasks' data is, and what is wrong with it)
 python -m gprune runs
 python -m gprune cache list                (what takes how much room, and for which runs; also prune, verify)
 """
@@ -29,6 +31,7 @@ import traceback
 from gprune import __version__, machine, untrusted
 from gprune.commands import (
     Parser,
+    accept,
     app,
     arrays,
     cache,
@@ -54,7 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: the words after the program's name; those of the process when left out.
 
     Returns:
-        The exit code: 0 done, 2 an error with its one sentence on stderr, 130 stopped, 1 a defect of ours.
+        The exit code: 0 done, 2 an error with its one sentence on stderr, 3 done but for tasks or rows that
+        could not be measured, 130 stopped, 1 a defect of ours.
     """
     options = _parser().parse_args(arguments)
     # threads that wait spin only briefly: by default they slow each other down many times over as soon as
@@ -89,7 +93,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="gprune", description="Structured pruning with GPrune-LLM.")
     parser.add_argument("--version", action="version", version=f"gprune {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (study, run, app, reproduce, search, arrays, export, speed, packs, card, listing, cache):
+    every = (
+        *(study, run, app, reproduce, search, accept),
+        *(arrays, export, speed, packs, card, listing, cache),
+    )
+    for command in every:
         command.add(commands)
     return parser
 

@@ -6,6 +6,7 @@ Every message says what is wrong, with the offending value, and what to do about
     ├── SettingsError       a setting out of range, an unknown field, a contradiction
     ├── ModelError          a folder without a model, an unsupported family, NaN weights
     ├── MethodError         a method that cannot run on this model or at this retention
+    ├── TaskError           a zero-shot task that cannot be measured on a model
     ├── CorpusError         a text that is missing, empty, too small or in another encoding
     ├── UnreadableError     a file or a field that is damaged, hostile or no value at all
     ├── StoreError          the cache cannot be read or written
@@ -31,6 +32,10 @@ class ModelError(GpruneError):
 
 class MethodError(GpruneError):
     """One method cannot run on this model or at this retention; others can."""
+
+
+class TaskError(GpruneError):
+    """A zero-shot task cannot be measured on a model; everything else can."""
 
 
 class CorpusError(GpruneError):

@@ -6,8 +6,11 @@ The paper's settings are at least a hundred times smaller. A refusal says what t
 from __future__ import annotations
 
 import math
+import shutil
+from pathlib import Path
 
-from gprune.errors import SettingsError
+from gprune.errors import GpruneError, SettingsError
+from gprune.files import amount
 from gprune.untrusted import quoted
 
 MOST_LENGTH = 2**20
@@ -34,12 +37,42 @@ MOST_ALIGNMENT = 2**16
 """multiple that FFN widths are rounded to; wider than any layer"""
 MOST_COUNT = 2**31 - 1
 """of what is only an upper bound itself and costs nothing"""
+LARGER_DISK = "make room, or set HF_HOME to a folder on a larger disk"
+"""what to do where a download of the hub has no room"""
 LONGEST_NAME = 200
 """characters of what people call a study"""
 LONGEST_TEXT = 4096
 """characters of any other text: the longest path of the system"""
 LONGEST_LIST = 1000
 """entries of a list"""
+
+
+def require_room(kind: type[GpruneError], what: str, size: int, folder: Path, remedy: str) -> None:
+    """Checks that a disk has room for what is to be written, before the start.
+
+    Args:
+        kind: class of the error.
+        what: what is to be written, as the sentence begins.
+        size: bytes.
+        folder: where they go; it need not exist yet.
+        remedy: what to do, as the sentence ends.
+
+    Raises:
+        GpruneError: of that class: there is less room; names both.
+    """
+    free = room(folder)
+    if free < size:
+        there = str(_existing(folder))
+        raise kind(f"{what} needs {amount(size)}, but {there!r} has {amount(free)} free: {remedy}")
+
+
+def room(folder: Path) -> int:
+    """Free bytes of the disk that a folder is on; it need not exist yet."""
+    return shutil.disk_usage(_existing(folder)).free
+
+
+def _existing(folder: Path) -> Path:
+    return next(place for place in (folder, *folder.absolute().parents) if place.exists())
 
 
 def require_affordable(most: int, cost: str, factors: dict[str, int]) -> None:

@@ -13,3 +13,10 @@ Progress = Callable[[int, int, str], None]
 
 def silent(done: int, total: int, message: str) -> None:
     """Listens to nothing."""
+
+
+def in_words(seconds: float) -> str:
+    """A duration in the unit that leaves a number to be read."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

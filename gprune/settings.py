@@ -137,6 +137,8 @@ class BaselineSettings:
     """sequences of LLM-Pruner's gradient (LLM-Pruner: 10)"""
     taylor_length: int = 64
     """tokens of each of them (LLM-Pruner: 64)"""
+    taylor_text: str = ""
+    """text of this gradient, cut as LLM-Pruner's code cuts (it reads bookcorpus); empty: the primary text"""
     fang_grouping: Literal["balanced", "released"] = "balanced"
     """group sizes that differ by one at most, or the released code's, for widths that divide evenly only"""
 
@@ -292,7 +294,7 @@ class EvaluationSettings:
     limit: int | None = None
     """documents of each task at most; null measures all"""
     task_folder: str = ""
-    """folder with local files of the seven tasks; empty reads them from the hub"""
+    """folder with local files of the seven tasks, as docs/tasks.md has them; empty reads them from the hub"""
     speed: Literal["none", "auto", "cpu", "gpu"] = "none"
     """measure tokens a second of every method side by side: gpu is the paper's setting, cpu a small one"""
 

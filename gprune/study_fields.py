@@ -12,6 +12,8 @@ import typing
 from functools import cache
 from typing import Any
 
+from gprune import untrusted
+from gprune.errors import SettingsError, UnreadableError
 from gprune.study import Study, field_names
 
 OPTIONS = {
@@ -77,3 +79,21 @@ def _field_texts(kind: type) -> dict[str, str]:
 def _classes(module: str) -> list[ast.ClassDef]:
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     return [node for node in tree.body if isinstance(node, ast.ClassDef)]
+
+
+def assignment(word: str) -> tuple[str, Any]:
+    """Reads FIELD=VALUE; the value is JSON, or text where it is none.
+
+    Raises:
+        SettingsError: there is no sign of equality, or a list or object is damaged or hostile.
+    """
+    field, sign, value = word.partition("=")
+    if not sign:
+        shown = untrusted.quoted(word)
+        raise SettingsError(f"--set takes FIELD=VALUE (got {shown}), as reliability.drift_quantile=0.85")
+    try:
+        return field, untrusted.json_value(value, f"the value of {untrusted.quoted(field)}")
+    except UnreadableError as error:
+        if value.lstrip().startswith(("[", "{")):
+            raise SettingsError(str(error)) from error
+        return field, value

@@ -87,6 +87,8 @@ def summary(result: dict[str, Any]) -> None:
         console.print(_accuracies(result["accuracy"]))
     for task, reason in result.get("unavailable_tasks", {}).items():
         console.print(f"{short(task)} not measured: {reason}", soft_wrap=True, highlight=False)
+    for task, reason in result.get("doubtful_tasks", {}).items():
+        console.print(f"warning: {short(task)}: {reason}", soft_wrap=True, highlight=False)
     if "speed" in result:
         console.print(_speeds(result["speed"]))
     _protocols(console, [result])

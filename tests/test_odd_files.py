@@ -258,13 +258,23 @@ def test_questions_with_a_million_choices_are_checked_in_no_time(tmp_path):
     assert time.thread_time() - began < 5
 
 
-@pytest.mark.parametrize("answer", ["9" * 5000, "²", 10**18, -1, True, [0], {"a": DEEP[:30]}])
-def test_an_answer_that_is_none(tmp_path, answer):
-    (tmp_path / "boolq.jsonl").write_text(json.dumps({"passage": "p", "question": "q", "label": answer}))
+ANSWERS = ["9" * 5000, "²", 10**18, -1, [0], {"a": DEEP[:30]}]
+QUESTIONS = {
+    "piqa": {"goal": "g", "sol1": "a", "sol2": "b"},
+    # where SuperGLUE writes true and false
+    "boolq": {"passage": "p", "question": "q"},
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"), [*((task, answer) for task in QUESTIONS for answer in ANSWERS), ("piqa", True)]
+)
+def test_an_answer_that_is_none(tmp_path, task, answer):
+    (tmp_path / "task.jsonl").write_text(json.dumps(QUESTIONS[task] | {"label": answer}))
     with pytest.raises(
         CorpusError, match="in the column 'label', which must be a number from 0 to 1"
     ) as refusal:
-        tasks.documents(tasks.TaskSource("boolq", "standard", tmp_path / "boolq.jsonl"))
+        tasks.documents(tasks.TaskSource(task, "standard", tmp_path / "task.jsonl"))
     said(refusal.value)
 
 

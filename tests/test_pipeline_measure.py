@@ -1,12 +1,15 @@
 """Accuracy and speed as stages of a run: what is measured once, what is left out and why."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tiny_study
+from evaluation import task_files
 
-from gprune import pipeline
+from gprune import pipeline, run_records
+from gprune.__main__ import main
 from gprune.records import Accuracy, Throughput
 from gprune.store import Store
 from gprune.study import from_dict
@@ -58,6 +61,73 @@ def test_a_task_without_data_is_named_and_the_others_are_measured(finished):
     _, _, result = finished
     assert list(result["unavailable_tasks"]) == ["boolq"]
     assert "boolq" in result["unavailable_tasks"]["boolq"] and "jsonl" in result["unavailable_tasks"]["boolq"]
+
+
+def test_a_task_that_cannot_be_answered_leaves_the_others_and_the_record_says_why(workshop):
+    folder = workshop["folder"]
+    endless = folder / "endless.jsonl"
+    endless.write_text(json.dumps({"question": "say", "choices": ["yes", "z" * 300], "answer": 0}))
+    study = study_of(workshop, tasks=[str(endless), workshop["questions"]])
+    store = Store(folder / "cache")
+    result = pipeline.run(study, store, silent, until="perplexity")
+    assert all(list(tasks) == [workshop["questions"]] for tasks in result["accuracy"].values())
+    assert set(result["perplexity"]) == {"dense", "flap", "wanda_sp_dense"} and not result["unavailable"]
+    reason = result["unavailable_tasks"][str(endless)]
+    assert "has 301 tokens and the model reads at most 64" in reason
+    record = run_records.read(store, result["run"])
+    assert (record["state"], record["missing_tasks"]) == ("done", {str(endless): reason})
+    again = pipeline.run(study, store, silent, until="perplexity")
+    assert (
+        again["unavailable_tasks"] == result["unavailable_tasks"] and again["accuracy"] == result["accuracy"]
+    )
+
+
+def test_a_method_that_cannot_run_says_nothing_of_the_tasks(workshop):
+    study = study_of(workshop, tasks=[workshop["questions"]])
+    study = replace(study, methods=("dense", "llm_pruner"))
+    study = study.with_settings({"baselines.taylor_samples": 10_000})
+    store = Store(workshop["folder"] / "cache")
+    for _ in range(2):
+        result = pipeline.run(study, store, silent, until="perplexity")
+        assert list(result["accuracy"]) == ["dense"] and list(result["unavailable"]) == ["llm_pruner"]
+        assert result["unavailable_tasks"] == {}
+        assert run_records.read(store, result["run"])["missing_tasks"] == {}
+
+
+def test_run_ends_with_three_and_a_last_line_that_names_the_task(workshop, finished, capsys):
+    study, store, _ = finished
+    file = workshop["folder"] / "study.json"
+    file.write_text(study.to_json())
+    words = ["run", str(file), "--until", "perplexity", "--cache", str(store.root)]
+    assert main(words) == 3
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("not measured: boolq: the task 'boolq' has no data in ") and len(last) < 500
+    assert main([*words, "--json"]) == 3
+    told = capsys.readouterr()
+    assert json.loads(told.out)["unavailable_tasks"].keys() == {"boolq"}
+    assert told.err.splitlines()[-1] == last
+    assert main([*words, "--seeds", "0", "1"]) == 3
+    assert capsys.readouterr().err.splitlines()[-1] == last
+    whole = study.with_settings({"evaluation.tasks": [workshop["questions"]]})
+    file.write_text(whole.to_json())
+    assert main(words) == 0
+    assert "not measured" not in capsys.readouterr().err
+
+
+def test_a_file_of_another_split_is_measured_and_doubted_in_result_record_and_summary(workshop, capsys):
+    folder, store = workshop["folder"] / "tasks", Store(workshop["folder"] / "cache")
+    task_files.write_rows(
+        folder / "winogrande.jsonl", [task_files.row("winogrande", number) for number in range(160)]
+    )
+    study = study_of(workshop, tasks=["winogrande"], task_folder=str(folder), limit=3)
+    file = workshop["folder"] / "doubted.json"
+    file.write_text(replace(study, methods=("dense",)).to_json())
+    assert main(["run", str(file), "--until", "perplexity", "--cache", str(store.root)]) == 0
+    doubt = "may be another split: its 160 rows are as many as the split train_xs has: winogrande is measured"
+    assert doubt in capsys.readouterr().out
+    ((_, record),) = [each for each in run_records.every(store) if each[1]["study"]["methods"] == ["dense"]]
+    assert doubt in record["doubtful_tasks"]["winogrande"] and not record["missing_tasks"]
+    assert record["result"]["accuracy"]["dense"]["winogrande"]["samples"] == 3
 
 
 def test_a_second_run_measures_no_accuracy_again(workshop, finished):

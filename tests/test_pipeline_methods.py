@@ -1,12 +1,20 @@
 """Every method through the pipeline: what it gives, how often the model runs, who is left out."""
 
+from dataclasses import replace
+
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 import tiny_study
 
 from gprune import pipeline, stages
+from gprune.calibration.gradients import taylor_scores
+from gprune.corpora import draw_windows
+from gprune.errors import CorpusError
 from gprune.methods import CONTROLS, METHODS
-from gprune.records import ContextStatistics, Partition, PruningMasks
+from gprune.models.loading import load
+from gprune.records import ContextStatistics, Partition, PruningMasks, Tokens, UnitScores
 from gprune.store import Store
 from gprune.study import from_dict
 
@@ -86,6 +94,48 @@ def test_the_dense_model_runs_as_often_as_the_log_says_and_no_more(finished):
         "context_statistics_auxiliary": {"forward": 1.0, "backward": 1.0},
         "scores_llm_pruner_primary": {"forward": round(taylor, 3), "backward": round(taylor, 3)},
     }
+
+
+def test_llm_pruner_reads_a_text_of_its_own_and_nothing_else_does(workshop, finished, tmp_path):
+    _, store, result = finished
+    place = tmp_path / "books" / "plain_text" / "train" / "0000.parquet"
+    place.parent.mkdir(parents=True)
+    rows = [f"he walked {number} miles along the river" for number in range(40)]
+    pyarrow.parquet.write_table(pyarrow.table({"text": rows}), place)
+    baselines = BASELINES | {"taylor_text": str(tmp_path / "books")}
+    study = study_of(workshop, baselines=baselines, methods=["dense", "flap", "llm_pruner"])
+    found = pipeline.run(study, store, silent, until="masks")
+    assert set(found["keys"]) - set(found["reused"]) == {
+        "tokens_gradient",
+        "scores_llm_pruner_primary",
+        "masks_llm_pruner",
+    }
+    drawn = store.get("tokens", found["keys"]["tokens_gradient"], Tokens)
+    decoder = load(study.model, device="cpu")
+    again = draw_windows(baselines["taylor_text"], decoder.tokenizer, 4, 8, study.seed)
+    np.testing.assert_array_equal(drawn.ids, again.ids)
+    expected = taylor_scores(decoder, again, study.baselines)
+    scores = store.get("scores", found["keys"]["scores_llm_pruner_primary"], UnitScores)
+    np.testing.assert_array_equal(scores.ffn, expected.ffn)
+    before = store.get("scores", result["keys"]["scores_llm_pruner_primary"], UnitScores)
+    assert np.abs(scores.ffn - before.ffn).max() > 0
+
+
+def test_llm_pruner_alone_is_left_out_where_its_text_has_no_long_documents(workshop, finished, tmp_path):
+    _, store, _ = finished
+    short = tmp_path / "short.jsonl"
+    short.write_text('{"text": "no"}\n{"text": "yes"}\n')
+    baselines = BASELINES | {"taylor_text": str(short)}
+    study = study_of(workshop, baselines=baselines, methods=["dense", "flap", "llm_pruner"])
+    found = pipeline.run(study, store, silent, until="perplexity")
+    assert list(found["perplexity"]) == ["dense", "flap"]
+    assert "baselines.taylor_text: the text " in found["unavailable"]["llm_pruner"]
+    gone = study.with_settings({"baselines.taylor_text": str(tmp_path / "gone.jsonl")})
+    with pytest.raises(CorpusError, match="there is no text '.*gone.jsonl'"):
+        pipeline.run(gone, store, silent, until="masks")
+    # who does not ask for the method does not need its text
+    without = replace(gone, methods=("dense", "flap"))
+    assert "flap" in pipeline.run(without, store, silent, until="masks")["retention"]
 
 
 def test_another_retention_costs_the_baselines_one_sequential_pass(workshop, finished):

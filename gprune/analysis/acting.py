@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gprune.analysis.signs import percent
 from gprune.ranking import module_means
 from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition
 
@@ -64,8 +65,8 @@ class Acting:
     def of_parts(self) -> tuple[str, ...]:
         """The warnings about what the parts act on."""
         idle = [
-            f"{part} acts on {100 * share:.1f} % of the decisions on neurons: without {PARTS[part]} nearly "
-            "the same model comes out, so no gain should be credited to it"
+            f"{part} acts on {percent(share, 1)} of the decisions on neurons: without {PARTS[part]} "
+            "nearly the same model comes out, so no gain should be credited to it"
             for part, share in self.decisions_changed.items()
             if share < LEAST
         ]
@@ -78,9 +79,9 @@ class Acting:
         if own.initialization is None or not own.modules < own.initialization:
             return ()
         return (
-            f"the modules explain {100 * own.modules:.0f} % of the drift's variance, their initialization "
-            f"{100 * own.initialization:.0f} % and random ones {100 * own.random:.0f} %: the refinement "
-            "gives up what the split by drift had found (a smaller modularization.temperature holds it)",
+            f"the modules explain {percent(own.modules)} of the drift's variance, their initialization "
+            f"{percent(own.initialization)} and random ones {percent(own.random)}: the refinement gives "
+            "up what the split by drift had found (a smaller modularization.temperature holds it)",
         )
 
     def _of_layers(self) -> list[str]:

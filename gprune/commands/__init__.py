@@ -10,6 +10,9 @@ from typing import NoReturn
 from gprune import untrusted
 from gprune.errors import UnreadableError
 
+EXIT_UNFILLED = 3
+"""the command did what it could, and something that was asked for could not be measured"""
+
 
 def place(text: str) -> Path:
     """A path that was typed as an argument; `~` means a home folder as elsewhere.

@@ -1,20 +1,27 @@
-"""`texts` and `runs`: what is known by name, and what is in the cache."""
+"""`texts`, `tasks` and `runs`: what is known by name, and what is in the cache."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gprune import run_records
-from gprune.commands import add_cache
+from gprune import run_records, untrusted
+from gprune.commands import EXIT_UNFILLED, add_cache
+from gprune.errors import CorpusError
 from gprune.store import Store
+
+if TYPE_CHECKING:
+    from gprune.evaluation.tasks import TaskSource
 
 
 def add(commands: Any) -> None:
-    """Registers both commands."""
+    """Registers the three commands."""
     texts = commands.add_parser("texts", help="list the texts that are known by name")
     texts.set_defaults(command=_texts)
+    tasks = commands.add_parser("tasks", help="list the zero-shot tasks, and check the files of a folder")
+    tasks.add_argument("--task-folder", default="", metavar="FOLDER", help="folder with files of the seven")
+    tasks.set_defaults(command=_tasks)
     runs = commands.add_parser("runs", help="list the runs in the cache")
     runs.set_defaults(command=_runs)
     add_cache(runs)
@@ -26,6 +33,35 @@ def _texts(_: argparse.Namespace) -> int:
     for entry in corpora.known():
         print(f"{entry.name:<18} {entry.description}")
     return 0
+
+
+def _tasks(options: argparse.Namespace) -> int:
+    """Prints where the data of every task is and how much there is; 3 where a folder lacks some."""
+    from gprune.evaluation import tasks
+    from gprune.study import EvaluationSettings
+
+    settings, lacking = EvaluationSettings(task_folder=options.task_folder), 0
+    for task in tasks.known():
+        try:
+            source = tasks.resolve(task, settings)
+            doubt = tasks.doubt(source)
+            words = _data(source) + (f"; {doubt}" if doubt else "")
+        except CorpusError as error:
+            lacking += 1
+            words = untrusted.sentence(error)
+        print(f"{task:<18} {words}")
+    return EXIT_UNFILLED if lacking else 0
+
+
+def _data(source: TaskSource) -> str:
+    from gprune.evaluation import tasks
+
+    if source.kind == "demo":
+        return "built in"
+    if source.file is None:
+        return "from the hub, not on this machine yet"
+    labels = f", labels {source.labels.name}" if source.labels else ""
+    return f"{len(tasks.documents(source)):,} rows, {source.file}{labels}"
 
 
 def _runs(options: argparse.Namespace) -> int:

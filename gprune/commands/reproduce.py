@@ -8,22 +8,19 @@ import sys
 from typing import TYPE_CHECKING, Any, get_args
 
 from gprune import profiles, untrusted
-from gprune.commands import add_cache, place
-from gprune.commands.study import add_field, add_profile, assignment
+from gprune.commands import EXIT_UNFILLED, add_cache, place
+from gprune.commands.study import add_field, add_profile
 from gprune.errors import SettingsError, StoreError
+from gprune.progress import in_words
 from gprune.study import short
-from gprune.study_fields import OPTIONS, hint
+from gprune.study_fields import OPTIONS, assignment, hint
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from gprune.reproduction.assembly import Assembled
-    from gprune.reproduction.schedule import Status
-    from gprune.reproduction.series import Errand, Series
+    from gprune.reproduction.series import Series
     from gprune.reproduction.tables import Table
     from gprune.reproduction.work import Work
 
-EXIT_UNFILLED = 3
 # option: field of the scale
 _SCALE = ("primary", "auxiliary", "substitute", "samples", "epochs", "windows", "limit", "speed", "controls")
 _SCALE_LISTS = {"evaluate": "texts", "retentions": "retentions", "seeds": "seeds"}
@@ -178,13 +175,14 @@ def _dry_run(options: argparse.Namespace, chosen: list[Table], series: Series) -
 
 
 def _run(options: argparse.Namespace, chosen: list[Table], series: Series) -> int:
+    from gprune.commands.shown import Shown
     from gprune.reproduction import schedule, work
 
     work.prepare(series)
     made = _work(options, chosen, series)
     print(f"{short(series.model)}: {_outlook(made)}", file=sys.stderr)
     schedule.allow(options.devices)
-    with _Shown() as shown:
+    with Shown() as shown:
         tables = made.run(options.devices, shown.watch, shown.ended)
     for table in tables:
         _print(table)
@@ -197,7 +195,7 @@ def _outlook(made: Work) -> str:
     missing, seconds = made.outlook()
     if not missing:
         return "every study is there"
-    return f"{missing} studies to run, about {_minutes(seconds)} at the pace of this cache, or the demo's"
+    return f"{missing} studies to run, about {in_words(seconds)} at the pace of this cache, or the demo's"
 
 
 def _report(options: argparse.Namespace, every: list[Series]) -> None:
@@ -242,45 +240,3 @@ def _print(table: Assembled) -> None:
     for reason in dict.fromkeys(missing):
         words = f"{missing.count(reason)} of {len(table.answers)} rows: {untrusted.sentence(reason)}"
         console.print(words, markup=False, highlight=False, soft_wrap=True)
-
-
-class _Shown:
-    """One line of progress on a terminal; elsewhere one line a study."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self.console = Console(stderr=True)
-        self.bar: Progress = Progress(
-            TextColumn("{task.completed}/{task.total} studies"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.description}", markup=False),
-            TimeElapsedColumn(),
-            console=self.console,
-        )
-        self.line = self.bar.add_task("", total=None)
-
-    def __enter__(self) -> _Shown:
-        if self.console.is_terminal:
-            self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.console.is_terminal:
-            self.bar.stop()
-
-    def watch(self, status: Status) -> None:
-        left = "" if status.remaining is None else f", about {_minutes(status.remaining)} left"
-        words = f"{status.label}: {status.stage}{left}" if status.stage else left.removeprefix(", ")
-        self.bar.update(self.line, completed=status.done, total=status.total, description=words)
-
-    def ended(self, errand: Errand, reason: str) -> None:
-        words = f"failed: {untrusted.sentence(reason)}" if reason else "done"
-        self.console.print(f"{errand.study.name}: {words}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _minutes(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -10,11 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gprune.commands import add_cache, place
+from gprune import untrusted
+from gprune.commands import EXIT_UNFILLED, add_cache, place
 from gprune.settings import require
 from gprune.stages import UNTIL
 from gprune.store import Store
-from gprune.study import Study, from_file, run_name
+from gprune.study import Study, from_file, run_name, short
+
+_MOST_NAMED = 120
 
 
 def add(commands: Any) -> None:
@@ -127,14 +130,14 @@ def _run_seeds(options: argparse.Namespace) -> int:
         print(json.dumps(_finite(whole), ensure_ascii=False, allow_nan=False))
     else:
         terminal.seeds_summary(found, results)
-    return 0
+    return _ended(results)
 
 
 def _run_here(options: argparse.Namespace, reporter: Any) -> int:
     study, store = read(options.study), Store(options.cache)
     options.run_name = run_name(study)
     result = _result(study, store, options.until, reporter)
-    kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks")
+    kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks", "doubtful_tasks")
     options.summary = {name: result[name] for name in kept if name in result}
     if options.json:
         print(json.dumps(_finite(result), ensure_ascii=False, allow_nan=False))
@@ -142,7 +145,21 @@ def _run_here(options: argparse.Namespace, reporter: Any) -> int:
         from gprune import terminal
 
         terminal.summary(result)
-    return 0
+    return _ended([result])
+
+
+def _ended(results: list[dict[str, Any]]) -> int:
+    """The exit code of finished runs; where a task was not measured, the last line says which and why."""
+    missing: dict[str, str] = {}
+    for result in results:
+        missing |= result.get("unavailable_tasks", {})
+    if not missing:
+        return 0
+    named = untrusted.sentence(", ".join(map(short, missing)), _MOST_NAMED)
+    reason = untrusted.sentence(next(iter(missing.values())))
+    sys.stdout.flush()
+    print(f"not measured: {named}: {reason}; everything else is kept", file=sys.stderr)
+    return EXIT_UNFILLED
 
 
 def _result(study: Study, store: Store, until: str, reporter: Any) -> dict[str, Any]:

@@ -7,11 +7,10 @@ import sys
 from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin
 
-from gprune import profiles, untrusted
-from gprune.errors import SettingsError, UnreadableError
+from gprune import profiles
 from gprune.methods import CONTROLS, METHODS, with_controls
 from gprune.study import METRIC_NAMES, Study, from_dict
-from gprune.study_fields import OPTIONS, documentation, hint
+from gprune.study_fields import OPTIONS, assignment, documentation, hint
 
 _MORE = {
     "primary": "; see `texts`; a dataset folder too; options follow a #, as in "
@@ -108,21 +107,3 @@ def _profiled(study: Study, values: dict[str, Any], profile: str) -> Study:
     settings = profiles.profile(profile).settings
     named = {f"{section}.{name}" for section, own in values.items() if isinstance(own, dict) for name in own}
     return study.with_settings({name: value for name, value in settings if name not in named})
-
-
-def assignment(word: str) -> tuple[str, Any]:
-    """Reads FIELD=VALUE; the value is JSON, or text where it is none.
-
-    Raises:
-        SettingsError: there is no sign of equality, or a list or object is damaged or hostile.
-    """
-    field, sign, value = word.partition("=")
-    if not sign:
-        shown = untrusted.quoted(word)
-        raise SettingsError(f"--set takes FIELD=VALUE (got {shown}), as reliability.drift_quantile=0.85")
-    try:
-        return field, untrusted.json_value(value, f"the value of {untrusted.quoted(field)}")
-    except UnreadableError as error:
-        if value.lstrip().startswith(("[", "{")):
-            raise SettingsError(str(error)) from error
-        return field, value

@@ -1,7 +1,8 @@
 """Answers: which texts are known by name, and what does each need?
 
-WikiText-2, PTB and C4 are the paper's calibration and evaluation texts (section 4); they come from the
-hub. The embedded texts are made on the spot from what is installed and need no network.
+WikiText-2, PTB and C4 are the paper's calibration and evaluation texts (section 4), and BookCorpus is what
+LLM-Pruner's released code reads; they come from the hub. The embedded texts are made on the spot from what is
+installed and need no network.
 """
 
 from __future__ import annotations
@@ -80,6 +81,17 @@ HUB_TEXTS: Mapping[str, HubText] = {
             },
             evaluation="validation",
             joined=False,
+        ),
+        HubText(
+            name="bookcorpus",
+            description="BookCorpus: sentences of novels, one a row; the first of its ten files",
+            repository="bookcorpus/bookcorpus",
+            files={"train": "plain_text/train/0000.parquet"},
+            # it has no other
+            evaluation="train",
+            joined=False,
+            # the main branch holds only a loading script
+            revision=hub.CONVERTED,
         ),
     )
 }

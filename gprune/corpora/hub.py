@@ -13,9 +13,10 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from gprune import untrusted
+from gprune import limits, untrusted
 from gprune.corpora import layout
 from gprune.corpora.naming import TextName
 from gprune.errors import CorpusError
@@ -56,11 +57,16 @@ def fetch(repository: str, revision: str, path: str) -> Path:
     found = cached_file(repository, revision, path)
     if found is not None:
         return found
-    from huggingface_hub import hf_hub_download
+    from huggingface_hub import constants, hf_hub_download
 
     require_network(repository)
+    where: dict[str, Any] = {"repo_type": "dataset", "revision": revision}
     with _plain_errors(repository, revision, path):
-        return Path(hf_hub_download(repository, path, repo_type="dataset", revision=revision))
+        # before the bytes of a large file
+        asked: Any = hf_hub_download(repository, path, dry_run=True, **where)
+        what, cache = f"the download of {repository!r}", Path(constants.HF_HUB_CACHE)
+        limits.require_room(CorpusError, what, asked.file_size or 0, cache, limits.LARGER_DISK)
+        return Path(hf_hub_download(repository, path, **where))
 
 
 def fetch_split(repository: str, revision: str, name: TextName, split: str) -> Path:
@@ -176,6 +182,8 @@ def _plain_errors(repository: str, revision: str, path: str = "") -> Iterator[No
     page = f"{constants.ENDPOINT}/datasets/{repository}"
     try:
         yield
+    except CorpusError:
+        raise
     except errors.GatedRepoError as error:
         raise CorpusError(
             f"the dataset {repository!r} is gated: accept its terms at {page} and log in with `hf auth login`"

@@ -116,7 +116,7 @@ def _flow(source: Source, tokenizer: Any, cache: Path | None, enough: int | None
     pieces: list[Array] = []
     found = 0
     for batch in _batches(_strings(source, cache)):
-        pieces.append(_encode(batch, tokenizer))
+        pieces.append(encode(batch, tokenizer))
         found += len(pieces[-1])
         if enough is not None and found >= enough:
             break
@@ -149,7 +149,8 @@ def _batches(strings: Iterator[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _encode(batch: list[str], tokenizer: Any) -> Array:
+def encode(batch: list[str], tokenizer: Any) -> Array:
+    """(tokens,) int32 ids of strings, one after the other, with the special tokens the tokenizer adds."""
     encoded = tokenizer(
         [_without_surrogates(string) for string in batch],
         padding=False,

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gprune import limits
 from gprune.errors import CheckpointError, GpruneError, ModelError
-from gprune.files import amount, beside, replaced
+from gprune.files import beside, replaced
 from gprune.models.loading import one_line
 
 
@@ -27,13 +28,8 @@ def require_room(target: Path, size: int) -> None:
         CheckpointError: the target is taken or the disk is too full.
     """
     _require_free(target)
-    parent = next(place for place in target.parents if place.exists())
-    free = shutil.disk_usage(parent).free
-    if free < size:
-        raise CheckpointError(
-            f"the model needs {amount(size)}, but {str(parent)!r} has {amount(free)} free: free some space "
-            "or choose another folder"
-        )
+    remedy = "free some space or choose another folder"
+    limits.require_room(CheckpointError, "the model", size, target.parent, remedy)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 
 from gprune import untrusted
 from gprune.errors import ModelError, UnreadableError
+from gprune.progress import Progress
 
 CONFIG_FILE = "config.json"
 WEIGHT_FILE = "model.safetensors"
@@ -28,7 +29,6 @@ TOKENIZER_FILES = (
 VOCABULARY_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 """A tokenizer needs at least one of these."""
 _MOST_DIGITS = 40
-_DOWNLOADED = ["*.json", "model*.safetensors", "*.py", "tokenizer.model", "merges.txt"]
 
 
 def resolve(name: str) -> str:
@@ -58,15 +58,17 @@ def is_hub_name(name: str) -> bool:
     return name.count("/") == 1 and not name.startswith((".", "/", "~"))
 
 
-def locate(name: str, *, download: bool = False) -> Path:
+def locate(name: str, *, download: bool = False, on_progress: Progress | None = None) -> Path:
     """The local folder that holds a model's files.
 
     Args:
         name: ``demo``, a folder or a hub name.
         download: fetch a hub model that is not on this machine yet; safetensors only, no pickled weights.
+        on_progress: told of a download; the hub's own bars are drawn where left out.
 
     Raises:
-        ModelError: there is no such folder, or the hub has no such model or cannot be reached.
+        ModelError: there is no such folder, or the hub has no such model, keeps it behind a gate or cannot be
+            reached, or the disk is too small for it.
     """
     resolved = resolve(name)
     with untrusted.refused_as(ModelError):
@@ -81,29 +83,9 @@ def locate(name: str, *, download: bool = False) -> Path:
         raise ModelError(
             f"there is no model folder {resolved!r}: check the spelling, or give a hub name owner/name"
         )
-    return _snapshot(name, download)
+    from gprune.models import hub
 
-
-def _snapshot(name: str, download: bool) -> Path:
-    """The hub's local copy of a model."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=_DOWNLOADED, local_files_only=not download))
-    except HFValidationError as error:
-        raise ModelError(f"{name!r} is neither a folder on this machine nor a hub name owner/name") from error
-    except (GatedRepoError, RepositoryNotFoundError) as error:
-        raise ModelError(
-            f"the hub shows no model {name!r}: check the spelling, or log in if the model asks for permission"
-        ) from error
-    except (OSError, ValueError) as error:
-        reason = (
-            "and the hub cannot be reached (no network)" if download else "and has not been downloaded yet"
-        )
-        raise ModelError(
-            f"{name!r} is not a folder on this machine, {reason}: a local model folder needs no network"
-        ) from error
+    return hub.snapshot(name, download, on_progress)
 
 
 def configuration(folder: Path) -> dict[str, Any]:

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from gprune import untrusted
-from gprune.errors import MethodError, StoreError
+from gprune.errors import MethodError, StoreError, TaskError
 from gprune.pipeline import provenance
 from gprune.pipeline.keeper import Keeper
 from gprune.pipeline.outlook import expected
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.summary import summarized
 from gprune.stages import KINDS, Graph, Results, Stage, Work, adapted, course, drift, needed, resolve, served
-from gprune.stages.inputs import read
+from gprune.stages.inputs import doubtful_tasks, read
 from gprune.store import Store
 from gprune.study import Study
 
@@ -44,9 +44,11 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all") -> d
         GpruneError: with one sentence that says what is wrong and what to do.
     """
     missing_tasks: dict[str, str] = {}
-    results = Results(store, Graph(study, read(study, missing_tasks)))
+    inputs = read(study, missing_tasks, on_progress=partial(listener, "download"))
+    results = Results(store, Graph(study, inputs))
     wanted = course(results.graph, until, results.holds)
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
+    record.doubtful_tasks = doubtful_tasks(study, missing_tasks)
     store.sweep()
     with Keeper(record, wanted, listener) as keeper:
         _Runner(results, record, keeper).run(wanted, _essential(results.graph, until))
@@ -80,6 +82,8 @@ class _Runner:
     def run(self, wanted: tuple[Stage[Any], ...], essential: tuple[Stage[Any], ...]) -> None:
         """Goes through the stages; a method that cannot run is left out with all that needs it.
 
+        So is a task that cannot be measured on a method.
+
         Args:
             wanted: the stages, in order.
             essential: those without which the run is for nothing.
@@ -94,7 +98,7 @@ class _Runner:
                 if lacking is not None and not stage.optional:
                     raise MethodError(lacking)
                 self._ensure(stage)
-            except MethodError as error:
+            except (MethodError, TaskError) as error:
                 if stage in essential:
                     raise
                 left_out[stage] = untrusted.sentence(error)

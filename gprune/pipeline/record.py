@@ -16,7 +16,7 @@ from typing import Any
 from gprune import corpora, processes, run_records
 from gprune.pipeline import provenance
 from gprune.pipeline.outlook import Outlook
-from gprune.stages import Results, Stage, named
+from gprune.stages import Results, Stage, accuracy, named, needed
 from gprune.stages.inputs import roles
 from gprune.study import run_name
 from gprune.untrusted import sentence
@@ -47,6 +47,7 @@ class RunRecord:
         """
         self.results, self.until, self.expected, self.listener = results, until, expected, listener
         self.missing_tasks = missing_tasks
+        self.doubtful_tasks: dict[str, str] = {}
         self.name = run_name(results.graph.study)
         self.stages: dict[str, dict[str, Any]] = {}
         self.unavailable: dict[Stage[Any], str] = {}
@@ -67,6 +68,24 @@ class RunRecord:
         self._result = previous.get("result") if self._current else None
         self.previous = previous
 
+    def unmeasured_tasks(self) -> dict[str, str]:
+        """Why tasks of the study were not measured, by task: they have no data, or could not be answered."""
+        found, reasons = dict(self.missing_tasks), self._reasons()
+        graph = self.results.graph
+        for task in (task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks):
+            for stage in (accuracy(graph, method, task) for method in graph.study.methods):
+                # a method that cannot run has no accuracy either, and says nothing of the task
+                own = not any(need.name in reasons for need in needed(stage))
+                if own and stage.name in reasons and stage.name not in self.stages:
+                    found.setdefault(task, reasons[stage.name]["reason"])
+        return found
+
+    def _reasons(self) -> dict[str, dict[str, str]]:
+        """Why stages cannot be had; what an earlier run has found stays until this one knows better."""
+        return self._told | {
+            stage.name: {"key": stage.key, "reason": reason} for stage, reason in self.unavailable.items()
+        }
+
     def covers(self, wanted: Iterable[Stage[Any]]) -> bool:
         """Whether the record, as it was read last, says that all of this is done; it then stays as it is.
 
@@ -78,7 +97,7 @@ class RunRecord:
         return (
             self._current
             and self.previous.get("state") == "done"
-            and same == (json.loads(self.results.graph.study.to_json()), self.missing_tasks)
+            and same == (json.loads(self.results.graph.study.to_json()), self.unmeasured_tasks())
             and (self._result is not None or not measured)
             and all(stage.name in self._earlier or stage.name in self._told for stage in wanted)
         )
@@ -114,10 +133,7 @@ class RunRecord:
             result: what the run ends with; an earlier result stays when left out.
             error: one sentence, for a run that failed.
         """
-        # what an earlier run has found stays until this one knows better
-        reasons = self._told | {
-            stage.name: {"key": stage.key, "reason": reason} for stage, reason in self.unavailable.items()
-        }
+        reasons = self._reasons()
         values = {
             "run": self.name,
             "study": self.results.graph.study.to_dict(),
@@ -132,7 +148,8 @@ class RunRecord:
             "expected": self.expected,
             "stages": {**self._earlier, **self.stages},
             "unavailable": {name: one for name, one in reasons.items() if name not in self.stages},
-            "missing_tasks": self.missing_tasks,
+            "missing_tasks": self.unmeasured_tasks(),
+            "doubtful_tasks": self.doubtful_tasks,
             "texts": self._texts,
             "provenance": provenance.collect(self.results.graph.inputs),
             "result": result or self._result,

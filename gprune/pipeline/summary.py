@@ -35,7 +35,7 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
         wanted: its stages.
         record: what ran, and how far it was to go.
     """
-    graph, study = results.graph, results.graph.study
+    study = results.graph.study
     until = record.until
     unavailable = {} if until in ("drift", "adapted", "agreement") else _unavailable(results, record)
     able = [name for name in study.methods if name not in unavailable]
@@ -51,19 +51,17 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
             for name in able
         }
         found |= _protocols(results, able)
-        known = standings(graph, lambda text: results.get(overlap, text))
+        known = standings(results.graph, lambda text: results.get(overlap, text))
         found["texts"] = {text: standing.to_dict() for text, standing in known.items()}
         if study.evaluation.tasks:
-            tasks = [task for task in study.evaluation.tasks if task in graph.inputs.tasks]
-            found["accuracy"] = {
-                name: {task: _plain(results.get(accuracy, name, task)) for task in tasks} for name in able
-            }
-            found["unavailable_tasks"] = record.missing_tasks
+            found["accuracy"] = {name: _accuracies(results, record, name) for name in able}
+            found["unavailable_tasks"] = record.unmeasured_tasks()
+            found["doubtful_tasks"] = record.doubtful_tasks
         if study.evaluation.speed != "none":
             timed = results.get(speed)
             found["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}
     if until == "all" and "gprune" in able:
-        found["checkpoint"] = str(results.model_folder(checkpoint(graph)))
+        found["checkpoint"] = str(results.model_folder(checkpoint(results.graph)))
     ran = {stage.name: record.stages[stage.name] for stage in wanted if stage.name in record.stages}
     found["unavailable"] = unavailable
     found["keys"] = {name: entry["key"] for name, entry in ran.items()}
@@ -124,6 +122,14 @@ def sizes(results: Results, methods: list[str]) -> dict[str, Any]:
         parameters[name] = budget.parameters(known, whole, kept.ffn, kept.heads, added)
     found: dict[str, Any] = {"retention": retention, "parameters": parameters}
     return found | ({"retained_fraction": retention["gprune"]} if "gprune" in retention else {})
+
+
+def _accuracies(results: Results, record: RunRecord, method: str) -> dict[str, Any]:
+    """The accuracies of a method, by task, of the tasks that could be measured on it."""
+    graph = results.graph
+    tasks = [task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks]
+    measured = [task for task in tasks if accuracy(graph, method, task) not in record.unavailable]
+    return {task: _plain(results.get(accuracy, method, task)) for task in measured}
 
 
 def _plain(found: Accuracy) -> dict[str, Any]:

@@ -150,7 +150,7 @@ class Finished:
             values=tuple(values),
             accuracies=tuple(found for found, _ in measured),
             protocols=tuple(stamp for _, stamp in measured),
-            missing_tasks=tuple(self._runs.missing_tasks(row.study).items()),
+            missing_tasks=tuple((self._runs.missing_tasks(row.study) | self._refused(row, results)).items()),
             drift=results.get(drift) if row.reads == "drift" else None,
             clock=self._clock(first, results) if row.reads in TIMED else None,
             retention=kept,
@@ -167,7 +167,14 @@ class Finished:
         if row.reads != "speed":
             texts = row.study.evaluation.texts
             found += [perplexity(results.graph, row.method, text) for text in texts]
-        return found + (_tasks(row, results) if row.reads == "perplexity" else [])
+        refused = self._refused(row, results)
+        tasks = _tasks(row, results) if row.reads == "perplexity" else {}
+        return found + [stage for task, stage in tasks.items() if task not in refused]
+
+    def _refused(self, row: Row, results: Results) -> dict[str, str]:
+        """Why a row's method could not be measured on tasks that have data, by task."""
+        noted = {task: self._runs.refused(stage, results) for task, stage in _tasks(row, results).items()}
+        return {task: reason.words for task, reason in noted.items() if reason is not None}
 
     def _speed(self, row: Row, results: Results) -> Stage[Throughput]:
         """The measurement of all methods of a row's study side by side, alone or with more of them."""
@@ -198,12 +205,12 @@ class Finished:
         if row.reads != "perplexity":
             return []
         if row.study.evaluation.tasks:
-            return [_accuracy(results, stage) for stage in _tasks(row, results)]
+            return [_accuracy(results, one) for one in _tasks(row, results).values() if results.there(one)]
         studies = (_with_tasks(row.study, run.study) for run in self._runs.makers(first))
         for study in studies:
             for other in self._runs.results(study) if study.evaluation.tasks else ():
                 if other.graph.inputs.precision == results.graph.inputs.precision:
-                    return [_accuracy(other, stage) for stage in _tasks(row, other) if other.there(stage)]
+                    return [_accuracy(other, one) for one in _tasks(row, other).values() if other.there(one)]
         return []
 
     def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
@@ -217,9 +224,9 @@ class Finished:
         return None if reason is None else Answer(row, reason.run, reason=reason.words)
 
 
-def _tasks(row: Row, results: Results) -> list[Stage[Any]]:
-    """The accuracies of a row's method on the tasks that have data."""
-    return [accuracy(results.graph, row.method, task) for task in results.graph.inputs.tasks]
+def _tasks(row: Row, results: Results) -> dict[str, Stage[Any]]:
+    """The accuracies of a row's method on the tasks that have data, by task."""
+    return {task: accuracy(results.graph, row.method, task) for task in results.graph.inputs.tasks}
 
 
 def _with_tasks(study: Study, other: Study) -> Study:

@@ -91,6 +91,11 @@ class Runs:
                 return noted
         return None
 
+    def refused(self, stage: Stage[Any], results: Results) -> Reason | None:
+        """Why one result cannot be had itself, where a run has noted it and no other has made it since."""
+        noted = self._reasons.get((stage.key, results.graph.study.calibration.batch))
+        return noted if noted is not None and not results.there(stage) else None
+
     def failure(self, study: Study) -> str:
         """The error of a study's latest run, whatever its methods, if that run failed; else empty."""
         run = self._latest.get(shared(study))

@@ -103,8 +103,13 @@ class Scale:
 
 def paper_model(model: str) -> str:
     """The paper's name of a model that it measures, by the last part of a folder or hub name; else empty."""
-    stem = re.sub(r"[^a-z0-9]", "", model.rstrip("/").split("/")[-1].lower())
-    return next((name for name, pattern in _NAMES.items() if re.fullmatch(pattern, stem)), "")
+    own = stem(model)
+    return next((name for name, pattern in _NAMES.items() if re.fullmatch(pattern, own)), "")
+
+
+def stem(model: str) -> str:
+    """The last part of a folder or hub name, in small letters and digits alone."""
+    return re.sub(r"[^a-z0-9]", "", model.rstrip("/").split("/")[-1].lower())
 
 
 def choose(model: str, name: str | None = None, changes: dict[str, Any] | None = None) -> Scale:

@@ -38,17 +38,22 @@ def missing(tables: Sequence[Table], series: Series, finished: Finished) -> list
     return grouping.errands([*rows, *first])
 
 
-def prepare(series: Series) -> None:
+def prepare(series: Series, substitute: str | None = None) -> None:
     """Makes sure that all that the studies read is on this machine, before the first one starts.
 
     Tasks without data stop nothing: the studies leave them out, and say why.
+
+    Args:
+        series: the studies.
+        substitute: the third text, where it is not the scale's; empty for studies that have none.
 
     Raises:
         ModelError: there is no such model, or it cannot be downloaded.
         CorpusError: a text is missing, or cannot be downloaded.
         SettingsError: the name of a text or of a task is not valid, or two texts hold the same content.
     """
-    read(replace(series.base, substitute=series.scale.substitute, evaluation=series.tasks))
+    third = series.scale.substitute if substitute is None else substitute
+    read(replace(series.base, substitute=third, evaluation=series.tasks))
 
 
 class Work:

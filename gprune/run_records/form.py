@@ -197,6 +197,7 @@ _FIELDS: dict[str, Check] = {
     "expected": _or_none(_each(_number)),
     "stages": _stages,
     "missing_tasks": _or_none(_each(_text)),
+    "doubtful_tasks": _or_none(_each(_text)),
     "texts": _or_none(_each(_text)),
     "provenance": _or_none(_provenance),
     "result": _or_none(_object),

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from gprune import corpora
 from gprune.allocation.alignment import aligned, margin
+from gprune.errors import CorpusError, MethodError
 from gprune.methods import Method
 from gprune.modularization.functional_groups import functional_groups, group_profile
 from gprune.records import (
@@ -31,6 +33,7 @@ from gprune.scoring import score, twflap
 from gprune.scoring.combination import combine
 from gprune.stages.exploring import scores, scoring
 from gprune.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
+from gprune.stages.inputs import GRADIENT
 from gprune.stages.reading import context_statistics, contexts, groups, norms, shape, tokens
 from gprune.stages.work import Work
 
@@ -193,8 +196,37 @@ def _fang(graph: Graph, method: Method) -> Declared:
 
 
 @once
+def taylor_tokens(graph: Graph) -> Stage[Tokens]:
+    """The sequences of LLM-Pruner's gradient: of the primary text, or cut from a text of its own."""
+    settings = graph.study.baselines
+    if not settings.taylor_text:
+        return tokens(graph)
+    drawn = {"samples": settings.taylor_samples, "length": settings.taylor_length, "seed": graph.study.seed}
+    # a study without the method has not read its text: pages may ask for its masks nevertheless
+    digest = graph.inputs.calibration.get(GRADIENT, "")
+
+    def make(work: Work) -> Tokens:
+        try:
+            return corpora.draw_windows(settings.taylor_text, work.tokenizer, **drawn, cache=work.text_cache)
+        except CorpusError as error:
+            # no other method reads it
+            raise MethodError(f"baselines.taylor_text: {error}") from error
+
+    return graph.stage(
+        StageId("tokens", (GRADIENT,)),
+        "drawing the text of LLM-Pruner",
+        make,
+        reads={"text": digest, "tokenizer": graph.inputs.tokenizer},
+        settings=drawn | {"cut": "documents"},
+    )
+
+
+@once
 def taylor(graph: Graph) -> Stage[UnitScores]:
-    """LLM-Pruner's scores on the primary text."""
+    """LLM-Pruner's scores, on the primary text or on one of its own."""
+    # a text of its own stands in the key of its tokens
+    unused = ("fang_grouping", "taylor_text")
+    read = "its own text" if graph.study.baselines.taylor_text else "A"
 
     def make(work: Work, tokens: Tokens) -> UnitScores:
         from gprune.calibration.gradients import taylor_scores
@@ -203,11 +235,11 @@ def taylor(graph: Graph) -> Stage[UnitScores]:
 
     return graph.stage(
         StageId("scores", ("primary",), metric="llm_pruner"),
-        "importance scores of LLM-Pruner on A",
+        f"importance scores of LLM-Pruner on {read}",
         make,
-        needs={"tokens": tokens(graph)},
+        needs={"tokens": taylor_tokens(graph)},
         reads=graph.model,
-        settings=settings_of(graph.study.baselines, without=("fang_grouping",)) | {"metric": "llm_pruner"},
+        settings=settings_of(graph.study.baselines, without=unused) | {"metric": "llm_pruner"},
     )
 
 

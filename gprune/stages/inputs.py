@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -14,10 +15,13 @@ from typing import Any, Literal
 from gprune import corpora, machine
 from gprune.errors import CorpusError, SettingsError
 from gprune.models import identity
+from gprune.progress import Progress
 from gprune.study import Study
 
 ROLES = ("primary", "auxiliary", "substitute")
 """the roles of A, B and C"""
+GRADIENT = "gradient"
+"""the role of the text that only LLM-Pruner reads, where that is not the primary text"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ class Inputs:
     precision: str
     """float32, bfloat16 or float16, as resolved on this machine"""
     calibration: dict[str, str]
-    """content of the calibration texts, by role: primary, auxiliary, substitute"""
+    """content of the calibration texts, by role: primary, auxiliary, substitute, gradient"""
     evaluation: dict[str, str]
     """content of the evaluation texts, by the name they were given under"""
     tasks: dict[str, str] = field(default_factory=dict)
@@ -51,7 +55,8 @@ class Inputs:
 
 def roles(study: Study) -> dict[str, str]:
     """The calibration texts of a study, by role."""
-    return {role: getattr(study, role) for role in ROLES if getattr(study, role)}
+    own = {GRADIENT: study.baselines.taylor_text} if "llm_pruner" in study.methods else {}
+    return {role: text for role, text in ({r: getattr(study, r) for r in ROLES} | own).items() if text}
 
 
 def lacking(study: Study, inputs: Inputs) -> set[str]:
@@ -72,13 +77,20 @@ def describe_texts(study: Study) -> None:
         corpora.describe(text, "evaluation")
 
 
-def read(study: Study, missing_tasks: dict[str, str] | None = None, *, download: bool = True) -> Inputs:
+def read(
+    study: Study,
+    missing_tasks: dict[str, str] | None = None,
+    *,
+    download: bool = True,
+    on_progress: Progress | None = None,
+) -> Inputs:
     """Digests of what a study reads, after everything has been found.
 
     Args:
         study: the study.
         missing_tasks: gets why tasks of the study cannot be measured here, by task.
         download: whether what is on the hub only may be fetched.
+        on_progress: told of the download of the model; the hub's own bars are drawn where left out.
 
     Raises:
         ModelError: the model folder holds no model.
@@ -86,7 +98,7 @@ def read(study: Study, missing_tasks: dict[str, str] | None = None, *, download:
         SettingsError: two calibration texts hold the same content, or there is no such task.
     """
     # the model first: a wrong folder is the commonest slip and the cheapest to find
-    identity.locate(study.model, download=download)
+    identity.locate(study.model, download=download, on_progress=on_progress)
     texts = roles(study)
     if download:
         for text in texts.values():
@@ -154,6 +166,26 @@ def _tasks(study: Study, missing: dict[str, str], download: bool) -> dict[str, s
             except CorpusError as error:
                 missing[task] = str(error)
     return found
+
+
+def doubtful_tasks(study: Study, missing: Collection[str] = ()) -> dict[str, str]:
+    """Why the data of tasks is probably another split than the one they are measured on, by task.
+
+    Args:
+        study: the study.
+        missing: tasks that have no data here.
+    """
+    if not study.evaluation.tasks:
+        return {}
+    from gprune.evaluation import tasks
+
+    found = {}
+    for task in study.evaluation.tasks:
+        if task not in missing:
+            # a file that has gone meanwhile is told when the task is measured
+            with contextlib.suppress(CorpusError):
+                found[task] = tasks.doubt(tasks.resolve(task, study.evaluation))
+    return {task: reason for task, reason in found.items() if reason}
 
 
 def _scoring(study: Study) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from gprune import corpora
 from gprune.corpora import overlap as overlaps
+from gprune.errors import CorpusError, NumericsError, SettingsError, TaskError
 from gprune.methods import METHODS
 from gprune.records import Accuracy, Array, Perplexity, SampledText, TextOverlap, Throughput, Tokens
 from gprune.stages.graph import PAIR, Graph, Stage, StageId, once
@@ -82,7 +83,10 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
         from gprune.evaluation.accuracy import accuracy as measure
 
         model = work.cut(method, **parts)
-        return measure(model, work.tokenizer, (task,), evaluation, work.progress, work.text_cache)[task]
+        try:
+            return measure(model, work.tokenizer, (task,), evaluation, work.progress, work.text_cache)[task]
+        except (CorpusError, SettingsError, NumericsError) as error:
+            raise TaskError(str(error)) from error
 
     index = evaluation.tasks.index(task)
     return graph.stage(

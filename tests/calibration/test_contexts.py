@@ -211,13 +211,22 @@ def test_equal_costs_still_balance():
 
 
 def cheapest(cost, low, high):
-    """The least total cost under the bounds, by linear programming: its corners are whole numbers."""
+    """The least total cost under the bounds."""
+    return program(cost, low, high).fun
+
+
+def assigned(cost, low, high):
+    """The labels of least total cost under the bounds."""
+    return program(cost, low, high).x.reshape(cost.shape).argmax(axis=1)
+
+
+def program(cost, low, high):
+    """The assignment within the bounds as a linear program: its corners are whole numbers."""
     points, count = cost.shape
     each = np.kron(np.eye(points), np.ones(count))
     sizes = np.kron(np.ones(points), np.eye(count))
     bounds = np.concatenate([np.full(count, high), np.full(count, -low)])
-    found = linprog(cost.ravel(), np.concatenate([sizes, -sizes]), bounds, each, np.ones(points))
-    return found.fun
+    return linprog(cost.ravel(), np.concatenate([sizes, -sizes]), bounds, each, np.ones(points))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -272,3 +281,63 @@ def test_the_released_clustering_is_a_choice_of_the_study():
     equal, released = (fit(tiny_decoder(), clustering=form) for form in ("balanced", "released"))
     np.testing.assert_array_equal(equal.components, released.components)
     assert np.abs(equal.centroids - released.centroids).max() > 1e-3
+
+
+def crowded():
+    """A text most of whose tokens are of a few kinds, so that bounds on the sizes have something to do."""
+    generator = np.random.default_rng(1)
+    few, many = generator.integers(0, 2, (10, 6)), generator.integers(0, 64, (10, 6))
+    ids = np.where(generator.random((10, 6)) < 0.7, few, many).astype(np.int32)
+    return Tokens("a crowded text", "fingerprint", ids, 10)
+
+
+def projected(decoder, contexts, layer):
+    """(tokens, dimensions) FFN inputs of a layer in the space in which the contexts are found."""
+    x = ffn_inputs(decoder, crowded().ids)[layer]
+    return (x - contexts.mean[layer]) @ contexts.components[layer].astype(np.float64).T
+
+
+def test_released_contexts_are_the_best_of_ten_starts_within_two_fifths_of_an_even_size():
+    decoder = tiny_decoder()
+    contexts = fit(decoder, crowded(), clustering="released", seed=5)
+    for layer in range(decoder.shape.layers):
+        points = projected(decoder, contexts, layer)
+
+        def centres(slack, starts, points=points, layer=layer):
+            found = bounded_clusters(points, 3, np.random.default_rng([5, layer]), slack, starts)[1]
+            return found[found[:, 0].argsort()]
+
+        # equal tokens make ties between starts, so the order of the clusters may differ
+        ours = contexts.centroids[layer]
+        np.testing.assert_allclose(ours[ours[:, 0].argsort()], centres(0.4, 10), atol=1e-4)
+        for other in ((0.3, 10), (0.5, 10), (0.4, 1)):
+            assert np.abs(centres(*other) - centres(0.4, 10)).max() > 1e-3, other
+
+
+def lloyd_by_linear_programs(points, low, high, starts, seed):
+    """The least spread of several starts: exact assignments within the bounds, means, and again."""
+    generator, best = np.random.default_rng(seed), np.inf
+    for _ in range(starts):
+        centres, last = points[generator.choice(len(points), 3, replace=False)], np.inf
+        while True:
+            cost = ((points[:, None] - centres) ** 2).sum(axis=2)
+            labels = assigned(cost, low, high)
+            centres = np.stack([points[labels == c].mean(axis=0) for c in range(3)])
+            spread = ((points - centres[labels]) ** 2).sum()
+            if spread >= last - 1e-9:
+                break
+            last = spread
+        best = min(best, last)
+    return best
+
+
+def test_released_contexts_are_as_tight_as_those_of_exact_assignments():
+    decoder = tiny_decoder()
+    contexts = fit(decoder, crowded(), clustering="released")
+    for layer in range(decoder.shape.layers):
+        points = projected(decoder, contexts, layer)
+        labels, centres = bounded_clusters(points, 3, np.random.default_rng([0, layer]), 0.4, 10)
+        sizes = np.bincount(labels, minlength=3)
+        assert sizes.min() >= 12 and sizes.max() <= 28 and sizes.sum() == 60
+        exact = lloyd_by_linear_programs(points, 12, 28, 10, seed=layer)
+        assert ((points - centres[labels]) ** 2).sum() <= 1.02 * exact

@@ -1,11 +1,7 @@
 """Fixtures of the corpora tests: a tiny tokenizer, an empty hub cache, and a small hub on this machine."""
 
-import hashlib
 import io
-import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +9,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from huggingface_hub import constants
+from small_hub import COMMIT, SmallHub, serving
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
-
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture(scope="session")
@@ -73,69 +68,8 @@ def parquet() -> Callable[..., bytes]:
     return make
 
 
-class SmallHub:
-    """Answers what the hub's client asks for one or more dataset repositories; counts the requests."""
-
-    def __init__(self) -> None:
-        self.repositories: dict[str, dict[str, bytes]] = {}
-        self.requests: list[str] = []
-        hub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802
-                hub.answer(self, True)
-
-            def do_HEAD(self) -> None:  # noqa: N802
-                hub.answer(self, False)
-
-            def log_message(self, *_: Any) -> None:
-                """Stays silent."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def answer(self, handler: BaseHTTPRequestHandler, body: bool) -> None:
-        """Serves the listing of a repository and its files."""
-        self.requests.append(f"{handler.command} {handler.path}")
-        path = handler.path.split("?")[0]
-        for repository, files in self.repositories.items():
-            if path.startswith(f"/api/datasets/{repository}"):
-                listing = [
-                    {"type": "file", "path": file, "size": len(content), "oid": COMMIT}
-                    for file, content in files.items()
-                ]
-                return self._send(handler, 200, json.dumps(listing).encode(), body)
-            start = f"/datasets/{repository}/resolve/"
-            if path.startswith(start):
-                file = path.removeprefix(start).split("/", 1)[1]
-                if file in files:
-                    return self._send(handler, 200, files[file], body)
-                return self._send(handler, 404, b"", body, {"X-Error-Code": "EntryNotFound"})
-        return self._send(handler, 404, b"", body, {"X-Error-Code": "RepoNotFound"})
-
-    def _send(
-        self, handler: BaseHTTPRequestHandler, code: int, content: bytes, body: bool, extra: Any = None
-    ):
-        handler.send_response(code)
-        handler.send_header("Content-Length", str(len(content)))
-        handler.send_header("X-Repo-Commit", COMMIT)
-        handler.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
-        for key, value in (extra or {}).items():
-            handler.send_header(key, value)
-        handler.end_headers()
-        if body:
-            handler.wfile.write(content)
-
-
 @pytest.fixture
 def small_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallHub]:
     """A hub on this machine that the hub's client talks to."""
-    hub = SmallHub()
-    template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, hub.address)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    monkeypatch.setattr(constants, "ENDPOINT", hub.address)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    yield hub
-    hub.server.shutdown()
-    hub.server.server_close()
+    with serving(monkeypatch) as hub:
+        yield hub

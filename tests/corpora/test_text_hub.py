@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -103,6 +104,19 @@ def test_known_text_is_downloaded_once(small_hub, parquet: Callable[..., bytes])
     requests = len(small_hub.requests)
     assert read("wikitext2") == ["one", "two"]
     assert len(small_hub.requests) == requests > 0
+
+
+def test_a_disk_that_is_too_small_is_told_before_the_download(
+    small_hub, parquet: Callable[..., bytes], hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    small_hub.repositories[WIKITEXT] = {WIKITEXT_TRAIN: parquet(text=["one"])}
+    usage = shutil.disk_usage(hub_cache.parent)
+    monkeypatch.setattr("gprune.limits.shutil.disk_usage", lambda place: usage._replace(free=10))
+    with pytest.raises(
+        CorpusError, match="of 'Salesforce/wikitext' needs [0-9.]+ KiB, but '.*' has 0.0 KiB free"
+    ):
+        corpora.prepare("wikitext2", "calibration")
+    assert not list(hub_cache.rglob("*.parquet"))
 
 
 def test_any_dataset_gives_the_first_file_of_its_split(small_hub, parquet: Callable[..., bytes]):

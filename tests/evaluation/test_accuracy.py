@@ -1,6 +1,5 @@
 """Zero-shot accuracy, against lm-eval called by itself and against a loop over plain transformers."""
 
-import copy
 import math
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 import tiny_study
 import torch
-import yaml
+from evaluation.lm_eval_alone import by_lm_eval_alone
 from evaluation.task_files import ROWS, SPLITS, write_rows, write_seven
 from masking import masked
 from transformers import AutoModelForCausalLM
@@ -40,31 +39,6 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> Decoder:
 @pytest.fixture
 def own(tmp_path: Path) -> str:
     return str(write_rows(tmp_path / "own.jsonl", OWN))
-
-
-def by_lm_eval_alone(decoder: Decoder, data: Path, place: Path) -> dict[str, dict]:
-    """The packaged definitions over local files, as lm-eval's documentation has it: by including them."""
-    import lm_eval
-    from lm_eval.models.huggingface import HFLM
-    from lm_eval.tasks import TaskManager
-
-    from gprune.evaluation.tasks import STANDARD_TASKS
-
-    place.mkdir()
-    nothing = dict.fromkeys(("training_split", "validation_split", "test_split"))
-    for task, split in SPLITS.items():
-        included = Path(lm_eval.__file__).parent / "tasks" / STANDARD_TASKS[task].definition
-        files = {"data_files": {split: str(data / f"{task}.jsonl")}, "cache_dir": str(place / "cache")}
-        override = {"include": str(included), "task": f"{task}_plain", "dataset_path": "json"}
-        override |= {"dataset_name": None, "dataset_kwargs": files, **nothing, f"{split}_split": split}
-        (place / f"{task}.yaml").write_text(yaml.safe_dump(override), encoding="utf-8")
-    names = [f"{task}_plain" for task in SPLITS]
-    model = HFLM(pretrained=decoder.model, tokenizer=copy.deepcopy(decoder.tokenizer), batch_size=4)
-    manager = TaskManager(include_path=str(place), include_defaults=False)
-    found = lm_eval.simple_evaluate(
-        model=model, tasks=names, task_manager=manager, num_fewshot=0, log_samples=False, bootstrap_iters=1
-    )
-    return {task: found["results"][f"{task}_plain"] for task in SPLITS}
 
 
 def compare_with_lm_eval(decoder: Decoder, folder: Path) -> None:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from gprune import run_records, untrusted
 from gprune.bench import protocol
-from gprune.commands.study import assignment
 from gprune.corpora import layout, naming, rows, source
 from gprune.evaluation import tasks
 from gprune.export import plan_file
 from gprune.models import families, identity
 from gprune.study import from_dict, from_file
+from gprune.study_fields import assignment
 
 pytestmark = pytest.mark.slow
 
@@ -84,6 +84,7 @@ RECORD = {
     "stages": {"tokens": {"key": "0" * 32, "seconds": 0.5, "reused": False}},
     "texts": {"A": "words"},
     "missing_tasks": {},
+    "doubtful_tasks": {},
     "unavailable": {},
     "result": {"retention": 0.5},
     "provenance": {"inputs": {"model": "a", "calibration": {"A": "b"}}, "commit": "c"},

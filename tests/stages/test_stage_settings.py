@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gprune.methods import METHODS
-from gprune.stages import Graph, Inputs, named, needed
+from gprune.stages import Graph, Inputs, masks, named, needed
+from gprune.stages.inputs import GRADIENT, roles
 from gprune.study import field_names
 from gprune.study_demo import demo_study
 
@@ -43,6 +44,7 @@ CHANGES = {
     "contexts.module_profile": ("mixed", "scores"),
     "baselines.taylor_samples": (4, "scores"),
     "baselines.taylor_length": (8, "scores"),
+    "baselines.taylor_text": ("bookcorpus", "scores"),
     "baselines.fang_grouping": ("released", "groups"),
     "modularization.kind": ("random", "partition"),
     "modularization.candidates": ((8, 16), "clusters"),
@@ -88,7 +90,7 @@ def study():
 @pytest.fixture(scope="module")
 def inputs(study):
     blank = Inputs.unknown(study)
-    digests = {role: f"{role}’s text" for role in blank.calibration}
+    digests = {role: f"{role}’s text" for role in (*blank.calibration, GRADIENT)}
     tasks = {"demo_order": "1", "demo_cloze": "2"}
     return replace(blank, calibration=digests, tasks=tasks, evaluation={**blank.evaluation, "ptb": "e"})
 
@@ -107,3 +109,13 @@ def test_a_setting_changes_what_it_says_and_what_follows_from_that(study, inputs
     changed = {key for key in before.keys() & after.keys() if before[key].key != after[key].key}
     first = {key.kind for key in changed if not changed & {need.id for need in needed(after[key])}}
     assert " ".join(sorted(first)) == (" ".join(sorted(expected.split())) if expected != FREE else "")
+
+
+def test_pages_may_ask_for_llm_pruner_where_a_study_has_not_read_its_text(study, inputs):
+    study = replace(study, methods=("dense", "flap")).with_settings({"baselines.taylor_text": "bookcorpus"})
+    assert GRADIENT not in roles(study)
+    digests = {role: text for role, text in inputs.calibration.items() if role != GRADIENT}
+    asked = masks(Graph(study, replace(inputs, calibration=digests)), "llm_pruner")
+    own = replace(study, methods=("dense", "llm_pruner"))
+    assert roles(own)[GRADIENT] == "bookcorpus"
+    assert asked.key != masks(Graph(own, inputs), "llm_pruner").key

@@ -13,12 +13,13 @@ from views.app_driver import on, opened, words
 from views.synthetic_measurements import ACCURACY, EVIL
 from views.synthetic_run import a_study, folder_of, write_run
 
-from gprune import stages
+from gprune import run_records, stages
 from gprune.analysis import accuracy
 from gprune.files import amount
 from gprune.jobs import folder as files
 from gprune.jobs import submit
 from gprune.settings import EvaluationSettings
+from gprune.store import Store
 from gprune.views.frame.loaders import Run, all_runs
 from gprune.views.speed_export import accuracy_card, export_card
 
@@ -107,6 +108,21 @@ def test_a_run_without_gprune_exports_nothing(cache: Path) -> None:
     write_run(cache, study=a_study(methods=("dense", "flap")))
     app = page()
     assert "does without GPrune" in words(app) and not app.error
+
+
+def test_a_task_whose_file_fits_another_split_is_doubted_beside_its_figures(cache: Path) -> None:
+    evaluation = EvaluationSettings(texts=("c4",), tasks=("piqa",))
+    name = write_run(cache, study=a_study(methods=("dense", "gprune"), evaluation=evaluation))
+    store = Store(cache)
+    record = run_records.read(store, name) or {}
+    doubt = (
+        f"'/data/piqa.jsonl' may be another split: its 16,113 rows are as many as the split train has {EVIL}"
+    )
+    run_records.save(store, name, record | {"doubtful_tasks": {"piqa": doubt}})
+    app = page()
+    shown = [item.value for item in app.warning]
+    assert len(shown) == 1 and shown[0].startswith("piqa: ") and "16,113 rows are as many" in shown[0]
+    assert "![x](" not in shown[0]
 
 
 def test_accuracy_shows_what_counts_under_each_rule(cache: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evaluation import task_files
 from streamlit.testing.v1 import AppTest
 from views.app_driver import on, opened, words
 from views.synthetic_run import a_study, write_run
@@ -109,12 +110,26 @@ def test_tasks_say_what_they_need_and_no_network_is_touched(
 def test_a_folder_of_tasks_is_looked_into(cache: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
-    (folder / "boolq.jsonl").write_text("{}")
+    (folder / "boolq.jsonl").write_text('{"passage": "It rains.", "question": "is it wet", "label": true}')
     app = form()
     app.multiselect(key="launch_tasks").set_value(["boolq", "piqa"]).run()
     app.text_input(key="launch_task_folder").set_value(str(folder)).run()
     warnings = [item.value.replace("\\", "") for item in app.warning]
     assert len(warnings) == 1 and warnings[0].startswith("the task 'piqa' has no data in")
+
+
+def test_a_file_of_wrong_rows_and_one_of_another_split_are_told_before_the_start(
+    cache: Path, tmp_path: Path
+) -> None:
+    rows = [task_files.row("winogrande", number) for number in range(640)]
+    task_files.write_rows(tmp_path / "winogrande.jsonl", rows)
+    task_files.write_rows(tmp_path / "boolq.jsonl", [{"question": "is it", "text": "x"}])
+    app = form()
+    app.multiselect(key="launch_tasks").set_value(["winogrande", "boolq"]).run()
+    app.text_input(key="launch_task_folder").set_value(str(tmp_path)).run()
+    doubt, wrong = (item.value.replace("\\", "") for item in app.warning)
+    assert "its 640 rows are as many as the split train_s has: winogrande is measured on the split" in doubt
+    assert "lacks the columns 'passage' and 'label'; it has question, text" in wrong
 
 
 @pytest.mark.parametrize(
@@ -222,21 +237,6 @@ def test_seeds_that_are_none_are_refused_at_the_top(cache: Path, typed: str) -> 
         assert any("st-key-launch_seeds" in html.value for html in app.get("html"))
 
 
-def test_a_text_that_the_model_writes_is_offered_and_its_options_are_checked(
-    cache: Path, started: list[Study]
-) -> None:
-    app = form()
-    for key in ("launch_primary", "launch_auxiliary", "launch_substitute"):
-        assert "self:" in app.selectbox(key=key).options
-    assert "self:" in app.multiselect(key="launch_evaluate").options
-    app.selectbox(key="launch_auxiliary").set_value("self:").run()
-    assert "--auxiliary self:" in commands(app)
-    app.button(key="launch_start").click().run()
-    assert [study.auxiliary for study in started] == ["self:"]
-    wrong = replace(started[0], auxiliary="self:#temperature=20")
-    assert "temperature='20' of the text 'self:#temperature=20' must be" in launch.input_problem(wrong)
-
-
 def test_a_profile_is_in_the_command_and_in_the_study(
     cache: Path, started: list[Study], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,3 +256,18 @@ def test_a_profile_is_in_the_command_and_in_the_study(
     assert started == [demo_study().with_settings(dict(won)).renamed("")]
     app.radio(key="launch_profile").set_value("paper").run()
     assert commands(app) == plain
+
+
+def test_a_text_that_the_model_writes_is_offered_and_its_options_are_checked(
+    cache: Path, started: list[Study]
+) -> None:
+    app = form()
+    for key in ("launch_primary", "launch_auxiliary", "launch_substitute"):
+        assert "self:" in app.selectbox(key=key).options
+    assert "self:" in app.multiselect(key="launch_evaluate").options
+    app.selectbox(key="launch_auxiliary").set_value("self:").run()
+    assert "--auxiliary self:" in commands(app)
+    app.button(key="launch_start").click().run()
+    assert [study.auxiliary for study in started] == ["self:"]
+    wrong = replace(started[0], auxiliary="self:#temperature=20")
+    assert "temperature='20' of the text 'self:#temperature=20' must be" in launch.input_problem(wrong)

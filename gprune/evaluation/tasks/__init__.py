@@ -7,7 +7,8 @@ torch or lm-eval, except ``harness``, which hands the documents to lm-eval.
 from importlib import metadata
 
 from gprune.evaluation.tasks import own
-from gprune.evaluation.tasks.source import TaskSource, available, documents, fingerprint, known, resolve
+from gprune.evaluation.tasks.reading import TaskSource, documents, doubt, fingerprint
+from gprune.evaluation.tasks.source import available, known, resolve
 from gprune.evaluation.tasks.standard import STANDARD_TASKS, StandardTask
 
 
@@ -22,6 +23,7 @@ __all__ = [
     "TaskSource",
     "available",
     "documents",
+    "doubt",
     "fingerprint",
     "known",
     "resolve",

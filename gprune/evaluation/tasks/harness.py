@@ -18,7 +18,7 @@ from gprune.demo import questions
 from gprune.errors import CorpusError, NumericsError
 from gprune.evaluation.tasks import own
 from gprune.evaluation.tasks.columns import Row
-from gprune.evaluation.tasks.source import TaskSource
+from gprune.evaluation.tasks.reading import TaskSource
 from gprune.evaluation.tasks.standard import STANDARD_TASKS
 from gprune.progress import Progress
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gprune import untrusted
-from gprune.evaluation.tasks import columns
-from gprune.evaluation.tasks.columns import ColumnError, Row
+from gprune.evaluation.tasks.columns import Columns, Row
 
 VERSION = "1.0"
 """of prompt and scoring of such questions; raise it whenever they change"""
@@ -27,16 +26,19 @@ def check(row: Row) -> Row:
         The three columns, with the answer as an index.
 
     Raises:
-        ColumnError: a column is missing or holds something else than it must.
+        ColumnError: columns are missing or hold something else than they must; names all of them.
     """
-    question, choices = columns.text(row, "question"), columns.texts(row, "choices")
+    read = Columns(row)
+    question, choices = read.text("question"), read.texts("choices")
     if not all(choice.strip() for choice in choices):
-        raise ColumnError("has an empty text in the column 'choices'")
-    if len(set(choices)) < len(choices):
+        read.odd("has an empty text in the column 'choices'")
+    elif len(set(choices)) < len(choices):
         repeated = Counter(choices).most_common(1)[0][0]
-        raise ColumnError(f"has {untrusted.quoted(repeated)} more than once in the column 'choices'")
-    if isinstance(row.get("answer"), str):
-        answer = choices.index(columns.one_of(row, "answer", choices))
+        read.odd(f"has {untrusted.quoted(repeated)} more than once in the column 'choices'")
+    if isinstance(read.value("answer"), str):
+        named = read.one_of("answer", choices)
+        answer = choices.index(named) if named in choices else 0
     else:
-        answer = columns.index(row, "answer", len(choices))
+        answer = read.index("answer", len(choices))
+    read.require()
     return {"question": question, "choices": choices, "answer": answer}

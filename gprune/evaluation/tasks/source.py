@@ -1,48 +1,25 @@
-"""Answers: where are the documents of a task, are they on this machine, and are they what the task needs?
+"""Answers: where are the documents of a task, and are they on this machine?
 
 A task is one of the paper's seven, one of the demo's kinds of questions, or a file of one's own. The seven
-are read from ``evaluation.task_folder`` where it is set (``boolq.jsonl``, ``boolq.parquet``,
-``boolq/validation.jsonl`` or ``boolq/validation.parquet``, with the split of the task), else from the hub.
-Every row is checked before a model is asked anything.
+are read from ``evaluation.task_folder`` where it is set, under any of the names in ``places``, else from the
+hub.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 from gprune import untrusted
-from gprune.corpora import hub, naming, rows
+from gprune.corpora import hub, naming
 from gprune.demo import questions
 from gprune.errors import CorpusError, GpruneError, SettingsError
-from gprune.evaluation.tasks import own
-from gprune.evaluation.tasks.columns import Check, ColumnError, Row
+from gprune.evaluation.tasks import places
+from gprune.evaluation.tasks.reading import TaskSource
 from gprune.evaluation.tasks.standard import STANDARD_TASKS, StandardTask
 from gprune.study import EvaluationSettings
 
-Kind = Literal["standard", "demo", "own"]
-
-_SUFFIXES = (".jsonl", ".parquet")
 _OWN_SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 _BRANCH = "main"
-_KEPT = 64
-
-
-@dataclass(frozen=True, slots=True)
-class TaskSource:
-    """A task that was found."""
-
-    task: str
-    """the task as asked for"""
-    kind: Kind
-    """where it comes from"""
-    file: Path | None = None
-    """file of its documents; None for the demo's, and for a hub dataset that is not on this machine"""
 
 
 def known() -> tuple[str, ...]:
@@ -65,8 +42,11 @@ def resolve(task: str, settings: EvaluationSettings, download: bool = False) -> 
     if task in questions.NAMES:
         return TaskSource(task, "demo")
     if task in STANDARD_TASKS:
-        find = _in_folder if settings.task_folder else _on_hub
-        return TaskSource(task, "standard", find(STANDARD_TASKS[task], settings, download))
+        entry = STANDARD_TASKS[task]
+        if not settings.task_folder:
+            return TaskSource(task, "standard", _on_hub(entry, download))
+        file = _in_folder(entry, settings)
+        return TaskSource(task, "standard", file, places.labels_of(entry, file))
     with untrusted.refused_as(SettingsError):
         file = untrusted.path(task, "a task")
     if file.suffix.lower() not in _OWN_SUFFIXES:
@@ -109,93 +89,24 @@ def available(tasks: tuple[str, ...], settings: EvaluationSettings) -> dict[str,
     return reasons
 
 
-def documents(source: TaskSource, cache: Path | None = None) -> list[Row]:
-    """Reads and checks every document of a task.
-
-    Args:
-        source: a task whose data is on this machine.
-        cache: folder that keeps the demo's texts from call to call.
-
-    Returns:
-        The rows with the columns that the task reads, in the order of the file.
-
-    Raises:
-        CorpusError: the file cannot be read, is empty, or a row is not what the task needs; the message names
-            task, file, row and column.
-    """
-    if source.kind == "demo":
-        asked = questions.questions(source.task, cache)
-        return [{**asdict(question), "choices": list(question.choices)} for question in asked]
-    if source.file is None:
-        raise CorpusError(f"the task {source.task!r} is not on this machine: download it first")
-    check = STANDARD_TASKS[source.task].check if source.kind == "standard" else own.check
-    return list(_checked(source.task, source.file, check))
-
-
-def fingerprint(source: TaskSource) -> str:
-    """SHA-256 of what decides a task's documents: the rows as read, for the demo the version of its texts.
-
-    A hub dataset that is not on this machine is known by its name only: resolve it with ``download`` first.
-
-    Raises:
-        CorpusError: the file cannot be read or a row is not what the task needs.
-    """
-    if source.kind == "demo":
-        return _digest({"demo": source.task, "version": questions.version(source.task)})
-    if source.file is None:
-        entry = STANDARD_TASKS[source.task]
-        return _digest({"repository": entry.repository, "configuration": entry.configuration})
-    try:
-        state = source.file.stat()
-    except OSError as error:
-        raise CorpusError(f"the file {str(source.file)!r} cannot be read: {error.strerror}") from error
-    return _fingerprint(source, state.st_size, state.st_mtime_ns)
-
-
-@lru_cache(maxsize=_KEPT)
-def _fingerprint(source: TaskSource, size: int, modified: int) -> str:
-    """Fingerprint of a file's rows; size and time make a changed file a new question."""
-    return _digest(documents(source))
-
-
-def _digest(content: object) -> str:
-    written = json.dumps(content, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _checked(task: str, file: Path, check: Check) -> Iterator[Row]:
-    if rows.kind_of(file) == "text":
-        raise CorpusError(f"the task {task!r} cannot be read from {str(file)!r}: give .jsonl or .parquet")
-    unit, found = "line" if rows.kind_of(file) == "json" else "row", 0
-    for number, row in rows.records(file):
-        found += 1
-        try:
-            yield check(row)
-        except ColumnError as error:
-            raise CorpusError(f"the task {task!r}: {unit} {number} of {str(file)!r} {error}") from error
-    if not found:
-        raise CorpusError(f"the task {task!r}: {str(file)!r} is empty, it must hold one question a line")
-
-
-def _in_folder(entry: StandardTask, settings: EvaluationSettings, download: bool) -> Path:
+def _in_folder(entry: StandardTask, settings: EvaluationSettings) -> Path:
     with untrusted.refused_as(SettingsError):
         folder = untrusted.path(settings.task_folder, "evaluation.task_folder")
     if not folder.is_dir():
         raise SettingsError(f"evaluation.task_folder must be a folder (got {settings.task_folder!r})")
-    places = [
-        folder / f"{stem}{end}" for stem in (entry.name, f"{entry.name}/{entry.split}") for end in _SUFFIXES
-    ]
-    for place in places:
-        if place.is_file():
-            return place
-    names = ", ".join(place.relative_to(folder).as_posix() for place in places)
+    found = places.find(entry, folder)
+    if found is not None:
+        return found
+    others = places.others(entry, folder)
+    there = f", only {', '.join(others)}" if others else ""
     raise CorpusError(
-        f"the task {entry.name!r} has no data in {str(folder)!r}: put one of {names} there, or leave "
-        "evaluation.task_folder empty to use the hub"
+        f"the task {entry.name!r} has no data in {str(folder)!r}{there}: put one of "
+        f"{', '.join(places.asked_for(entry))} there, or the published files as docs/tasks.md has them, or "
+        "leave evaluation.task_folder empty to use the hub"
     )
 
 
-def _on_hub(entry: StandardTask, settings: EvaluationSettings, download: bool) -> Path | None:
+def _on_hub(entry: StandardTask, download: bool) -> Path | None:
     options = f"#config={entry.configuration}" if entry.configuration else ""
     name = naming.parse(f"hub:{entry.repository}{options}")
     if not download:

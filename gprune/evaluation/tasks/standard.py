@@ -1,17 +1,20 @@
 """Answers: what are the seven zero-shot tasks of section 4, and which columns does each need?
 
 Prompts and scoring are lm-eval's own definitions, which come with its package; the documents come from the
-hub or from local files. ARC and OpenBookQA are measured on the split test, the others on validation, whose
-answers are public.
+hub or from local files, in the form of the hub's rows or of the files that the tasks' authors publish
+(docs/tasks.md). ARC and OpenBookQA are measured on the split test, the others on validation, whose answers
+are public.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from gprune.evaluation.tasks import columns
-from gprune.evaluation.tasks.columns import Check, Row
+from gprune.evaluation.tasks.columns import Columns, Row
+
+Check = Callable[[Row], Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,52 +33,86 @@ class StandardTask:
     """configuration of the dataset; may be empty"""
     definition: str
     """lm-eval's definition, a path below its folder of tasks"""
-    check: Check
-    """returns the columns of a row that the definition reads, or raises ColumnError"""
+    read: Callable[[Columns], Row]
+    """returns the columns that the definition reads, and keeps what is wrong with them"""
+    answer: str = ""
+    """the column that a separate file of labels fills; empty where the task is never published with one"""
+
+    def check(self, row: Row) -> Row:
+        """The columns of a row that the definition reads.
+
+        Raises:
+            ColumnError: columns are missing or hold something else than they must; names all of them.
+        """
+        columns = Columns(row)
+        found = self.read(columns)
+        columns.require()
+        return found
 
 
-def _boolq(row: Row) -> Row:
-    return {
-        "passage": columns.text(row, "passage"),
-        "question": columns.text(row, "question"),
-        "label": columns.index(row, "label", 2),
-    }
+def _boolq(read: Columns) -> Row:
+    question, passage = read.text("question"), read.text("passage")
+    # in its authors' own files the answer is called so, and the title stands apart: SuperGLUE's passages,
+    # which lm-eval's definition is about, begin with it
+    if "label" not in read and "answer" in read:
+        label = read.truth("answer")
+        passage = f"{read.text('title')} -- {passage}" if "title" in read else passage
+    else:
+        label = read.truth("label")
+    return {"passage": passage, "question": question, "label": label}
 
 
-def _piqa(row: Row) -> Row:
-    found: Row = {column: columns.text(row, column) for column in ("goal", "sol1", "sol2")}
-    return {**found, "label": columns.index(row, "label", 2)}
+def _piqa(read: Columns) -> Row:
+    found: Row = {column: read.text(column) for column in ("goal", "sol1", "sol2")}
+    return {**found, "label": read.index("label", 2)}
 
 
-def _hellaswag(row: Row) -> Row:
-    found: Row = {column: columns.text(row, column) for column in ("activity_label", "ctx_a", "ctx_b")}
-    endings = columns.texts(row, "endings")
-    return {**found, "endings": endings, "label": str(columns.index(row, "label", len(endings)))}
+def _hellaswag(read: Columns) -> Row:
+    found: Row = {column: read.text(column) for column in ("activity_label", "ctx_a", "ctx_b")}
+    endings = read.texts("endings")
+    return {**found, "endings": endings, "label": str(read.index("label", len(endings)))}
 
 
-def _winogrande(row: Row) -> Row:
-    found = {column: columns.text(row, column) for column in ("sentence", "option1", "option2")}
-    if "_" not in found["sentence"]:
-        raise columns.ColumnError("has no gap, written _, in the column 'sentence'")
-    return {**found, "answer": columns.one_of(row, "answer", ["1", "2"])}
+def _winogrande(read: Columns) -> Row:
+    found = {column: read.text(column) for column in ("sentence", "option1", "option2")}
+    if found["sentence"] and "_" not in found["sentence"]:
+        read.odd("has no gap, written _, in the column 'sentence'")
+    return {**found, "answer": read.one_of("answer", ["1", "2"])}
 
 
-def _lettered(question: str) -> Check:
-    def check(row: Row) -> Row:
-        stem, choices = columns.text(row, question), columns.lettered(row, "choices")
-        # A few keys of OpenBookQA have a space before the letter.
-        key = {**row, "answerKey": columns.text(row, "answerKey").lstrip()}
-        answer = columns.one_of(key, "answerKey", choices["label"])
+def _lettered(question: str) -> Callable[[Columns], Row]:
+    """Reads ARC and OpenBookQA, whose stem stands in a column of the hub, or in the object `question`."""
+
+    def read(columns: Columns) -> Row:
+        nested: Any = columns.value("question")
+        inner = Columns(nested) if isinstance(nested, dict) else columns
+        stem = inner.text("stem" if inner is not columns else question)
+        choices = inner.lettered("choices")
+        if inner is not columns and (complaint := inner.complaint()):
+            columns.odd(f"has 'question' that {complaint}")
+        # a few keys of OpenBookQA have a space before the letter
+        answer = columns.one_of("answerKey", choices["label"], spaced=True)
         return {question: stem, "choices": choices, "answerKey": answer}
 
-    return check
+    return read
 
 
 _ENTRIES = (
-    ("boolq", "BoolQ", "validation", "aps/super_glue", "boolq", "super_glue/boolq/default.yaml", _boolq),
-    ("piqa", "PIQA", "validation", "baber/piqa", "", "piqa/piqa.yaml", _piqa),
-    ("hellaswag", "HellaSwag", "validation", "Rowan/hellaswag", "", "hellaswag/hellaswag.yaml", _hellaswag),
-    (
+    StandardTask(
+        "boolq", "BoolQ", "validation", "aps/super_glue", "boolq", "super_glue/boolq/default.yaml", _boolq
+    ),
+    StandardTask("piqa", "PIQA", "validation", "baber/piqa", "", "piqa/piqa.yaml", _piqa, "label"),
+    StandardTask(
+        "hellaswag",
+        "HellaSwag",
+        "validation",
+        "Rowan/hellaswag",
+        "",
+        "hellaswag/hellaswag.yaml",
+        _hellaswag,
+        "label",
+    ),
+    StandardTask(
         "winogrande",
         "WinoGrande",
         "validation",
@@ -83,9 +120,18 @@ _ENTRIES = (
         "winogrande_xl",
         "winogrande/default.yaml",
         _winogrande,
+        "answer",
     ),
-    ("arc_easy", "ARC-e", "test", "allenai/ai2_arc", "ARC-Easy", "arc/arc_easy.yaml", _lettered("question")),
-    (
+    StandardTask(
+        "arc_easy",
+        "ARC-e",
+        "test",
+        "allenai/ai2_arc",
+        "ARC-Easy",
+        "arc/arc_easy.yaml",
+        _lettered("question"),
+    ),
+    StandardTask(
         "arc_challenge",
         "ARC-c",
         "test",
@@ -94,7 +140,7 @@ _ENTRIES = (
         "arc/arc_challenge.yaml",
         _lettered("question"),
     ),
-    (
+    StandardTask(
         "openbookqa",
         "OBQA",
         "test",
@@ -104,5 +150,5 @@ _ENTRIES = (
         _lettered("question_stem"),
     ),
 )
-STANDARD_TASKS: Mapping[str, StandardTask] = {entry[0]: StandardTask(*entry) for entry in _ENTRIES}
+STANDARD_TASKS: Mapping[str, StandardTask] = {entry.name: entry for entry in _ENTRIES}
 """the paper's seven tasks by name, in the order of its tables"""

@@ -19,7 +19,7 @@ from gprune.errors import CorpusError, GpruneError
 from gprune.models.vocabulary import tokenizer
 from gprune.records import Array
 from gprune.study import Study
-from gprune.views.frame import user_files, work
+from gprune.views.frame import address, user_files, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain, said
@@ -73,11 +73,11 @@ def draw(run: Run, texts: dict[str, records.Tokens]) -> None:
 
 def _asked() -> tuple[bytes, str]:
     """The bytes that were uploaded or pasted, and what to call them."""
-    paste, upload = st.tabs(["Paste", "Upload"])
-    with paste:
+    tabs = address.tabs({"paste": "Paste", "upload": "Upload"}, "cd_own", "paste")
+    with tabs["paste"]:
         pasted = st.text_area("Text", key="cd_own_text", height=160, placeholder="any text, UTF-8")
         name = st.text_input("Name", "pasted text", key="cd_own_name", max_chars=60, width=320)
-    with upload:
+    with tabs["upload"]:
         uploaded = st.file_uploader(
             "A text file, or one JSON object a line",
             type=[suffix.removeprefix(".") for suffix in SUFFIXES],

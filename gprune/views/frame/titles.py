@@ -12,6 +12,7 @@ from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import seconds_since
 
 _BESIDE = {
+    "download": "fetching the model from the hub",
     "model": "loading the model",
     "pad": "padding to an ordinary folder",
     "gguf": "writing the GGUF file",

@@ -8,7 +8,7 @@ import streamlit as st
 
 from gprune import untrusted
 from gprune.errors import CorpusError, GpruneError
-from gprune.evaluation.tasks import STANDARD_TASKS, known, resolve
+from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, doubt, known, resolve
 from gprune.study import EvaluationSettings
 from gprune.views.frame.speed_presets import SPEEDS
 from gprune.views.frame.text import plain, said, short
@@ -119,11 +119,23 @@ def _where_from(tasks: tuple[str, ...], folder: str) -> None:
             continue
         if source.kind == "standard" and source.file is None:
             fetched.append(task)
+        elif found := _complaint(source):
+            st.warning(said(found), icon=":material/warning:")
     if fetched:
         st.caption(
             f"Not on this machine: {plain(', '.join(fetched))}. The run fetches them from the hub; what it "
             "cannot reach is left out, with the reason."
         )
+
+
+def _complaint(source: TaskSource) -> str:
+    """What is wrong with a file of the seven tasks, or speaks against it; own files are checked otherwise."""
+    if source.kind != "standard":
+        return ""
+    try:
+        return doubt(source)
+    except CorpusError as error:
+        return str(error)
 
 
 def problem(settings: EvaluationSettings) -> str:

@@ -7,6 +7,7 @@ import streamlit as st
 from gprune import stages
 from gprune.analysis import acting, published
 from gprune.analysis import decisions as analysis
+from gprune.analysis.signs import percent
 from gprune.views.frame import address, derived, frame, selection
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS, label
@@ -118,8 +119,8 @@ def _retention(run: Run, drawn: Card, base: str, bins: int) -> None:
     gap = abs(ours.retention - other.retention)
     if gap > analysis.BUDGET_TOLERANCE:
         st.warning(
-            f"The budgets differ: GPrune keeps {ours.retention:.2%} of the decoder's weights, {label(base)} "
-            f"{other.retention:.2%}. Differences between the bars are partly that.",
+            f"The budgets differ: GPrune keeps {percent(ours.retention, 2)} of the decoder's weights, "
+            f"{label(base)} {percent(other.retention, 2)}. Differences between the bars are partly that.",
             icon=":material/warning:",
         )
     drawn.title(analysis.headline(result, label(base)))

@@ -54,6 +54,8 @@ def draw(drawn: Card, run: Run) -> None:
     stamp_line.show(protocols(run, found, rule))
     drawn.tools(lambda: details(found, rule))
     _left_out(missing)
+    for task, reason in run.doubtful_tasks.items():
+        st.warning(f"{plain(_task(task))}: {said(reason)}", icon=":material/warning:")
 
 
 def accuracies(run: Run) -> dict[str, dict[str, Accuracy]]:

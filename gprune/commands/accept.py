@@ -1,0 +1,159 @@
+"""`accept`: do we get what others have published for a real model? One table to paste into an issue."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+from gprune import untrusted
+from gprune.commands import EXIT_UNFILLED, add_cache, place
+from gprune.commands.study import add_field
+from gprune.errors import ModelError, SettingsError
+from gprune.study_fields import OPTIONS, assignment
+
+if TYPE_CHECKING:
+    from gprune.reproduction.acceptance import Acceptance
+    from gprune.reproduction.work import Work
+
+RESULT = "acceptance.md"
+_MODELS = "huggyllama/llama-7b, meta-llama/Llama-2-7b-hf, meta-llama/Llama-3.1-8B, or a folder"
+
+
+def add(commands: Any) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "accept",
+        help="hold our figures of a real model against published ones",
+        description="Runs the settings whose figures others have published, and prints ours beside them.",
+    )
+    parser.add_argument("--model", required=True, help=f"a model that figures are published for: {_MODELS}")
+    parser.add_argument("--as", dest="name", default="", metavar="NAME", help="which model a folder holds")
+    parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
+    parser.add_argument(
+        "--published", type=place, metavar="FILE", help="a list of figures of your own, as CSV"
+    )
+    parser.add_argument("--accuracy", action="store_true", help="zero-shot accuracies too: the seven tasks")
+    parser.add_argument("--out", type=place, metavar="FOLDER", help="where to write (default: in the cache)")
+    parser.add_argument("--devices", nargs="+", default=[], help="as cuda:0 cuda:1: one study on each")
+    for option in ("primary", "auxiliary"):
+        add_field(parser, option, OPTIONS[option])
+    add_field(parser, "task-folder", "evaluation.task_folder")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="any other field of every study, as calibration.batch=8 (repeatable)",
+    )
+    parser.set_defaults(command=_accept)
+    add_cache(parser)
+
+
+def _accept(options: argparse.Namespace) -> int:
+    from gprune.models import identity
+    from gprune.reproduction import presets
+
+    found = _acceptance(options)
+    made = _work(options, found)
+    # a table that is piped into a file has nothing before it
+    _plan(found, made, sys.stdout if options.dry_run else sys.stderr)
+    if options.dry_run:
+        return 0
+    # what is wrong with the model is told before anything is fetched beside it
+    folder = identity.locate(options.model, download=True)
+    presets.require_sizes(found.name, folder)
+    return _run(options, found, made)
+
+
+def _acceptance(options: argparse.Namespace) -> Acceptance:
+    """The published figures that are asked for, and their studies."""
+    from gprune.models import identity
+    from gprune.published.claims import ACCURACY, claims
+    from gprune.reproduction import acceptance, presets
+    from gprune.reproduction.scale import SUITES, choose
+    from gprune.reproduction.series import Series
+
+    # jobs run in a folder of their own, so paths are made whole here
+    options.model = "demo" if options.model == "demo" else identity.resolve(options.model)
+    every = claims(options.published)
+    known = tuple(dict.fromkeys(claim.model for claim in every))
+    name = presets.named(options.model, options.name, known)
+    chosen = [c for c in every if c.model == name and (options.accuracy or c.figure != ACCURACY)]
+    if not chosen:
+        raise SettingsError(f"the figures of {name} are accuracies alone: ask for them with --accuracy")
+    folder = options.task_folder
+    changes: dict[str, Any] = {
+        "primary": options.primary,
+        "auxiliary": options.auxiliary,
+        "tasks": SUITES["paper"] if options.accuracy else (),
+        "task_folder": str(untrusted.path(folder, "--task-folder").resolve()) if folder else None,
+        "settings": tuple(assignment(word) for word in options.set),
+    }
+    scale = choose(options.model, "paper", changes)
+    scale = choose(options.model, "paper", changes | acceptance.scale_for(chosen, scale))
+    return acceptance.Acceptance(name, Series(options.model, scale), chosen)
+
+
+def _work(options: argparse.Namespace, found: Acceptance) -> Work:
+    from gprune.reproduction.work import Work
+    from gprune.reproduction.writing import folder_name
+    from gprune.store import Store
+
+    store, series = Store(options.cache), found.series
+    folder = options.out or store.root / "acceptance" / folder_name(series.model, series.scale)
+    command = shlex.join(["python", "-m", "gprune", *sys.argv[1:]])
+    return Work(store, series, [found.table], folder, command=command)
+
+
+def _plan(found: Acceptance, made: Work, stream: TextIO) -> None:
+    """Says what there is to do, before anything is fetched or run."""
+    from gprune.reproduction import acceptance, work
+
+    tables, series = [found.table], found.series
+    missing = work.missing(tables, series, made.finished)
+    sizes = f"{len(found.asked)} figures in {len(found.table.rows(series))} rows"
+    count = len(work.needed(tables, series))
+    studies = f"{count} {'study' if count == 1 else 'studies'}, {len(missing)} of them missing"
+    lines = [f"{found.name}: {sizes}, from {studies}"]
+    lines += [f"until {e.until:<12} {e.study.name:<48} {' '.join(e.study.methods)}" for e in missing]
+    lines.append(f"model: {_model(found)}")
+    left = [row for errand in missing for row in errand.rows]
+    lines += [acceptance.estimate(left, acceptance.weights_of(found))] if left else []
+    print("\n".join(lines), file=stream, flush=True)
+
+
+def _model(found: Acceptance) -> str:
+    """Where the model is, or what it takes to have it."""
+    from gprune.models import hub, identity
+    from gprune.reproduction import presets
+
+    model = found.series.model
+    try:
+        folder = identity.locate(model)
+    except ModelError as error:
+        # whoever only asks is told why it cannot be had; whoever runs it is stopped by the same sentence
+        try:
+            return hub.offer(model) if identity.is_hub_name(model) else untrusted.sentence(error)
+        except ModelError as refusal:
+            return untrusted.sentence(refusal)
+    presets.require_sizes(found.name, folder)
+    return str(folder)
+
+
+def _run(options: argparse.Namespace, found: Acceptance, made: Work) -> int:
+    from gprune.commands.shown import Shown
+    from gprune.files import write_text
+    from gprune.reproduction import acceptance, schedule, work
+
+    work.prepare(found.series, substitute="")
+    schedule.allow(options.devices)
+    with Shown() as shown:
+        (table,) = made.run(options.devices, shown.watch, shown.ended)
+    compared = found.compare(table)
+    text = acceptance.markdown(compared, found.name, table, found.series, made.command)
+    write_text(made.folder / RESULT, text)
+    print(text, end="")
+    print(f"written: {made.folder / RESULT}", file=sys.stderr)
+    return EXIT_UNFILLED if any(one.reason for one in compared) else 0

@@ -1,0 +1,186 @@
+"""Answers: what are the documents of a task, and are they those of the split that it is measured on?
+
+Every row is checked before a model is asked anything. Where the answers stand in a file of their own, they
+are put into the rows first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from gprune.corpora import rows
+from gprune.demo import questions
+from gprune.errors import CorpusError
+from gprune.evaluation.tasks import own, splits
+from gprune.evaluation.tasks.columns import ColumnError, Row
+from gprune.evaluation.tasks.standard import STANDARD_TASKS, StandardTask
+
+Kind = Literal["standard", "demo", "own"]
+
+_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSource:
+    """A task that was found."""
+
+    task: str
+    """the task as asked for"""
+    kind: Kind
+    """where it comes from"""
+    file: Path | None = None
+    """file of its documents; None for the demo's, and for a hub dataset that is not on this machine"""
+    labels: Path | None = None
+    """file of its answers, one a line, where its authors publish them apart"""
+
+
+def documents(source: TaskSource, cache: Path | None = None) -> list[Row]:
+    """Reads and checks every document of a task.
+
+    Args:
+        source: a task whose data is on this machine.
+        cache: folder that keeps the demo's texts from call to call.
+
+    Returns:
+        The rows with the columns that the task reads, in the order of the file.
+
+    Raises:
+        CorpusError: the file cannot be read, is empty, or a row is not what the task needs; the message names
+            task, file, row and column.
+    """
+    if source.kind == "demo":
+        asked = questions.questions(source.task, cache)
+        return [{**asdict(question), "choices": list(question.choices)} for question in asked]
+    if source.file is None:
+        raise CorpusError(f"the task {source.task!r} is not on this machine: download it first")
+    return list(_checked(source, source.file))
+
+
+def doubt(source: TaskSource) -> str:
+    """Why a file is probably not the split that its task is measured on: its number of rows is another's.
+
+    Returns:
+        One sentence that names the task and the split; empty where nothing speaks against it.
+
+    Raises:
+        CorpusError: the file cannot be read or a row is not what the task needs.
+    """
+    if source.kind != "standard" or source.file is None:
+        return ""
+    reason = splits.doubt(source.task, _examined(source).count)
+    return reason and f"{str(source.file)!r} may be another split: {reason}"
+
+
+def fingerprint(source: TaskSource) -> str:
+    """SHA-256 of what decides a task's documents: the rows as read, for the demo the version of its texts.
+
+    A hub dataset that is not on this machine is known by its name only: resolve it with ``download`` first.
+
+    Raises:
+        CorpusError: the file cannot be read or a row is not what the task needs.
+    """
+    if source.kind == "demo":
+        return _digest({"demo": source.task, "version": questions.version(source.task)})
+    if source.file is None:
+        entry = STANDARD_TASKS[source.task]
+        return _digest({"repository": entry.repository, "configuration": entry.configuration})
+    return _examined(source).digest
+
+
+@dataclass(frozen=True, slots=True)
+class _Examined:
+    """What is kept of a file that was read."""
+
+    digest: str
+    count: int
+
+
+def _examined(source: TaskSource) -> _Examined:
+    stamps = tuple(_stamp(file) for file in (source.file, source.labels) if file is not None)
+    return _examine(source, stamps)
+
+
+@lru_cache(maxsize=_KEPT)
+def _examine(source: TaskSource, stamps: tuple[tuple[int, int], ...]) -> _Examined:
+    """Digest and number of a file's rows; sizes and times make changed files a new question."""
+    found = documents(source)
+    return _Examined(_digest(found), len(found))
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    try:
+        state = file.stat()
+    except OSError as error:
+        raise CorpusError(f"the file {str(file)!r} cannot be read: {error.strerror}") from error
+    return state.st_size, state.st_mtime_ns
+
+
+def _digest(content: object) -> str:
+    written = json.dumps(content, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _checked(source: TaskSource, file: Path) -> Iterator[Row]:
+    task = source.task
+    if rows.kind_of(file) == "text":
+        raise CorpusError(f"the task {task!r} cannot be read from {str(file)!r}: give .jsonl or .parquet")
+    unit, found = "line" if rows.kind_of(file) == "json" else "row", 0
+    check, records = _check(source), _labelled(source, file)
+    for number, row in records:
+        found += 1
+        try:
+            yield check(row)
+        except ColumnError as error:
+            where = f"the task {task!r}: {unit} {number} of {str(file)!r}"
+            remedy = _remedy(source, row, found + sum(1 for _ in records))
+            raise CorpusError(f"{where} {error}{remedy}") from error
+    if not found:
+        raise CorpusError(f"the task {task!r}: {str(file)!r} is empty, it must hold one question a line")
+
+
+def _check(source: TaskSource) -> Callable[[Row], Row]:
+    return STANDARD_TASKS[source.task].check if source.kind == "standard" else own.check
+
+
+def _remedy(source: TaskSource, row: Row, count: int) -> str:
+    """What may have gone wrong with a file whose rows are not what the task needs; may be empty."""
+    if source.kind == "own":
+        meant = [name for name, entry in STANDARD_TASKS.items() if _fits(entry, row)]
+        return f". These are rows of {meant[0]}: give them as that task, in a task folder" if meant else ""
+    if reason := splits.doubt(source.task, count):
+        return f"; {reason}"
+    column = STANDARD_TASKS[source.task].answer
+    if column and column not in row and source.labels is None and source.file is not None:
+        return f"; its answers may stand in a file of labels: put it beside as {source.file.stem}-labels.lst"
+    return ""
+
+
+def _fits(entry: StandardTask, row: Row) -> bool:
+    try:
+        entry.check(row)
+    except ColumnError:
+        return False
+    return True
+
+
+def _labelled(source: TaskSource, file: Path) -> Iterator[tuple[int, Row]]:
+    """The rows of a file, each with its line of the file of labels where it has no answer itself."""
+    if source.labels is None:
+        yield from rows.records(file)
+        return
+    column = STANDARD_TASKS[source.task].answer
+    labels = [line.strip() for line in rows.read_text(source.labels).splitlines() if line.strip()]
+    found = list(rows.records(file))
+    if len(found) != len(labels):
+        raise CorpusError(
+            f"the task {source.task!r}: {str(file)!r} has {len(found):,} rows and {source.labels.name!r} "
+            f"beside it {len(labels):,} labels: take both from one download"
+        )
+    for (number, row), label in zip(found, labels, strict=True):
+        yield number, {column: label} | row

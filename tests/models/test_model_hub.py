@@ -1,0 +1,174 @@
+"""Models of the hub, fetched by its own client from a hub on this machine: what is told, and when."""
+
+import json
+import shutil
+from collections import namedtuple
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants, errors
+from small_hub import COMMIT, SmallHub, serving
+
+from gprune import untrusted
+from gprune.errors import Cancelled, ModelError
+from gprune.models import hub, identity
+
+NAME = "someone/small-llama"
+SHARDS = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+FILES = {
+    "config.json": b'{"model_type": "llama"}',
+    "tokenizer.json": b"{}",
+    "model.safetensors.index.json": json.dumps(
+        {"weight_map": {str(at): shard for at, shard in enumerate(SHARDS)}}
+    ).encode(),
+    SHARDS[0]: b"1" * 3_000_000,
+    SHARDS[1]: b"2" * 2_000_000,
+    "pytorch_model.bin": b"pickled",
+}
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub._snapshot_download.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+@pytest.fixture
+def small(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallHub]:
+    with serving(monkeypatch) as found:
+        found.models[NAME] = dict(FILES)
+        yield found
+
+
+def halved(cache: Path) -> Path:
+    """A cached snapshot of which one shard is missing, as an interrupted download leaves it."""
+    folder = cache / f"models--{NAME.replace('/', '--')}"
+    snapshot = folder / "snapshots" / COMMIT
+    snapshot.mkdir(parents=True)
+    for name, content in FILES.items():
+        if name not in (SHARDS[1], "pytorch_model.bin"):
+            (snapshot / name).write_bytes(content)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text(COMMIT)
+    return snapshot
+
+
+def one_sentence(error: pytest.ExceptionInfo[ModelError]) -> str:
+    found = untrusted.sentence(error.value)
+    assert found == str(error.value), "the sentence is too long to be shown whole"
+    return found
+
+
+def test_a_model_is_fetched_once_without_pickles_and_its_bytes_are_told(small: SmallHub) -> None:
+    told: list[tuple[int, int, str]] = []
+    with pytest.raises(ModelError, match="has not been downloaded yet"):
+        identity.locate(NAME)
+    folder = identity.locate(NAME, download=True, on_progress=lambda *step: told.append(step))
+    assert (folder / SHARDS[1]).read_bytes() == FILES[SHARDS[1]] and not (
+        folder / "pytorch_model.bin"
+    ).exists()
+    assert told[-1] == (5, 5, f"downloading {NAME}, megabytes")
+    assert [done for done, *_ in told] == sorted(done for done, *_ in told) and len(told) > 2
+    requests = len(small.requests)
+    assert identity.locate(NAME, download=True) == identity.locate(NAME) == folder
+    assert len(identity.fingerprint(NAME)) == 64
+    # what is whole here is used without asking
+    assert len(small.requests) == requests
+
+
+def test_a_listener_stops_a_download_and_it_goes_on_where_it_was(small: SmallHub) -> None:
+    def stop(done: int, total: int, message: str) -> None:
+        raise Cancelled("stopped")
+
+    with pytest.raises(Cancelled, match="stopped"):
+        identity.locate(NAME, download=True, on_progress=stop)
+    assert (identity.locate(NAME, download=True) / SHARDS[0]).stat().st_size == 3_000_000
+
+
+def test_half_a_model_is_called_so_and_completed_where_there_is_a_network(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    halved(cache)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    words = r"is only half on this machine \(it lacks 1 of 2 weight files, the first is 'model-00002-of-00002"
+    for download, reason in (
+        (False, "has not been"),
+        (True, r"cannot be reached \(no network: HF_HUB_OFFLINE is set\)"),
+    ):
+        with pytest.raises(ModelError, match=f"{words}.*{reason}.*start it again with a network") as caught:
+            identity.locate(NAME, download=download)
+        one_sentence(caught)
+    with serving(monkeypatch) as found:
+        found.models[NAME] = dict(FILES)
+        folder = identity.locate(NAME, download=True)
+        assert (folder / SHARDS[1]).is_file()
+        # what was there has not been fetched again
+        assert not [r for r in found.requests if r.startswith("GET") and SHARDS[0] in r]
+
+
+def test_a_gated_model_says_how_to_get_access_before_anything_is_fetched(
+    small: SmallHub, cache: Path
+) -> None:
+    small.gated.add(NAME)
+    with pytest.raises(
+        ModelError, match=f"is gated: ask for access at http://127.*/{NAME}, and when"
+    ) as caught:
+        identity.locate(NAME, download=True)
+    assert "log in with `hf auth login` (or set HF_TOKEN)" in one_sentence(caught)
+    assert not list(cache.rglob("*.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (errors.GatedRepoError, "is gated: ask for access at"),
+        (errors.RepositoryNotFoundError, "the hub shows no model 'a/b': check the spelling, or log in"),
+        (errors.HfHubHTTPError, r"the hub cannot be reached \(it answers 503\)"),
+        (ConnectionError, r"the hub cannot be reached \(no network\)"),
+    ],
+)
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_every_refusal_of_the_hub_is_one_sentence(
+    kind: type, words: str, wrapped: bool, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    response = namedtuple("Response", "status_code headers request url text")(503, {}, None, "", "")
+    refusal = kind("no", response=response) if issubclass(kind, errors.HfHubHTTPError) else kind("no")
+
+    def refuse(name: str) -> None:
+        if wrapped:
+            raise errors.DryRunError("cannot be performed") from refusal
+        raise refusal
+
+    monkeypatch.setattr(hub, "require_room", refuse)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    with pytest.raises(ModelError, match=words) as caught:
+        identity.locate("a/b", download=True)
+    one_sentence(caught)
+
+
+def test_a_name_that_the_hub_does_not_know_is_told(small: SmallHub) -> None:
+    with pytest.raises(ModelError, match="the hub shows no model 'someone/else': check the spelling"):
+        identity.locate("someone/else", download=True)
+
+
+def test_a_disk_that_is_too_small_is_told_before_the_start(
+    small: SmallHub, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(cache.parent)
+    monkeypatch.setattr("gprune.limits.shutil.disk_usage", lambda place: usage._replace(free=4_000_000))
+    small.models[NAME][SHARDS[1]] = b"2" * 97_000_000
+    with pytest.raises(ModelError, match=r"needs 95.4 MiB, but '.*' has 3.8 MiB free: make room") as caught:
+        identity.locate(NAME, download=True)
+    assert "set HF_HOME to a folder on a larger disk" in one_sentence(caught)
+    assert not list(cache.rglob("*.safetensors"))
+
+
+def test_a_model_of_pickles_only_is_not_fetched(small: SmallHub, cache: Path) -> None:
+    small.models[NAME] = {"config.json": b"{}", "pytorch_model.bin": b"pickled"}
+    with pytest.raises(
+        ModelError, match="has no safetensors, and pickled weights, which can run code"
+    ) as caught:
+        identity.locate(NAME, download=True)
+    one_sentence(caught)
