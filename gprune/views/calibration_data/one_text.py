@@ -49,10 +49,9 @@ def draw(run: Run, letter: str) -> None:
     found: TextCard | None = None
     with card("cd_card", f"Calibration card of {letter}", run) as drawn:
         found = _card(run, letter)
-        share = _share()
         drawn.title(f"Calibration card of {letter}: {plain(short(found.name))}")
-        if found.described:
-            st.caption(f"{plain(found.name)}: {plain(found.described)}")
+        st.caption(" – ".join(plain(words) for words in (found.name, found.described) if words))
+        share = _share()
         _said(found, share)
         _size(found)
         _offered(run, found, share)
