@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gprune.analysis.stamps import Stamp
 from gprune.records import Array
 
 CLOSE = 2.0
@@ -45,6 +46,8 @@ class Measurement:
     """fingerprint of tokenizer and evaluation text; empty where not known"""
     losses: Array = field(default_factory=lambda: np.empty(0), compare=False)
     """(windows,) mean negative log-likelihood of each window, nats per token; empty where not known"""
+    stamp: Stamp | None = None
+    """by what protocol it was measured; None where not known"""
 
     @property
     def windows_read(self) -> str:

@@ -6,10 +6,25 @@ import math
 from typing import Any
 
 from gprune import budget
+from gprune.analysis import stamps
+from gprune.analysis.stamps import Stamp
 from gprune.methods import METHODS, compensates
 from gprune.pipeline.record import RunRecord
 from gprune.records import Accuracy
-from gprune.stages import Results, Stage, accuracy, checkpoint, masks, perplexity, shape, size, speed
+from gprune.stages import (
+    Results,
+    Stage,
+    accuracy,
+    checkpoint,
+    given,
+    masks,
+    overlap,
+    perplexity,
+    shape,
+    size,
+    speed,
+    standings,
+)
 
 
 def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
@@ -20,28 +35,37 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
         wanted: its stages.
         record: what ran, and how far it was to go.
     """
-    study = results.graph.study
+    graph, study = results.graph, results.graph.study
     until = record.until
     unavailable = {} if until in ("drift", "adapted", "agreement") else _unavailable(results, record)
     able = [name for name in study.methods if name not in unavailable]
     found: dict[str, Any] = {"settings": study.to_dict(), "run": record.name}
     if until in ("masks", "perplexity", "all"):
         found |= sizes(results, able)
+        facts = {name: given(results, name) for name in able}
+        found["given"] = {name: one.to_dict() for name, one in facts.items() if one is not None}
     if until in ("perplexity", "all"):
         texts = study.evaluation.texts
         found["perplexity"] = {
             name: {text: float(results.get(perplexity, name, text).perplexity) for text in texts}
             for name in able
         }
+        answered = {name: _answered(results, record, name) for name in able}
+        found |= _protocols(results, answered)
+        known = standings(graph, lambda text: results.get(overlap, text))
+        found["texts"] = {text: standing.to_dict() for text, standing in known.items()}
         if study.evaluation.tasks:
-            found["accuracy"] = {name: _accuracies(results, record, name) for name in able}
+            found["accuracy"] = {
+                name: {task: _plain(results.get(accuracy, name, task)) for task in tasks}
+                for name, tasks in answered.items()
+            }
             found["unavailable_tasks"] = record.unmeasured_tasks()
             found["doubtful_tasks"] = record.doubtful_tasks
         if study.evaluation.speed != "none":
             timed = results.get(speed)
             found["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}
     if until == "all" and "gprune" in able:
-        found["checkpoint"] = str(results.model_folder(checkpoint(results.graph)))
+        found["checkpoint"] = str(results.model_folder(checkpoint(graph)))
     ran = {stage.name: record.stages[stage.name] for stage in wanted if stage.name in record.stages}
     found["unavailable"] = unavailable
     found["keys"] = {name: entry["key"] for name, entry in ran.items()}
@@ -49,6 +73,39 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
     found["passes"] = {name: entry["passes"] for name, entry in ran.items() if "passes" in entry}
     found["reused"] = [name for name, entry in ran.items() if entry["reused"]]
     return found
+
+
+def _protocols(results: Results, answered: dict[str, list[str]]) -> dict[str, Any]:
+    """By what protocols the figures of quality were measured, each once, and the number of each figure's.
+
+    Args:
+        results: where the figures are.
+        answered: the tasks that every method was measured on.
+    """
+    graph, numbers = results.graph, dict[Stamp, int]()
+    evaluation, precision = graph.study.evaluation, graph.inputs.precision
+
+    def number(stamp: Stamp) -> int:
+        return numbers.setdefault(stamp, len(numbers))
+
+    def of_text(method: str, text: str) -> Stamp:
+        stage = perplexity(graph, method, text)
+        made = results.details(stage)
+        return stamps.of_perplexity(results.record(stage), made, precision, evaluation.windows)
+
+    def of_task(method: str, task: str) -> Stamp:
+        stage = accuracy(graph, method, task)
+        return stamps.of_accuracy(results.record(stage), results.details(stage), precision=precision)
+
+    stamped: dict[str, Any] = {
+        "perplexity": {name: {t: number(of_text(name, t)) for t in evaluation.texts} for name in answered}
+    }
+    if any(answered.values()):
+        stamped["accuracy"] = {n: {t: number(of_task(n, t)) for t in tasks} for n, tasks in answered.items()}
+    return {
+        "protocols": [stamp.to_dict() | {"line": stamp.line} for stamp in numbers],
+        "protocol of": stamped,
+    }
 
 
 def _unavailable(results: Results, record: RunRecord) -> dict[str, str]:
@@ -75,12 +132,11 @@ def sizes(results: Results, methods: list[str]) -> dict[str, Any]:
     return found | ({"retained_fraction": retention["gprune"]} if "gprune" in retention else {})
 
 
-def _accuracies(results: Results, record: RunRecord, method: str) -> dict[str, Any]:
-    """The accuracies of a method, by task, of the tasks that could be measured on it."""
+def _answered(results: Results, record: RunRecord, method: str) -> list[str]:
+    """The tasks that could be measured on a method."""
     graph = results.graph
     tasks = [task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks]
-    measured = [task for task in tasks if accuracy(graph, method, task) not in record.unavailable]
-    return {task: _plain(results.get(accuracy, method, task)) for task in measured}
+    return [task for task in tasks if accuracy(graph, method, task) not in record.unavailable]
 
 
 def _plain(found: Accuracy) -> dict[str, Any]:

@@ -64,7 +64,12 @@ def main(series: Series) -> list[Row]:
 def _controls(series: Series, names: Iterable[str], **chosen: Any) -> list[Row]:
     """Rows of ours that say what a part of GPrune or of a baseline brings; none where they are left out."""
     found = [_row(series, name, **chosen) for name in names] if series.scale.controls else []
-    return [replace(row, labels=row.labels | {"method": label(row)}, extra=True) for row in found]
+    return [replace(row, labels=row.labels | {"method": _called(row)}, extra=True) for row in found]
+
+
+def _called(row: Row) -> str:
+    """A control's name, which says that it is one."""
+    return f"control: {label(row)}"
 
 
 def compared(series: Series) -> list[Row]:
@@ -99,7 +104,7 @@ def ablation(series: Series) -> list[Row]:
     marks = {"BCM": "", "RASA": ""}
     for row in _controls(series, _ABLATION_CONTROLS):
         learned = METHODS[row.method].decision == "learned"
-        labels = {"method": label(row), **marks, "MSL": "yes" if learned else ""}
+        labels = {"method": _called(row), **marks, "MSL": "yes" if learned else ""}
         rows.append(replace(row, labels=labels))
     return rows
 

@@ -72,7 +72,7 @@ def test_controls_stand_beside_the_papers_rows_and_can_be_left_out() -> None:
     beside = [(row.labels["method"], target(row)) for row in rows("main", full) if row.extra]
     words = ["FLAP, one ratio", "Wanda-sp, one ratio"]
     words += ["MSL, one module a layer (FLAP)", "MSL, random modules (FLAP)"]
-    assert beside == [(word, kept) for kept in (0.8, 0.7, 0.5) for word in words]
+    assert beside == [(f"control: {word}", kept) for kept in (0.8, 0.7, 0.5) for word in words]
     shown = [(row.method, row.labels["MSL"]) for row in rows("ablation", full) if row.extra]
     assert shown == [("flap_uniform", ""), ("msl_layers", "yes"), ("msl_shuffled", "yes")]
     assert Scale("paper").controls

@@ -11,8 +11,9 @@ import pandas as pd
 import streamlit as st
 
 from gprune import budget, records, reliability, stages
-from gprune.analysis import agreement, comparison, decisions, drift
+from gprune.analysis import agreement, comparison, decisions, drift, stamps
 from gprune.analysis.paired import Measurement
+from gprune.analysis.stamps import Stamp
 from gprune.comparisons import COMPARISONS, SUBSTITUTION
 from gprune.methods import METHODS, compensates
 from gprune.records import Array
@@ -123,9 +124,16 @@ def measurements(run: Run) -> list[Measurement]:
                 model=inputs.model or study.model,
                 content=_content(inputs, text),
                 losses=value.losses,
+                stamp=_stamp(run, method, value),
             )
         )
     return found
+
+
+def _stamp(run: Run, method: str, value: records.Perplexity) -> Stamp:
+    """The protocol of a perplexity, from what is kept beside it."""
+    made = run.results.details(stages.perplexity(run.graph, method, value.text))
+    return stamps.of_perplexity(value, made, run.graph.inputs.precision, run.study.evaluation.windows)
 
 
 def unavailable(run: Run) -> dict[str, str]:
