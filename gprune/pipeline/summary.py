@@ -35,7 +35,7 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
         wanted: its stages.
         record: what ran, and how far it was to go.
     """
-    study = results.graph.study
+    graph, study = results.graph, results.graph.study
     until = record.until
     unavailable = {} if until in ("drift", "adapted", "agreement") else _unavailable(results, record)
     able = [name for name in study.methods if name not in unavailable]
@@ -50,18 +50,22 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
             name: {text: float(results.get(perplexity, name, text).perplexity) for text in texts}
             for name in able
         }
-        found |= _protocols(results, able)
+        answered = {name: _answered(results, record, name) for name in able}
+        found |= _protocols(results, answered)
         known = standings(results.graph, lambda text: results.get(overlap, text))
         found["texts"] = {text: standing.to_dict() for text, standing in known.items()}
         if study.evaluation.tasks:
-            found["accuracy"] = {name: _accuracies(results, record, name) for name in able}
+            found["accuracy"] = {
+                name: {task: _plain(results.get(accuracy, name, task)) for task in tasks}
+                for name, tasks in answered.items()
+            }
             found["unavailable_tasks"] = record.unmeasured_tasks()
             found["doubtful_tasks"] = record.doubtful_tasks
         if study.evaluation.speed != "none":
             timed = results.get(speed)
             found["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}
     if until == "all" and "gprune" in able:
-        found["checkpoint"] = str(results.model_folder(checkpoint(results.graph)))
+        found["checkpoint"] = str(results.model_folder(checkpoint(graph)))
     ran = {stage.name: record.stages[stage.name] for stage in wanted if stage.name in record.stages}
     found["unavailable"] = unavailable
     found["keys"] = {name: entry["key"] for name, entry in ran.items()}
@@ -71,8 +75,13 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
     return found
 
 
-def _protocols(results: Results, methods: list[str]) -> dict[str, Any]:
-    """By what protocols the figures of quality were measured, each once, and the number of each figure's."""
+def _protocols(results: Results, answered: dict[str, list[str]]) -> dict[str, Any]:
+    """By what protocols the figures of quality were measured, each once, and the number of each figure's.
+
+    Args:
+        results: where the figures are.
+        answered: the tasks that every method was measured on.
+    """
     graph, numbers = results.graph, dict[Stamp, int]()
     evaluation, precision = graph.study.evaluation, graph.inputs.precision
 
@@ -88,12 +97,11 @@ def _protocols(results: Results, methods: list[str]) -> dict[str, Any]:
         stage = accuracy(graph, method, task)
         return stamps.of_accuracy(results.record(stage), results.details(stage), precision=precision)
 
-    tasks = [task for task in evaluation.tasks if task in graph.inputs.tasks]
     stamped: dict[str, Any] = {
-        "perplexity": {name: {t: number(of_text(name, t)) for t in evaluation.texts} for name in methods}
+        "perplexity": {name: {t: number(of_text(name, t)) for t in evaluation.texts} for name in answered}
     }
-    if tasks:
-        stamped["accuracy"] = {name: {t: number(of_task(name, t)) for t in tasks} for name in methods}
+    if any(answered.values()):
+        stamped["accuracy"] = {n: {t: number(of_task(n, t)) for t in tasks} for n, tasks in answered.items()}
     return {
         "protocols": [stamp.to_dict() | {"line": stamp.line} for stamp in numbers],
         "protocol of": stamped,
@@ -124,12 +132,11 @@ def sizes(results: Results, methods: list[str]) -> dict[str, Any]:
     return found | ({"retained_fraction": retention["gprune"]} if "gprune" in retention else {})
 
 
-def _accuracies(results: Results, record: RunRecord, method: str) -> dict[str, Any]:
-    """The accuracies of a method, by task, of the tasks that could be measured on it."""
+def _answered(results: Results, record: RunRecord, method: str) -> list[str]:
+    """The tasks that could be measured on a method."""
     graph = results.graph
     tasks = [task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks]
-    measured = [task for task in tasks if accuracy(graph, method, task) not in record.unavailable]
-    return {task: _plain(results.get(accuracy, method, task)) for task in measured}
+    return [task for task in tasks if accuracy(graph, method, task) not in record.unavailable]
 
 
 def _plain(found: Accuracy) -> dict[str, Any]:

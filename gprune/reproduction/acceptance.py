@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from gprune import machine, published
 from gprune.errors import ModelError
 from gprune.methods import METHODS
@@ -23,7 +25,7 @@ from gprune.reproduction.presets import PRESETS, Preset
 from gprune.reproduction.scale import Scale
 from gprune.reproduction.series import Row, Series, label
 from gprune.reproduction.tables import Table
-from gprune.reproduction.writing import markdown_rows
+from gprune.reproduction.writing import markdown_table
 from gprune.study import short
 from gprune.study_fields import assignment
 
@@ -197,9 +199,8 @@ def estimate(rows: Sequence[Row], weights: int) -> str:
 def markdown(found: Sequence[Compared], name: str, made: Assembled, series: Series, command: str) -> str:
     """The comparison as one piece of Markdown to paste into an issue."""
     parts = [f"### {name}: published figures and ours", _count(found)]
-    lines = [["method", "kept", "figure", "published", "by", "here", "difference", ""]]
-    lines += [_line(one) for one in found]
-    parts.append(markdown_rows(lines))
+    columns = ["method", "kept", "figure", "published", "by", "here", "difference", ""]
+    parts.append(markdown_table(pd.DataFrame([_line(one) for one in found], columns=columns)))
     reasons = dict.fromkeys(f"{one.row.labels['method']}: {one.reason}" for one in found if one.reason)
     parts.append("\n".join(f"- {line}" for line in (*reasons, *_origin(found, made, series, command))))
     return "\n\n".join(parts) + "\n"

@@ -200,13 +200,9 @@ def markdown_table(frame: pd.DataFrame) -> str:
     """A frame of text cells as a Markdown table."""
     if frame.empty:
         return "no rows"
-    return markdown_rows([[str(name) for name in frame.columns], *frame.astype(str).to_numpy().tolist()])
-
-
-def markdown_rows(lines: list[list[str]]) -> str:
-    """Lines of cells as a table of Markdown; the first are the names of the columns."""
-    ruled = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
-    return "\n".join("| " + " | ".join(_one_line(text) for text in line) + " |" for line in ruled)
+    lines = [[str(name) for name in frame.columns], ["---"] * len(frame.columns)]
+    lines += frame.astype(str).to_numpy().tolist()
+    return "\n".join("| " + " | ".join(_one_line(text) for text in line) + " |" for line in lines)
 
 
 def _one_line(text: str) -> str:
