@@ -4,6 +4,7 @@ python -m gprune study --model MODEL --primary TEXT --auxiliary TEXT ... > STUDY
 python -m gprune run STUDY.json            (or: run demo)
 python -m gprune app                       (the pages; what `make app` starts)
 python -m gprune reproduce TABLE --model MODEL   (a table of the paper, or all)
+python -m gprune search FILE               (settings by successive halving)
 python -m gprune arrays STUDY.json OUT.npz
 python -m gprune apply PLAN MODEL OUT      (a plan's cut of a dense model)
 python -m gprune pad FOLDER OUT            (a pruned model as a stock folder)
@@ -25,7 +26,20 @@ import sys
 import traceback
 
 from gprune import __version__, machine, untrusted
-from gprune.commands import Parser, app, arrays, cache, export, listing, packs, reproduce, run, speed, study
+from gprune.commands import (
+    Parser,
+    app,
+    arrays,
+    cache,
+    export,
+    listing,
+    packs,
+    reproduce,
+    run,
+    search,
+    speed,
+    study,
+)
 from gprune.errors import Cancelled, GpruneError
 
 EXIT_ERROR, EXIT_UNEXPECTED, EXIT_STOPPED = 2, 1, 130
@@ -73,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="gprune", description="Structured pruning with GPrune-LLM.")
     parser.add_argument("--version", action="version", version=f"gprune {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (study, run, app, reproduce, arrays, export, speed, packs, listing, cache):
+    for command in (study, run, app, reproduce, search, arrays, export, speed, packs, listing, cache):
         command.add(commands)
     return parser
 

@@ -48,6 +48,13 @@ class Method:
     """whether RASA takes part in learned masks"""
     same_as: str = ""
     """masks that are the same by definition, and share their key"""
+    form_of: str = ""
+    """the method that it is another form of: with two texts, without bias compensation, in one pass"""
+
+    @property
+    def baseline(self) -> bool:
+        """Whether people would otherwise use it: no control, no other form of a method, and not GPrune."""
+        return not (self.control or self.form_of or self.decision in ("none", "learned"))
 
     @property
     def changes(self) -> dict[str, str]:
@@ -70,6 +77,7 @@ def _variants(name: str, label: str, decision: str, compensated: bool) -> list[M
             name,
             scoring,
             compensated,
+            form_of=name,
         )
         for scoring, words in _SCORING_LABELS.items()
     ]
@@ -93,10 +101,17 @@ METHODS: dict[str, Method] = {
         Method("gprune", "GPrune", "gprune", "learned"),
         Method("llm_pruner", "LLM-Pruner", "llm_pruner", "llm_pruner", "llm_pruner"),
         Method("wanda_sp", "Wanda-sp", "wanda_sp", "sequential", "wanda_sp"),
-        Method("wanda_sp_dense", "Wanda-sp, dense statistics", "wanda_sp_dense", "uniform", "wanda_sp"),
+        Method(
+            "wanda_sp_dense",
+            "Wanda-sp, dense statistics",
+            "wanda_sp_dense",
+            "uniform",
+            "wanda_sp",
+            form_of="wanda_sp",
+        ),
         *_variants("wanda_sp", "Wanda-sp", "uniform", False),
         Method("flap", "FLAP", "flap", "flap", "flap", compensated=True),
-        Method("flap_no_bias", "FLAP, no bias compensation", "flap", "flap", "flap"),
+        Method("flap_no_bias", "FLAP, no bias compensation", "flap", "flap", "flap", form_of="flap"),
         *_variants("flap", "FLAP", "flap", True),
         Method("fang", "FANG", "fang", "fang", "fang"),
         *_variants("fang", "FANG", "fang", False),

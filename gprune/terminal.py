@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from rich.text import Text
 
+from gprune.analysis.stamps import MARKS
 from gprune.study import short
 
 _REDRAW_SECONDS = 10.0
@@ -78,7 +79,9 @@ def summary(result: dict[str, Any]) -> None:
             table.add_column(Text(title), justify="left" if title == "method" else "right")
         for method, values in result["perplexity"].items():
             row = [f"{result['retention'][method]:.2%}", f"{result['parameters'][method]:,}"]
-            table.add_row(method, *row, *(f"{values[text]:.2f}" for text in texts))
+            table.add_row(
+                method, *row, *(f"{values[text]:.2f}{_mark(result, method, text)}" for text in texts)
+            )
         console.print(table)
     if any(result.get("accuracy", {}).values()):
         console.print(_accuracies(result["accuracy"]))
@@ -86,6 +89,9 @@ def summary(result: dict[str, Any]) -> None:
         console.print(f"{short(task)} not measured: {reason}", soft_wrap=True, highlight=False)
     if "speed" in result:
         console.print(_speeds(result["speed"]))
+    _protocols(console, [result])
+    for known in result.get("texts", {}).values():
+        console.print(f"text: {known['sentence']}", soft_wrap=True, highlight=False)
     for method, reason in result.get("unavailable", {}).items():
         console.print(f"{method} left out: {reason}", soft_wrap=True, highlight=False)
     if "checkpoint" in result:
@@ -121,12 +127,37 @@ def seeds_summary(found: dict[str, Any], results: list[dict[str, Any]]) -> None:
             console.print(
                 _over_seeds(found[kind], f"{title}, mean ± s.d. over seeds {' '.join(seeds)}", scale)
             )
+    _protocols(console, results)
     for result, seed in zip(results, seeds, strict=True):
         for method, reason in result.get("unavailable", {}).items():
             console.print(f"seed {seed}: {method} left out: {reason}", soft_wrap=True, highlight=False)
         computed, reused = len(result["seconds"]) - len(result["reused"]), len(result["reused"])
         words = f"seed {seed}: run {result['run']}, {computed} stages computed, {reused} reused"
         console.print(words, soft_wrap=True, highlight=False)
+
+
+def _protocols(console: Console, results: list[dict[str, Any]]) -> None:
+    """Prints by what protocols figures were measured, each once, and with its mark where one is needed."""
+    told = [protocol["line"] for protocol in results[0].get("protocols", ())]
+    for number, line in enumerate(told):
+        mark = f"{MARKS[min(number, len(MARKS) - 1)]} " if _several(results[0]) else ""
+        console.print(f"protocol: {mark}{line}", soft_wrap=True, highlight=False)
+    others = [found["line"] for result in results[1:] for found in result.get("protocols", ())]
+    for line in dict.fromkeys(line for line in others if line not in told):
+        console.print(f"protocol of another seed: {line}", soft_wrap=True, highlight=False)
+
+
+def _several(result: dict[str, Any]) -> bool:
+    """Whether the perplexities on one text are of several protocols."""
+    each = result.get("protocol of", {}).get("perplexity", {}).values()
+    texts = {text for known in each for text in known}
+    return any(len({known[text] for known in each if text in known}) > 1 for text in texts)
+
+
+def _mark(result: dict[str, Any], method: str, text: str) -> str:
+    """The mark of a perplexity whose text was measured by several protocols."""
+    number = result.get("protocol of", {}).get("perplexity", {}).get(method, {}).get(text)
+    return "" if number is None or not _several(result) else MARKS[min(number, len(MARKS) - 1)]
 
 
 def _over_seeds(found: dict[str, Any], title: str, scale: float) -> Table:

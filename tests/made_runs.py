@@ -293,6 +293,12 @@ def masks(task: Task) -> records.PruningMasks:
     return records.PruningMasks(task.stage.id.method, **_kept(task, level(task, "primary") + noise(task)))
 
 
+def overlap(task: Task) -> records.TextOverlap:
+    """Next to nothing stands in either calibration set."""
+    windows = task.study.evaluation.windows or 96
+    return records.TextOverlap(task.asked, 17, windows, np.array([0.0, 0.0004]), np.array([0.1, 0.25]))
+
+
 def checkpoint(_: Task) -> Callable[[Path], None]:
     def fill(folder: Path) -> None:
         (folder / "model").mkdir()
@@ -301,7 +307,19 @@ def checkpoint(_: Task) -> Callable[[Path], None]:
     return fill
 
 
-_NAMED = (shape, size, norms, tokens, statistics, contexts, context_statistics, scores, learning, masks)
+_NAMED = (
+    shape,
+    size,
+    norms,
+    tokens,
+    statistics,
+    contexts,
+    context_statistics,
+    scores,
+    learning,
+    masks,
+    overlap,
+)
 MAKERS: Makers = {
     **{made.__name__: made for made in (*_NAMED, checkpoint)},
     **dict.fromkeys(("groups", "clusters", "partition"), partition),

@@ -69,6 +69,43 @@ def test_the_result_names_every_method_text_and_stage(finished):
     assert run_records.read(store, result["run"])["state"] == "done"
 
 
+def test_the_result_says_what_every_method_was_given(finished):
+    study, _, result = finished
+    given = result["given"]
+    assert set(given) == METHODS - {"dense"}
+    assert given["flap"] == {
+        "texts": ["A"],
+        "forward passes": 1.0,
+        "backward passes": 0.0,
+        "steps": 0,
+        "attention of GPrune": False,
+        "bias compensation": True,
+    }
+    ours = given["gprune"]
+    # 16 sequences of each text, 8 of both a step, one epoch
+    assert (ours["texts"], ours["steps"]) == (["A", "B"], 4)
+    assert ours["forward passes"] == sum(
+        result["passes"][name]["forward"]
+        for name in ("statistics_primary", "statistics_auxiliary", "learning")
+    )
+    assert ours["backward passes"] == result["passes"]["learning"]["backward"] > 0
+
+
+def test_the_result_says_what_its_texts_are_and_by_what_protocol(finished):
+    study, store, result = finished
+    other, same = study.evaluation.texts
+    assert result["texts"][same]["is"] == "same text as A" and not result["texts"][same]["unseen"]
+    assert result["texts"][other]["declared"] == {"A": "other", "B": "other"}
+    known = pipeline.opened(study, store).get(stages.overlap, same)
+    assert known.windows == 6 and known.run == 16
+    assert result["texts"][same]["overlap"]["A"] == known.share[0]
+    numbers = result["protocol of"]["perplexity"]
+    assert set(numbers) == METHODS and {n for of in numbers.values() for n in of.values()} == {0}
+    (protocol,) = result["protocols"]
+    assert protocol["what"] == "perplexity over 6 windows of 16 tokens" and protocol["limit"] == "at most 6"
+    assert set(protocol["versions"]) == {"gprune", "torch", "transformers"}
+
+
 def test_retention_meets_the_target_within_a_unit(finished):
     study, store, result = finished
     shape = shape_of(study, store)

@@ -21,6 +21,7 @@ from gprune.analysis.paired import (
     over_seeds,
 )
 from gprune.analysis.signs import percent
+from gprune.analysis.stamps import Marks, Stamp
 
 DENSE = "dense"
 BEST, SECOND = "★", "☆"
@@ -78,6 +79,10 @@ class Line:
         """The perplexities on a text."""
         pairs = zip(self.seeds, self.rows, strict=True)
         return {seed: row.cells[text] for seed, row in pairs if text in row.cells}
+
+    def stamps(self, text: str) -> list[Stamp | None]:
+        """The protocols by which its perplexities on a text were measured."""
+        return [cell.stamp for cell in self.by_seed(text).values()]
 
     def mean(self, text: str) -> float:
         """Mean perplexity over seeds; NaN where there is none."""
@@ -173,6 +178,14 @@ def texts(table: Iterable[Row]) -> list[str]:
 def windows_of(table: list[Row], text: str) -> set[str]:
     """The windows in which a text was measured, in words; more than one where rows cannot be compared."""
     return {row.cells[text].windows_read for row in table if text in row.cells}
+
+
+def marks(table: Iterable[Row]) -> Marks:
+    """The marks of perplexities that were measured by another protocol than the usual one of their text."""
+    rows_ = list(table)
+    return Marks(
+        {text: [row.cells[text].stamp for row in rows_ if text in row.cells] for text in texts(rows_)}
+    )
 
 
 def budget_gap(table: list[Row]) -> float:
@@ -290,4 +303,5 @@ def _numbers(cell: Measurement, against: Measurement | None) -> dict[str, Any]:
         "paired": found.paired if found else None,
         "window tokens": cell.length,
         "windows": cell.windows,
+        "protocol": cell.stamp.line if cell.stamp else "",
     }

@@ -7,16 +7,18 @@ the numbers, whichever way they point.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from gprune.analysis import agreement as modules
 from gprune.analysis import drift as ranks
-from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, pooled
-from gprune.analysis.headline import OURS
+from gprune.analysis.headline import OURS, against_control, comparable
 from gprune.analysis.paired import Measurement, difference
 from gprune.analysis.signs import percent, signed
 from gprune.analysis.thresholds import Counts
+from gprune.analysis.unseen import Standing
 from gprune.comparisons import FANG
 from gprune.methods import METHODS
 from gprune.records import Agreement
@@ -128,36 +130,41 @@ def budget(result: Bins, base_name: str) -> str:
     )
 
 
-def comparison(measurements: list[Measurement], apart: list[str]) -> str:
-    """On how many texts GPrune has the lowest perplexity of the pruned models, and by how much.
+def comparison(measurements: list[Measurement], standings: Mapping[str, Standing]) -> str:
+    """GPrune against the best baseline on every text, and the controls that do as well.
 
     Args:
         measurements: all perplexities of one run that are there.
-        apart: its held-out texts.
+        standings: what its evaluation texts are to its calibration texts.
     """
     texts = list(dict.fromkeys(item.text for item in measurements if item.method == OURS))
-    told = [_rival(measurements, text, apart) for text in texts]
-    return (
-        " ".join(sentence for sentence in told if sentence)
-        or "No other pruned model is measured beside GPrune."
-    )
+    told = [_rival(measurements, text, standings[text].brief) for text in texts]
+    return " ".join(sentence for sentence in told if sentence) or "No baseline is measured beside GPrune."
 
 
-def _rival(measurements: list[Measurement], text: str, apart: list[str]) -> str:
-    """GPrune against the best of the others on one text."""
+def _rival(measurements: list[Measurement], text: str, brief: str) -> str:
+    """GPrune against the best of the baselines on one text, and against the best control."""
     ours = next(item for item in measurements if item.text == text and item.method == OURS)
-    others = [item for item in measurements if item.text == text and item.method not in (OURS, DENSE)]
-    rivals = [item for item in others if abs(item.retention - ours.retention) <= BUDGET_TOLERANCE]
-    if not rivals:
-        return ""
-    best = min(rivals, key=lambda item: item.perplexity)
-    found, where = difference(ours, best), f"{text} (held out)" if text in apart else text
-    name = METHODS[best.method].label if best.method in METHODS else best.method
+    others = [item for item in measurements if item.text == text and comparable(ours, item)]
+    known = [item for item in others if item.method in METHODS]
+    control = _lowest([item for item in known if METHODS[item.method].control])
+    ending = against_control(ours, control)
+    best = _lowest([item for item in known if METHODS[item.method].baseline])
+    told = [] if best is None else [_against(ours, best, f"{text} ({brief})")]
+    return " ".join(told + ([f"{ending}."] if ending else []))
+
+
+def _lowest(items: list[Measurement]) -> Measurement | None:
+    return min(items, key=lambda item: item.perplexity, default=None)
+
+
+def _against(ours: Measurement, best: Measurement, where: str) -> str:
+    found, name = difference(ours, best), METHODS[best.method].label
     if not np.isfinite(found.change):
         return f"On {where} no difference can be given."
     if found.close:
         size = signed(found.change, ".1%")
-        return f"On {where} GPrune and the best other, {name}, are too close to call ({size})."
+        return f"On {where} GPrune and the best baseline, {name}, are too close to call ({size})."
     word = "lower" if found.nats < 0 else "higher"
     size = percent(abs(found.change), 1)
-    return f"On {where} GPrune’s perplexity is {size} {word} than that of the best other, {name}."
+    return f"On {where} GPrune’s perplexity is {size} {word} than that of the best baseline, {name}."

@@ -1,12 +1,13 @@
-"""Answers: what did pruning cost on text that no method was calibrated on, in one sentence?
+"""Answers: what did pruning cost on unseen text, in one sentence?
 
-The overview's headline. Only what is measured is said; a difference within two standard errors of itself
-is called too close to call, and methods of different budgets are not ranked.
+The overview's headline. Only what is measured is said; a difference within two standard errors of itself is
+called too close to call, and methods of different budgets are not ranked. GPrune is held against what one
+would otherwise use, and a control that does as well is named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +17,8 @@ from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.paired import Measurement, difference
 from gprune.analysis.signs import percent, signed
-from gprune.methods import METHODS
+from gprune.analysis.unseen import Standing, first
+from gprune.methods import METHODS, Method
 from gprune.study import Study
 
 OURS = "gprune"
@@ -42,26 +44,28 @@ class Headline:
 class Outcome:
     """What two ways of pruning cost on one text."""
 
-    text: str
-    """the evaluation text"""
-    held_out: bool
-    """whether no method of the study was calibrated on it"""
+    standing: Standing
+    """the evaluation text, and what it is to the calibration texts"""
     dense: Measurement | None
     """the model before pruning"""
     ours: Measurement | None
     """GPrune"""
     base: Measurement | None
-    """the metric's own method, or the best of the others where that one is not measured"""
+    """the metric's own method, or the best of the other baselines where that one is not measured"""
+    control: Measurement | None = None
+    """the best control that can be held against GPrune"""
+    best: Measurement | None = None
+    """the best baseline that can be held against GPrune, where it is another one than `base`"""
+
+    @property
+    def text(self) -> str:
+        """The evaluation text, as typed."""
+        return self.standing.text
 
     @property
     def comparable(self) -> bool:
         """Whether both methods are there, finite, measured alike and of one budget."""
-        if self.ours is None or self.base is None or self.ours.windows_read != self.base.windows_read:
-            return False
-        gap = abs(self.ours.retention - self.base.retention)
-        return bool(np.isfinite([self.ours.perplexity, self.base.perplexity]).all()) and not (
-            gap > BUDGET_TOLERANCE
-        )
+        return self.ours is not None and self.base is not None and comparable(self.ours, self.base)
 
     @property
     def verdict(self) -> Literal["better", "worse", "close", "open"]:
@@ -74,46 +78,35 @@ class Outcome:
         return "better" if found.nats < 0 else "worse"
 
 
-def held_out(study: Study, calibration: Mapping[str, str], evaluation: Mapping[str, str]) -> list[str]:
-    """Evaluation texts that no method of a study was calibrated on.
-
-    A text counts as calibrated on where it has the name of A or B, whatever part of it is read, or their
-    content. The third text only takes part in the agreement of modules, and prunes nothing.
-
-    Args:
-        study: the study.
-        calibration: content of the calibration texts, by role.
-        evaluation: content of the evaluation texts, by name.
-
-    Returns:
-        Names, in the study's order.
-    """
-    places = {text.partition("#")[0] for text in (study.primary, study.auxiliary)}
-    contents = {calibration.get(role) for role in ("primary", "auxiliary")} - {"", None}
-    return [
-        text
-        for text in study.evaluation.texts
-        if text.partition("#")[0] not in places and evaluation.get(text) not in contents
-    ]
+def comparable(first: Measurement, second: Measurement) -> bool:
+    """Whether two methods are finite, measured alike and of one budget."""
+    if first.windows_read != second.windows_read:
+        return False
+    gap = abs(first.retention - second.retention)
+    return bool(np.isfinite([first.perplexity, second.perplexity]).all()) and not gap > BUDGET_TOLERANCE
 
 
-def outcome(measurements: list[Measurement], study: Study, apart: list[str]) -> Outcome | None:
-    """What pruning costs on the first held-out text; without one, on A, which every method has read.
+def outcome(
+    measurements: list[Measurement], study: Study, standings: Mapping[str, Standing]
+) -> Outcome | None:
+    """What pruning costs on the first unseen text, or else on the text that comes nearest to one.
 
     Args:
         measurements: all perplexities of one run that are there.
         study: its study.
-        apart: its held-out texts.
+        standings: what its evaluation texts are to its calibration texts.
 
     Returns:
         None where the study measures no perplexity.
     """
-    texts = study.evaluation.texts
-    if not texts:
+    text = first(standings, study)
+    if not text:
         return None
-    text = apart[0] if apart else study.primary if study.primary in texts else texts[0]
     cells = {item.method: item for item in measurements if item.text == text}
-    return Outcome(text, bool(apart), cells.get(DENSE), cells.get(OURS), _opponent(cells, study))
+    ours, base = cells.get(OURS), _opponent(cells, study)
+    control = _best(ours, cells, lambda method: method.control)
+    best = _best(ours, cells, lambda method: method.baseline)
+    return Outcome(standings[text], cells.get(DENSE), ours, base, control, None if best is base else best)
 
 
 def own_method(metric: str) -> str:
@@ -128,8 +121,34 @@ def _opponent(cells: Mapping[str, Measurement], study: Study) -> Measurement | N
     # a method that is still to come must not be stood in for by another
     if own in study.methods:
         return None
-    others = [cell for name, cell in cells.items() if name not in (DENSE, OURS)]
+    others = [cell for name, cell in cells.items() if name in METHODS and METHODS[name].baseline]
     return min(others, key=lambda cell: cell.perplexity, default=None)
+
+
+def _best(
+    ours: Measurement | None, cells: Mapping[str, Measurement], wanted: Callable[[Method], bool]
+) -> Measurement | None:
+    """The best of some methods that was measured like GPrune."""
+    found = [cell for name, cell in cells.items() if name in METHODS and wanted(METHODS[name])]
+    fair = [cell for cell in found if ours is not None and comparable(ours, cell)]
+    return min(fair, key=lambda cell: cell.perplexity, default=None)
+
+
+def against_control(ours: Measurement, control: Measurement | None) -> str:
+    """That a control does as well as GPrune or better, in a sentence without its end; else empty.
+
+    Args:
+        ours: GPrune.
+        control: the best control measured like it.
+    """
+    if control is None:
+        return ""
+    found = difference(ours, control)
+    if not found.close and found.nats < 0:
+        return ""
+    verb = "does as well" if found.close else "does better"
+    change = f"{signed(0.0 - found.change / (1 + found.change), '.1%')} perplexity"
+    return f"A control {verb}: {_name(control.method)} ({change})"
 
 
 def headline(found: Outcome, study: Study, complete: bool) -> Headline:
@@ -145,7 +164,8 @@ def headline(found: Outcome, study: Study, complete: bool) -> Headline:
     share = removed(found, study)
     if found.ours is None or found.base is None:
         return Headline(f"{share} removed: {_alone(found, study, complete)}", _detail(found))
-    sentence = f"{share} removed: {_both(found)}{_ending(found)}"
+    control = against_control(found.ours, found.control)
+    sentence = f"{share} removed: {_both(found)}{_ending(found)}{control and f'. {control}'}"
     return Headline(sentence, _detail(found), found.verdict)
 
 
@@ -171,24 +191,27 @@ def _name(method: str) -> str:
     return METHODS[method].label if method in METHODS else method
 
 
-def _where(found: Outcome, one: bool) -> str:
-    if not found.held_out:
-        return f"the calibration text {found.text}"
-    return f"text {'it was not' if one else 'neither was'} calibrated on"
+def _where(found: Outcome) -> str:
+    standing = found.standing
+    if standing.unseen:
+        return "unseen text"
+    if standing.other:
+        return f"{found.text}, text of another corpus,"
+    return f"{found.text} ({standing.brief})"
 
 
 def _both(found: Outcome) -> str:
     ours, base, dense = found.ours, found.base, found.dense
     assert ours is not None and base is not None
     if dense is None:
-        return f"on {_where(found, False)}, {_against(ours, base)}"
-    first, second = _moved(base, dense), _moved(ours, dense)
-    if first == second and first[1]:
-        first, second = _moved(base, dense, 2), _moved(ours, dense, 2)
-    start = f"{_name(base.method)}’s perplexity on {_where(found, True)} {' '.join(first)}"
-    if first == second:
+        return f"on {_where(found)}, {_against(ours, base)}"
+    theirs, own = _moved(base, dense), _moved(ours, dense)
+    if theirs == own and theirs[1]:
+        theirs, own = _moved(base, dense, 2), _moved(ours, dense, 2)
+    start = f"{_name(base.method)}’s perplexity on {_where(found)} {' '.join(theirs)}"
+    if theirs == own:
         return f"{start}, and so does GPrune’s"
-    tail = second[1] if first[0] == second[0] else " ".join(second)
+    tail = own[1] if theirs[0] == own[0] else " ".join(own)
     return f"{start}, GPrune’s {tail}"
 
 
@@ -238,9 +261,9 @@ def _alone(found: Outcome, study: Study, complete: bool) -> str:
     assert cell is not None
     name = _name(cell.method)
     if found.dense is None:
-        start = f"{name}’s perplexity on {_where(found, True)} is {cell.perplexity:,.1f}"
+        start = f"{name}’s perplexity on {_where(found)} is {cell.perplexity:,.1f}"
     else:
-        start = f"{name}’s perplexity on {_where(found, True)} {' '.join(_moved(cell, found.dense)).strip()}"
+        start = f"{name}’s perplexity on {_where(found)} {' '.join(_moved(cell, found.dense)).strip()}"
     missing = own_method(study.metric) if found.ours is not None else OURS
     if missing not in study.methods:
         left_out = "GPrune is" if missing == OURS else "its metric’s own method is"
@@ -248,18 +271,33 @@ def _alone(found: Outcome, study: Study, complete: bool) -> str:
     return f"{start}; {_name(missing)} {'was not measured' if complete else 'is not measured yet'}"
 
 
+def _standing(found: Outcome) -> str:
+    """What makes the text unseen, or why none is."""
+    standing = found.standing
+    if standing.unseen:
+        return f" Unseen: another corpus than A and B; {standing.measured}."
+    if standing.other:
+        return " Its overlap with A and B is not measured, so it is not called unseen: run the study again."
+    verb = "is the" if standing.related else ""
+    return f" No text of this run is unseen; this one {verb} {standing.brief}.".replace("  ", " ")
+
+
 def _detail(found: Outcome) -> str:
     cells = [cell for cell in (found.dense, found.base, found.ours) if cell is not None]
     values = ", ".join(f"{_name(cell.method)} {cell.perplexity:,.1f}" for cell in cells)
-    apart = "" if found.held_out else " No text of this run was held out."
-    sentence = f"{found.text}, {cells[0].windows_read}: {values}.{apart}"
+    sentence = f"{found.text}, {cells[0].windows_read}: {values}.{_standing(found)}"
     if not found.comparable or found.ours is None or found.base is None:
         return sentence
-    change = difference(found.ours, found.base)
-    if not np.isfinite(change.error):
+    if not np.isfinite(difference(found.ours, found.base).error):
         return f"{sentence} With one window the error of the difference is not known."
-    how = "standard error, paired" if change.paired else "standard error, windows differ"
-    return (
-        f"{sentence} GPrune against {_name(found.base.method)}: {signed(change.change, '.1%')} ± "
-        f"{percent(change.error, 1)} ({how})."
-    )
+    told = [f"{_name(found.base.method)}: {_size(found.ours, found.base)}"]
+    if found.best is not None and np.isfinite(difference(found.ours, found.best).error):
+        told.append(f"the best baseline here, {_name(found.best.method)}: {_size(found.ours, found.best)}")
+    paired = difference(found.ours, found.base).paired
+    how = "standard error, paired" if paired else "standard error, windows differ"
+    return f"{sentence} GPrune against {'; against '.join(told)} ({how})."
+
+
+def _size(ours: Measurement, other: Measurement) -> str:
+    change = difference(ours, other)
+    return f"{signed(change.change, '.1%')} ± {percent(change.error, 1)}"

@@ -45,6 +45,8 @@ class StudyRow:
     """why there are no numbers; empty where there are"""
     control: bool = False
     """whether the row is a control that the paper does not have"""
+    marks: dict[str, str] = field(default_factory=dict)
+    """what marks a number that was measured by another protocol than the others of its column"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,13 @@ class Setting:
 
     @property
     def ranked(self) -> bool:
-        """Whether it competes: pruned, with numbers, and no control."""
-        return self.method != "dense" and bool(self.filled) and not self.rows[0].control
+        """Whether it competes: pruned, and with numbers; a control does too, for that it is there."""
+        return self.method != "dense" and bool(self.filled)
+
+    @property
+    def control(self) -> bool:
+        """Whether it is a control that the paper does not have."""
+        return self.rows[0].control
 
     @property
     def reason(self) -> str:
@@ -96,6 +103,10 @@ class Setting:
     def values(self, column: str) -> list[float]:
         """The numbers of a column, one a seed."""
         return [row.values[column] for row in self.filled if column in row.values]
+
+    def mark(self, column: str) -> str:
+        """What marks the numbers of a column that were measured by another protocol; empty for the usual."""
+        return "".join(dict.fromkeys(row.marks.get(column, "") for row in self.filled))
 
     def mean(self, column: str) -> float:
         """Mean over seeds; NaN where there is no number."""
@@ -169,7 +180,7 @@ def obstacles(table: list[Setting]) -> dict[str, str]:
 def marks(table: list[Setting], column: str) -> dict[int, str]:
     """Best and second-best settings of every block on a column, by position in the table.
 
-    The dense model and controls are left out, and so are blocks with a single candidate or unequal budgets.
+    The dense model is left out, and so are blocks with a single candidate or unequal budgets.
     """
     if not is_ranked(column):
         return {}
@@ -182,6 +193,21 @@ def marks(table: list[Setting], column: str) -> dict[int, str]:
             if setting.block == block and setting.ranked and np.isfinite(setting.mean(column))
         }
         found |= best_two(values)
+    return found
+
+
+def ahead(table: list[Setting]) -> dict[str, list[str]]:
+    """Controls that are at least as good as GPrune's best row of their block: measures by control."""
+    found: dict[str, list[str]] = {}
+    for column in filter(is_ranked, columns(table)):
+        sign = 1.0 if is_perplexity(column) else -1.0
+        best: dict[str, float] = {}
+        for one in table:
+            if one.method.startswith("gprune:") and one.ranked and not one.control and one.values(column):
+                best[one.block] = min(best.get(one.block, np.inf), sign * one.mean(column))
+        for one in table:
+            if one.control and one.values(column) and sign * one.mean(column) <= best.get(one.block, -np.inf):
+                found.setdefault(one.name, []).append(column)
     return found
 
 

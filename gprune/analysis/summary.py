@@ -5,10 +5,13 @@ The overview's checks read the run's record (`run.json`) and its masks; each is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from gprune.analysis.signs import percent
+from gprune.analysis.unseen import Standing
+from gprune.corpora.kinship import SAME
 from gprune.records import ModelShape, PruningMasks
 from gprune.study import Study
 
@@ -25,7 +28,11 @@ class Check:
 
 
 def checks(
-    record: dict[str, Any], study: Study, shape: ModelShape | None, masks: dict[str, PruningMasks]
+    record: dict[str, Any],
+    study: Study,
+    shape: ModelShape | None,
+    masks: dict[str, PruningMasks],
+    standings: Mapping[str, Standing],
 ) -> list[Check]:
     """Every trust check of a run.
 
@@ -34,11 +41,11 @@ def checks(
         study: its study.
         shape: sizes of the model, once known.
         masks: masks that are there, by display name.
+        standings: what its evaluation texts are to its calibration texts.
     """
-    inputs = (record.get("provenance") or {}).get("inputs") or {}
     return [
         _budgets(shape, study.retention, masks),
-        _texts(inputs),
+        _texts(standings),
         _seeds(study),
         _windows(study),
         _samples(study),
@@ -65,20 +72,23 @@ def _budgets(shape: ModelShape | None, target: float, masks: dict[str, PruningMa
     )
 
 
-def _texts(inputs: dict[str, Any]) -> Check:
-    calibration, evaluation = inputs.get("calibration") or {}, inputs.get("evaluation") or {}
-    if not evaluation:
+def _texts(standings: Mapping[str, Standing]) -> Check:
+    if not standings:
         return Check("unknown", "Texts: nothing is evaluated in this run")
-    shared = sorted(text for text, digest in evaluation.items() if digest in calibration.values())
-    if shared:
+    same = sorted(text for text, known in standings.items() if SAME in known.related)
+    if same:
         return Check(
             "warn",
-            f"Calibration and evaluation use the very same text: {', '.join(shared)}; its figure flatters",
+            f"Calibration and evaluation use the very same text: {', '.join(same)}; its figure flatters",
         )
-    return Check(
-        "pass",
-        "Calibration and evaluation texts are not the identical text; they may still come from one corpus",
-    )
+    groups: dict[str, list[str]] = {}
+    for text, known in standings.items():
+        groups.setdefault(known.brief, []).append(text)
+    told = "; ".join(f"{brief}: {', '.join(texts)}" for brief, texts in groups.items())
+    if not any(known.unseen for known in standings.values()):
+        return Check("warn", f"No evaluation text is unseen ({told})")
+    copied = any(known.copied for known in standings.values())
+    return Check("warn" if copied else "pass", f"What the evaluation texts are to A and B: {told}")
 
 
 def _seeds(study: Study) -> Check:

@@ -41,7 +41,7 @@ _NOT_DATA = frozenset(
     "tokenizer.json tokenizer_config.json special_tokens_map.json added_tokens.json vocab.json merges.txt "
     "model.safetensors.index.json requirements.txt".split()
 )
-_SPLIT_WORDS = {
+SPLIT_WORDS = {
     "train": "train",
     "training": "train",
     "validation": "validation",
@@ -232,8 +232,8 @@ def _split_word(path: str, by_name: bool) -> str:
     parts = [pure.name] if by_name else reversed(pure.parent.parts)
     for part in parts:
         for word in re.split(r"[^a-z]+", part.lower()):
-            if word in _SPLIT_WORDS:
-                return _SPLIT_WORDS[word]
+            if word in SPLIT_WORDS:
+                return SPLIT_WORDS[word]
     return ""
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from gprune.corpora.overlap import cut
 from gprune.errors import CorpusError, NumericsError, SettingsError
 from gprune.models.families import FAMILIES, PRUNED_PREFIX
 from gprune.progress import Progress, silent
@@ -69,21 +70,19 @@ def windows(model: nn.Module, tokens: Array, text: str, settings: EvaluationSett
             f"evaluation.preset means windows of {length} tokens, but the model reads at most {positions}: "
             "choose a shorter window"
         )
-    count = len(stream) // length
-    if count < 1:
+    if len(stream) < length:
         raise CorpusError(
             f"{text!r} has {len(stream)} tokens, less than one window of {length}: choose a longer text or a "
             "shorter window"
         )
-    count = min(count, settings.windows or count)
-    used = stream[: count * length]
+    used = cut(stream, length, settings.windows)
     vocabulary = model.get_input_embeddings().num_embeddings  # type: ignore[operator]
     if used.min() < 0 or used.max() >= vocabulary:
         raise CorpusError(
             f"{text!r} holds token ids from {used.min()} to {used.max()}, but the model knows 0 to "
             f"{vocabulary - 1}: tokenize it with the model's own tokenizer"
         )
-    return used.reshape(count, length)
+    return used
 
 
 def window_losses(

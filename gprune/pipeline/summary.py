@@ -6,10 +6,25 @@ import math
 from typing import Any
 
 from gprune import budget
+from gprune.analysis import stamps
+from gprune.analysis.stamps import Stamp
 from gprune.methods import METHODS, compensates
 from gprune.pipeline.record import RunRecord
 from gprune.records import Accuracy
-from gprune.stages import Results, Stage, accuracy, checkpoint, masks, perplexity, shape, size, speed
+from gprune.stages import (
+    Results,
+    Stage,
+    accuracy,
+    checkpoint,
+    given,
+    masks,
+    overlap,
+    perplexity,
+    shape,
+    size,
+    speed,
+    standings,
+)
 
 
 def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
@@ -27,12 +42,17 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
     found: dict[str, Any] = {"settings": study.to_dict(), "run": record.name}
     if until in ("masks", "perplexity", "all"):
         found |= sizes(results, able)
+        facts = {name: given(results, name) for name in able}
+        found["given"] = {name: one.to_dict() for name, one in facts.items() if one is not None}
     if until in ("perplexity", "all"):
         texts = study.evaluation.texts
         found["perplexity"] = {
             name: {text: float(results.get(perplexity, name, text).perplexity) for text in texts}
             for name in able
         }
+        found |= _protocols(results, able)
+        known = standings(graph, lambda text: results.get(overlap, text))
+        found["texts"] = {text: standing.to_dict() for text, standing in known.items()}
         if study.evaluation.tasks:
             tasks = [task for task in study.evaluation.tasks if task in graph.inputs.tasks]
             found["accuracy"] = {
@@ -51,6 +71,35 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
     found["passes"] = {name: entry["passes"] for name, entry in ran.items() if "passes" in entry}
     found["reused"] = [name for name, entry in ran.items() if entry["reused"]]
     return found
+
+
+def _protocols(results: Results, methods: list[str]) -> dict[str, Any]:
+    """By what protocols the figures of quality were measured, each once, and the number of each figure's."""
+    graph, numbers = results.graph, dict[Stamp, int]()
+    evaluation, precision = graph.study.evaluation, graph.inputs.precision
+
+    def number(stamp: Stamp) -> int:
+        return numbers.setdefault(stamp, len(numbers))
+
+    def of_text(method: str, text: str) -> Stamp:
+        stage = perplexity(graph, method, text)
+        made = results.details(stage)
+        return stamps.of_perplexity(results.record(stage), made, precision, evaluation.windows)
+
+    def of_task(method: str, task: str) -> Stamp:
+        stage = accuracy(graph, method, task)
+        return stamps.of_accuracy(results.record(stage), results.details(stage), precision=precision)
+
+    tasks = [task for task in evaluation.tasks if task in graph.inputs.tasks]
+    stamped: dict[str, Any] = {
+        "perplexity": {name: {t: number(of_text(name, t)) for t in evaluation.texts} for name in methods}
+    }
+    if tasks:
+        stamped["accuracy"] = {name: {t: number(of_task(name, t)) for t in tasks} for name in methods}
+    return {
+        "protocols": [stamp.to_dict() | {"line": stamp.line} for stamp in numbers],
+        "protocol of": stamped,
+    }
 
 
 def _unavailable(results: Results, record: RunRecord) -> dict[str, str]:

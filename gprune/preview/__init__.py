@@ -1,4 +1,4 @@
-"""The live preview: what other masks would cost on the held-out windows, refining while one looks.
+"""The live preview: what other masks would cost on the evaluated windows, refining while one looks.
 
     source = Source(run.root, run.graph)
     asked = pool().ask(source, Question("wikitext2", "gprune", masks), owner=session)

@@ -28,7 +28,7 @@ DENSE = "dense"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a model loses on the held-out windows of a text."""
+    """What a model loses on the evaluated windows of a text."""
 
     text: str
     """evaluation text, one of those of the study"""

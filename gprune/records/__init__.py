@@ -12,7 +12,7 @@ from gprune.records.base import Array
 from gprune.records.calibration import ActivationStatistics, Tokens, merge_moments, pool
 from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
 from gprune.records.decisions import Learning, LearningHistory, PruningMasks
-from gprune.records.evaluation import Accuracy, Perplexity, Throughput
+from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
 from gprune.records.model import ModelShape, ModelSize, WeightNorms
 from gprune.records.modules import AdaptedScores, Agreement, ModuleStatistics, Partition, PartitionAgreement
 from gprune.records.scores import RankDrift, UnitScores
@@ -35,6 +35,7 @@ __all__ = [
     "Perplexity",
     "PruningMasks",
     "RankDrift",
+    "TextOverlap",
     "Throughput",
     "Tokens",
     "UnitScores",

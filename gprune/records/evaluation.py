@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from gprune.records.base import Array, freeze, real
+from gprune.records.base import Array, freeze, real, require_axes, require_range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +29,28 @@ class Perplexity:
 
     def __post_init__(self) -> None:
         """Freezes the arrays."""
+        freeze(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextOverlap:
+    """How much of an evaluated text stands word for word in the calibration sets of A and B."""
+
+    text: str
+    """the evaluation text, as typed"""
+    run: int
+    """tokens of a run that is looked for"""
+    windows: int
+    """windows evaluated"""
+    share: Annotated[Array, real("texts")]
+    """(texts,) share of the windows' runs that occur in the set of A, and of B, in [0, 1]"""
+    drawn: Annotated[Array, real("texts")]
+    """(texts,) share of the calibration text that was drawn, which a copy of it would overlap by"""
+
+    def __post_init__(self) -> None:
+        """Checks and freezes the arrays."""
+        require_axes(self)
+        require_range(self, 0, 1, "share", "drawn")
         freeze(self)
 
 

@@ -7,12 +7,16 @@ number (a text, the model, a setting, a formula) changes its key, and the row is
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
+import numpy as np
+
+from gprune.analysis.stamps import Stamp, of_accuracy, of_perplexity
 from gprune.errors import MethodError, StoreError
 from gprune.methods import METHODS
 from gprune.pipeline.summary import sizes
-from gprune.records import Accuracy, RankDrift, Throughput
+from gprune.records import Accuracy, Array, RankDrift, Throughput
 from gprune.reproduction import figures, throughput
 from gprune.reproduction.runs import Runs
 from gprune.reproduction.series import FIGURES, TASKS, TIMED, Row, together
@@ -45,6 +49,10 @@ class Value:
     """accuracy of guessing; NaN elsewhere"""
     version: str = ""
     """version of a task and of the harness"""
+    losses: Array = field(default_factory=lambda: np.empty(0), compare=False)
+    """(windows,) mean negative log-likelihood of each perplexity window, nats per token; empty elsewhere"""
+    stamp: Stamp | None = None
+    """by what protocol it was measured; None where that is no figure of quality"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,8 @@ class Answer:
     """its numbers; none where `reason` says why"""
     accuracies: tuple[Accuracy, ...] = ()
     """of the tasks asked for that have data; where none is asked for, of those that happen to be there"""
+    protocols: tuple[Stamp, ...] = ()
+    """by what protocol each of them was measured; none where that is not known"""
     missing_tasks: tuple[tuple[str, str], ...] = ()
     """tasks that were asked for and cannot be measured, with the reason"""
     drift: RankDrift | None = None
@@ -74,6 +84,11 @@ class Answer:
     """number type of the model"""
     versions: dict[str, Any] = field(default_factory=dict)
     """of the packages and the commit that made the result"""
+
+    @property
+    def tasks(self) -> list[tuple[Accuracy, Stamp | None]]:
+        """Its accuracies with the protocol of each."""
+        return list(zip_longest(self.accuracies, self.protocols))[: len(self.accuracies)]
 
     @property
     def filled(self) -> bool:
@@ -128,11 +143,13 @@ class Finished:
             return self._refusal(row, results, stages)
         first = stages[0]
         kept, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
+        measured = self._accuracies(row, results, first)
         return Answer(
             row=row,
             run=next((run.name for run in self._runs.makers(first)), ""),
             values=tuple(values),
-            accuracies=tuple(self._accuracies(row, results, first)),
+            accuracies=tuple(found for found, _ in measured),
+            protocols=tuple(stamp for _, stamp in measured),
             missing_tasks=tuple(self._runs.missing_tasks(row.study).items()),
             drift=results.get(drift) if row.reads == "drift" else None,
             clock=self._clock(first, results) if row.reads in TIMED else None,
@@ -176,17 +193,17 @@ class Finished:
         timed = throughput.measures(self._clock(stages[0], results), row.method)
         return [*values, *_measured(timed)] if timed else []
 
-    def _accuracies(self, row: Row, results: Results, first: Stage[Any]) -> list[Accuracy]:
+    def _accuracies(self, row: Row, results: Results, first: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
         """Of the tasks of the study; where it has none, of those of a run with the same perplexity."""
         if row.reads != "perplexity":
             return []
         if row.study.evaluation.tasks:
-            return [results.record(stage) for stage in _tasks(row, results)]
+            return [_accuracy(results, stage) for stage in _tasks(row, results)]
         studies = (_with_tasks(row.study, run.study) for run in self._runs.makers(first))
         for study in studies:
             for other in self._runs.results(study) if study.evaluation.tasks else ():
                 if other.graph.inputs.precision == results.graph.inputs.precision:
-                    return [other.record(stage) for stage in _tasks(row, other) if other.there(stage)]
+                    return [_accuracy(other, stage) for stage in _tasks(row, other) if other.there(stage)]
         return []
 
     def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
@@ -215,9 +232,16 @@ def _measured(found: list[figures.Measure]) -> list[Value]:
 
 
 def _perplexity(results: Results, method: str, text: str) -> Value:
-    found = results.get(perplexity, method, text)
-    numbers = float(found.perplexity), float(found.standard_error)
-    return Value("perplexity", text, *numbers, int(found.windows), int(found.length))
+    stage, graph = perplexity(results.graph, method, text), results.graph
+    found = results.record(stage)
+    known = results.details(stage), graph.inputs.precision, graph.study.evaluation.windows
+    numbers = float(found.perplexity), float(found.standard_error), int(found.windows), int(found.length)
+    return Value("perplexity", text, *numbers, stamp=of_perplexity(found, *known), losses=found.losses)
+
+
+def _accuracy(results: Results, stage: Stage[Any]) -> tuple[Accuracy, Stamp]:
+    found = results.record(stage)
+    return found, of_accuracy(found, results.details(stage), precision=results.graph.inputs.precision)
 
 
 def _size(row: Row, results: Results) -> tuple[float, int]:

@@ -14,9 +14,10 @@ import pandas as pd
 
 from gprune.analysis import accuracy
 from gprune.analysis import tables as derived
+from gprune.analysis.stamps import Marks, Stamp
 from gprune.analysis.studies import StudyRow
 from gprune.records import Accuracy
-from gprune.reproduction import beside, figures, means, throughput
+from gprune.reproduction import beside, figures, means, protocols, throughput
 from gprune.reproduction.answers import NAN, Answer, Finished, Value
 from gprune.reproduction.cells import cell, count, digits, heading, number, with_error
 from gprune.reproduction.series import TIMED, Row, Series, label, shared
@@ -87,6 +88,8 @@ class _Known:
     table: Table
     answers: tuple[Answer, ...]
     names: tuple[str, ...]
+    marks: Marks
+    """of figures that were measured by another protocol than the usual one of their column"""
 
     def frames(self) -> dict[str, pd.DataFrame]:
         """The rows as gprune.analysis.tables reads them, under each rule."""
@@ -105,7 +108,7 @@ def assemble(
         failures: why errands failed just now, by what their rows share.
     """
     answers = tuple(_answered(row, finished, failures or {}) for row in table.rows(series))
-    known = _Known(table, answers, means.common(answers))
+    known = _Known(table, answers, means.common(answers), Marks(protocols.columns(answers)))
     first, other = accuracy.RULES
     shown, title = beside.figures(table.name, table.derived, series, first)
     made = Assembled(
@@ -176,6 +179,7 @@ def _row(known: _Known, answer: Answer, rule: str) -> StudyRow:
         kept=answer.retention,
         reason=answer.reason,
         control=row.extra,
+        marks=protocols.marked(known.marks, answer, values, known.names),
     )
 
 
@@ -205,15 +209,23 @@ def _lines(table: Table, index: int, answer: Answer) -> list[dict[str, Any]]:
         "precision": answer.precision,
         **{name: _field(row.study, name) for name in _SETTINGS},
     }
-    values = (*answer.values, *(value for found in answer.accuracies for value in _both(found)))
+    values = (*answer.values, *(value for found, stamp in answer.tasks for value in _both(found, stamp)))
     return [start | _number(value) | end for value in values or (Value("", "", NAN),)]
 
 
-def _both(found: Accuracy) -> list[Value]:
+def _both(found: Accuracy, stamp: Stamp | None) -> list[Value]:
     """Both accuracies of a task; the normalised one where the task has it."""
     figures_ = {"acc": (found.acc, found.acc_error), "acc_norm": (found.acc_norm, found.acc_norm_error)}
     return [
-        Value(name, found.task, *pair, samples=found.samples, chance=found.chance, version=found.version)
+        Value(
+            name,
+            found.task,
+            *pair,
+            samples=found.samples,
+            chance=found.chance,
+            version=found.version,
+            stamp=stamp,
+        )
         for name, pair in figures_.items()
         if name == "acc" or not np.isnan(pair[0])
     ]
@@ -230,6 +242,7 @@ def _number(value: Value) -> dict[str, Any]:
         "samples": value.samples or None,
         "chance": value.chance,
         "version": value.version,
+        "protocol": value.stamp.line if value.stamp else "",
     }
 
 
@@ -255,6 +268,7 @@ def _display(known: _Known, rule: str) -> pd.DataFrame:
         cells = _labels(answer)
         for column in columns:
             text = number(line.get(column, NAN), column)
+            text += protocols.mark(known.marks, answer, column, known.names) if text else ""
             cells[heading(column)] = with_error(text, errors.get(column, NAN), digits(column))
         lines.append(cells | {REASON: answer.reason})
     lines += _summaries(known, columns) if name == "seeds" else []
@@ -332,8 +346,7 @@ def _notes(known: _Known, series: Series) -> tuple[str, ...]:
     kinds = {answer.precision for answer in answers if answer.filled} - {""}
     if len(kinds) > 1:
         notes.append(f"rows were computed in different number types ({', '.join(sorted(kinds))})")
-    windows = {(value.windows, value.length) for a in answers for value in a.values if value.windows}
-    notes += [f"perplexity over {many} windows of {length} tokens" for many, length in sorted(windows)[:3]]
+    notes += protocols.notes(known.marks)
     notes += [
         f"speed: {setting}"
         for setting in sorted({throughput.describe(answer.clock) for answer in answers if answer.clock})

@@ -8,6 +8,7 @@ from gprune import published
 from gprune.analysis import accuracy
 from gprune.analysis import published as claims
 from gprune.analysis import tables as gains
+from gprune.analysis.stamps import PUBLISHED
 from gprune.reproduction import means
 from gprune.reproduction.cells import cell, heading, number
 from gprune.reproduction.scale import paper_model
@@ -30,7 +31,7 @@ def figures(name: str, derived: bool, series: Series, rule: str) -> tuple[pd.Dat
     """
     known = paper_model(series.model)
     model = known if known and (name == MAIN or derived) else published.MODELS[0]
-    title = f"published, {model}, not measured here: its texts, sample counts and windows are the paper's"
+    title = f"published, {model}, not measured here: its texts and sample counts are the paper's; {PUBLISHED}"
     if derived:
         return spelled(_derived(name, model)), title
     if name not in published.TABLES:

@@ -20,6 +20,8 @@ from gprune.published import RULES
 from gprune.reproduction.writing import INDEX, read_index
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,120}")
+_MOST_MARKS = 40
+"""letters of the marks of a number"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Reproduced:
     """the paper's own figures, to stand beside and never among the measured ones; may be empty"""
     published_title: str
     """what they belong to"""
+    versions: dict[str, tuple[str, ...]]
+    """versions and commits behind the rows, by program; more than one where runs differ"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +116,24 @@ def _reproduced(name: str, entry: dict[str, Any]) -> Reproduced:
         display=_frame(entry["display"]),
         published=_frame(entry["published"]),
         published_title=str(entry["published"]["title"]),
+        versions={
+            str(program): tuple(map(str, known)) for program, known in dict(entry.get("versions", {})).items()
+        },
     )
 
 
 def _row(values: dict[str, Any]) -> StudyRow:
     """A row of the index; a number that it has not is none."""
-    lacking = {field.name for field in fields(StudyRow)} - set(values)
+    # tables of earlier versions have no marks
+    lacking = {field.name for field in fields(StudyRow)} - set(values) - {"marks"}
     if lacking:
         raise ValueError(f"a row lacks {min(lacking)!r}")
     row = StudyRow(**{**values, "kept": float("nan") if values["kept"] is None else float(values["kept"])})
     numbers = (*row.values.values(), *row.errors.values(), row.retention, row.seed)
     if not all(isinstance(number, int | float) for number in numbers):
         raise ValueError(f"a row of {row.method!r} holds something else than numbers")
+    if not all(isinstance(mark, str) and len(mark) <= _MOST_MARKS for mark in row.marks.values()):
+        raise ValueError(f"a row of {row.method!r} holds something else than marks")
     return row
 
 

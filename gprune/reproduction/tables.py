@@ -16,6 +16,7 @@ from gprune.errors import SettingsError
 from gprune.methods import METHODS
 from gprune.published import TABLES as PUBLISHED
 from gprune.reproduction import figures, throughput
+from gprune.reproduction.fair import FAIR, fair_rows
 from gprune.reproduction.scale import LARGE, PAPER_EPOCHS, paper_model
 from gprune.reproduction.series import Row, Series, label
 from gprune.study import short
@@ -47,6 +48,8 @@ class Table:
     """what a reader must know"""
     derived: bool = False
     """whether it is computed from the rows of the main table"""
+    scale: str = ""
+    """the scale of a table that stands apart: `all` leaves it out; empty for the paper's own"""
     left_out: Callable[[Series], str] = lambda _: ""
     """which rows a model cannot have, and why; empty where it can have all"""
 
@@ -64,7 +67,12 @@ def main(series: Series) -> list[Row]:
 def _controls(series: Series, names: Iterable[str], **chosen: Any) -> list[Row]:
     """Rows of ours that say what a part of GPrune or of a baseline brings; none where they are left out."""
     found = [_row(series, name, **chosen) for name in names] if series.scale.controls else []
-    return [replace(row, labels=row.labels | {"method": label(row)}, extra=True) for row in found]
+    return [replace(row, labels=row.labels | {"method": _called(row)}, extra=True) for row in found]
+
+
+def _called(row: Row) -> str:
+    """A control's name, which says that it is one."""
+    return f"control: {label(row)}"
 
 
 def compared(series: Series) -> list[Row]:
@@ -99,7 +107,7 @@ def ablation(series: Series) -> list[Row]:
     marks = {"BCM": "", "RASA": ""}
     for row in _controls(series, _ABLATION_CONTROLS):
         learned = METHODS[row.method].decision == "learned"
-        labels = {"method": label(row), **marks, "MSL": "yes" if learned else ""}
+        labels = {"method": _called(row), **marks, "MSL": "yes" if learned else ""}
         rows.append(replace(row, labels=labels))
     return rows
 
@@ -247,9 +255,12 @@ TABLES: dict[str, Table] = {
             _DERIVED,
             True,
         ),
+        Table(
+            FAIR, "every method beside its controls, over seeds (not in the paper)", fair_rows, scale="study"
+        ),
     )
 }
-"""every table by the name the command takes, in the order of `all`"""
+"""every table by the name the command takes, in the order of `all`, which leaves out what stands apart"""
 
 
 def choose(names: Iterable[str]) -> list[Table]:
@@ -264,4 +275,4 @@ def choose(names: Iterable[str]) -> list[Table]:
             close = difflib.get_close_matches(name, TABLES, n=1)
             remedy = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(TABLES)}, {ALL}"
             raise SettingsError(f"there is no table {name!r}; {remedy}")
-    return [table for name, table in TABLES.items() if name in wanted or ALL in wanted]
+    return [table for name, table in TABLES.items() if name in wanted or (ALL in wanted and not table.scale)]

@@ -163,6 +163,8 @@ def _versions(table: Assembled) -> dict[str, list[str]]:
     for answer in table.answers:
         for name in ("gprune", "commit", "torch", "transformers"):
             version = str(answer.versions.get(name, ""))
+            if version and name == "commit" and answer.versions.get("uncommitted_changes"):
+                version += " with changes that were not committed"
             if version and version not in found.setdefault(name, []):
                 found[name].append(version)
     return found
@@ -187,14 +189,15 @@ def _tasks(scale: Scale) -> str:
 
 def markdown(table: Assembled, series: Series) -> str:
     """A table as Markdown, the published figures in a section of their own."""
-    parts = [f"# {table.table.name}: {table.table.title}", setting(series), _markdown_table(table.display)]
+    parts = [f"# {table.table.name}: {table.table.title}", setting(series), markdown_table(table.display)]
     parts += [f"- {note}" for note in table.notes]
     if len(table.published):
-        parts += [f"## {table.published_title}", _markdown_table(table.published)]
+        parts += [f"## {table.published_title}", markdown_table(table.published)]
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_table(frame: pd.DataFrame) -> str:
+def markdown_table(frame: pd.DataFrame) -> str:
+    """A frame of text cells as a Markdown table."""
     if frame.empty:
         return "no rows"
     lines = [[str(name) for name in frame.columns], ["---"] * len(frame.columns)]

@@ -13,9 +13,10 @@ what computes is imported when it computes.
 from gprune.stages.adapting import adapted, agreement, agreements, modules, side
 from gprune.stages.course import UNTIL, course, every, measured, named
 from gprune.stages.exploring import clusters, drift, partition, scores
+from gprune.stages.given import Given, given, standings, unequal
 from gprune.stages.graph import KINDS, PAIR, Graph, Stage, StageId, needed, order, resolve, served
 from gprune.stages.inputs import Inputs
-from gprune.stages.measuring import accuracy, perplexity, speed
+from gprune.stages.measuring import accuracy, overlap, perplexity, speed
 from gprune.stages.pruning import checkpoint, learning, masks, pruned
 from gprune.stages.reading import context_statistics, contexts, groups, norms, shape, size, statistics, tokens
 from gprune.stages.results import Results

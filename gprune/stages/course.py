@@ -8,7 +8,7 @@ from gprune.methods import METHODS
 from gprune.stages.adapting import adapted, agreements, modules
 from gprune.stages.exploring import drift, partition
 from gprune.stages.graph import Graph, Has, Stage, once, order
-from gprune.stages.measuring import accuracy, perplexity, speed
+from gprune.stages.measuring import accuracy, overlap, perplexity, speed
 from gprune.stages.pruning import checkpoint, masks
 from gprune.stages.reading import size
 
@@ -36,11 +36,10 @@ def wanted(graph: Graph, until: str = "all") -> list[Stage[Any]]:
 
 
 def measured(graph: Graph) -> list[Stage[Any]]:
-    """Every measurement of a study: perplexities, accuracies of the tasks that have data, speed."""
+    """Every measurement of a study: overlaps, perplexities, accuracies of the tasks that have data, speed."""
     study, evaluation = graph.study, graph.study.evaluation
-    found: list[Stage[Any]] = [
-        perplexity(graph, name, text) for name in study.methods for text in evaluation.texts
-    ]
+    found: list[Stage[Any]] = [overlap(graph, text) for text in evaluation.texts]
+    found += [perplexity(graph, name, text) for name in study.methods for text in evaluation.texts]
     tasks = [task for task in evaluation.tasks if task in graph.inputs.tasks]
     found += [accuracy(graph, name, task) for name in study.methods for task in tasks]
     return found + ([speed(graph)] if evaluation.speed != "none" else [])

@@ -65,6 +65,7 @@ KINDS: dict[str, Kind] = {
     "learning": Kind(records.Learning, seconds=36.0),
     "masks": Kind(records.PruningMasks, seconds=0.5),
     "checkpoint": Kind(None, seconds=0.2),
+    "overlap": Kind(records.TextOverlap, seconds=0.3),
     "perplexity": Kind(records.Perplexity, seconds=0.8),
     "accuracy": Kind(records.Accuracy, seconds=4.0),
     "speed": Kind(records.Throughput, seconds=30.0),
@@ -114,7 +115,7 @@ class StageId:
     def name(self) -> str:
         """The one form in which it is written down: in run.json, events and logs. Nothing reads it apart."""
         if self.item is not None:
-            return f"{self.kind}.{self.method}.{self.item}"
+            return ".".join(filter(None, (self.kind, self.method, str(self.item))))
         return "_".join(filter(None, (self.kind, self.metric, self.method, *self.texts, *self.variant)))
 
 

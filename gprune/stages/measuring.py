@@ -1,15 +1,40 @@
-"""The stages that measure: perplexity, zero-shot accuracy and speed of every method (section 4)."""
+"""The stages that measure: perplexity, zero-shot accuracy and speed of every method (section 4).
+
+Beside them, how far an evaluated text is one that was calibrated on.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
+from gprune.corpora import overlap as overlaps
 from gprune.methods import METHODS
-from gprune.records import Accuracy, Perplexity, Throughput
-from gprune.stages.graph import Graph, Stage, StageId, once
+from gprune.records import Accuracy, Perplexity, TextOverlap, Throughput, Tokens
+from gprune.stages.graph import PAIR, Graph, Stage, StageId, once
 from gprune.stages.pruning import pruned
+from gprune.stages.reading import tokens
 from gprune.stages.work import Work
+
+
+@once
+def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
+    """How much of an evaluation text's windows stands in the calibration sets of A and B."""
+    evaluation = graph.study.evaluation
+
+    def make(work: Work, calibration: list[Tokens]) -> TextOverlap:
+        windows = overlaps.cut(work.stream(text), evaluation.length, evaluation.windows)
+        return overlaps.measured(text, windows, calibration, len(work.tokenizer))
+
+    index = evaluation.texts.index(text)
+    return graph.stage(
+        StageId("overlap", item=index),
+        f"overlap of text {index + 1} with A and B",
+        make,
+        needs={"calibration": [tokens(graph, role) for role in PAIR]},
+        reads={"text": graph.inputs.evaluation[text], "tokenizer": graph.inputs.tokenizer},
+        settings={"length": evaluation.length, "windows": evaluation.windows},
+    )
 
 
 @once

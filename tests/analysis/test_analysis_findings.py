@@ -12,6 +12,8 @@ from gprune.analysis import findings, neurons
 from gprune.analysis.decisions import Bins, chance_jaccard
 from gprune.analysis.paired import Measurement
 from gprune.analysis.thresholds import Counts
+from gprune.analysis.unseen import Standing
+from gprune.corpora.kinship import OTHER
 from gprune.drift import rank_drift
 from gprune.records import (
     AdaptedScores,
@@ -19,6 +21,7 @@ from gprune.records import (
     Partition,
     PruningMasks,
     RankDrift,
+    TextOverlap,
     UnitScores,
 )
 
@@ -132,13 +135,16 @@ def cell(method: str, loss: float, text: str = "c", retention: float = 0.5) -> M
     return Measurement("r", method, text, *values, 30, 8, retention, 0, "m", "", losses)
 
 
+UNSEEN = {"c": Standing("c", {"A": OTHER, "B": OTHER}, TextOverlap("c", 17, 30, np.zeros(2), np.ones(2)))}
+
+
 @pytest.mark.parametrize("ours", [3.2, 3.5, 3.8])
 def test_the_rival_is_the_best_of_the_others_at_the_same_budget(ours: float) -> None:
     cells = [cell("gprune", ours), cell("flap", 3.6), cell("fang", 3.5), cell("wanda_sp", 3.0, retention=0.7)]
-    sentence = findings.comparison([cell("dense", 2.5, retention=1.0), *cells], ["c"])
+    sentence = findings.comparison([cell("dense", 2.5, retention=1.0), *cells], UNSEEN)
     rival = cells[2]
     change = 100 * np.expm1(cells[0].losses.mean() - rival.losses.mean())
-    assert "FANG" in sentence and "(held out)" in sentence and "Wanda" not in sentence
+    assert "FANG" in sentence and "(unseen)" in sentence and "Wanda" not in sentence
     told = numbers(sentence)[0]
     assert abs(told) == pytest.approx(abs(change), abs=0.051)
     if ours == 3.5:
@@ -148,7 +154,18 @@ def test_the_rival_is_the_best_of_the_others_at_the_same_budget(ours: float) -> 
 
 
 def test_a_comparison_without_others_says_so() -> None:
-    assert "No other pruned model" in findings.comparison([cell("gprune", 3.0), cell("dense", 2.0)], [])
+    alone = [cell("gprune", 3.0), cell("dense", 2.0)]
+    assert "No baseline" in findings.comparison(alone, UNSEEN)
+
+
+def test_a_control_is_no_baseline_and_is_named_where_it_does_as_well() -> None:
+    cells = [cell("gprune", 3.2), cell("flap", 3.6), cell("msl_random", 3.1), cell("flap_no_bias", 3.0)]
+    sentence = findings.comparison(cells, UNSEEN)
+    change = 100 * np.expm1(cells[2].losses.mean() - cells[0].losses.mean())
+    assert "that of the best baseline, FLAP. A control does better: MSL, random modules" in sentence
+    assert numbers(sentence.replace("−", "-"))[-1] == pytest.approx(change, abs=0.051)
+    weak = [*cells[:2], cell("msl_random", 3.5)]
+    assert "control" not in findings.comparison(weak, UNSEEN)
 
 
 @pytest.mark.parametrize("seed", range(5))

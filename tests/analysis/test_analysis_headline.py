@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from gprune.analysis import headline as analysis
+from gprune.analysis import unseen
 from gprune.analysis.paired import Measurement
+from gprune.records import TextOverlap
 from gprune.study import EvaluationSettings, Study
 
 TEXTS = ("a", "b", "c")
@@ -35,10 +37,21 @@ def cell(method: str, level: float, text: str = "c", seed: int = 0, **changes: A
     return replace(found, **changes)
 
 
+def standings(study: Study, measured: bool = True, **contents: Any) -> dict[str, unseen.Standing]:
+    """Of texts of which nothing stands in a calibration set."""
+    texts = study.evaluation.texts if measured else ()
+    overlaps = {text: TextOverlap(text, 17, 40, np.zeros(2), np.ones(2)) for text in texts}
+    known: dict[str, dict[str, str]] = {"calibration": {}, "evaluation": {}} | contents
+    return unseen.standings(study, known["calibration"], known["evaluation"], overlaps)
+
+
+def apart(study: Study, calibration: dict[str, str], evaluation: dict[str, str]) -> list[str]:
+    return unseen.unseen(standings(study, calibration=calibration, evaluation=evaluation))
+
+
 def said(*cells: Measurement, complete: bool = True, **changes: Any) -> analysis.Headline:
     study = a_study(**changes)
-    apart = analysis.held_out(study, {}, {})
-    found = analysis.outcome(list(cells), study, apart)
+    found = analysis.outcome(list(cells), study, standings(study))
     assert found is not None
     return analysis.headline(found, study, complete)
 
@@ -69,10 +82,7 @@ def test_the_numbers_are_the_ratios_of_perplexities_and_the_words_follow_their_s
 def test_the_sentence_for_a_better_gprune() -> None:
     found = said(DENSE, cell("flap", 4.425), cell("gprune", 3.345))
     assert found.verdict == "better"
-    pattern = (
-        "Half of the weights removed: FLAP’s perplexity on text it was not calibrated on rises 3.. %, "
-        "GPrune’s 4. %"
-    )
+    pattern = "Half of the weights removed: FLAP’s perplexity on unseen text rises 3.. %, GPrune’s 4. %"
     assert re.fullmatch(pattern, found.sentence)
 
 
@@ -105,29 +115,69 @@ def test_a_hundredfold_perplexity_is_told_as_a_multiple() -> None:
     assert "rises to 100 times that of the dense model, GPrune’s rises 50 %" in found.sentence
 
 
-def test_without_a_held_out_text_the_calibration_text_is_named() -> None:
+def test_without_an_unseen_text_the_calibration_text_is_named() -> None:
     evaluation = EvaluationSettings(texts=("b", "a"))
     cells = [cell(name, level, text) for name, level in (("flap", 4.0), ("gprune", 3.3)) for text in "ab"]
     found = said(DENSE, cell("dense", 3.0, "a"), *cells, evaluation=evaluation)
-    assert "on the calibration text a rises" in found.sentence
-    assert "No text of this run was held out" in found.detail and "not calibrated" not in found.sentence
+    assert "on a (other split of A) rises" in found.sentence
+    assert "No text of this run is unseen; this one is the other split of A" in found.detail
+    assert "unseen" not in found.sentence
 
 
-def test_a_text_is_held_out_by_name_and_by_content() -> None:
+def test_without_a_measured_overlap_no_text_is_called_unseen() -> None:
+    study, cells = a_study(), [DENSE, cell("flap", 4.0), cell("gprune", 3.3)]
+    outcome = analysis.outcome(cells, study, standings(study, measured=False))
+    assert outcome is not None
+    found = analysis.headline(outcome, study, True)
+    assert "on c, text of another corpus, rises" in found.sentence and "unseen" not in found.sentence
+    assert "is not measured, so it is not called unseen: run the study again" in found.detail
+    assert (
+        "Unseen: another corpus than A and B; none of it stands word for word in A or B"
+        in said(*cells).detail
+    )
+
+
+def test_a_control_that_does_as_well_is_named_and_is_nobodys_opponent() -> None:
+    methods = ("dense", "gprune", "flap", "flap_no_bias", "msl_layers", "flap_uniform")
+    ours, base = cell("gprune", 3.4), cell("flap", 4.0)
+    twin = replace(ours, method="msl_layers", losses=ours.losses + 1e-3 * np.resize([1, -1], 40))
+    worse = said(DENSE, base, ours, cell("msl_layers", 3.9), cell("flap_uniform", 3.7), methods=methods)
+    assert worse.verdict == "better" and "control" not in worse.sentence
+    alike = said(DENSE, base, ours, twin, cell("flap_uniform", 3.7), methods=methods)
+    assert alike.sentence.endswith(
+        "GPrune’s 49 %. A control does as well: MSL, one module a layer (+0.0 % perplexity)"
+    )
+    better = said(DENSE, base, ours, cell("flap_uniform", 3.3), methods=methods)
+    change = np.exp((cell("flap_uniform", 3.3).losses - ours.losses).mean()) - 1
+    assert change < 0 and f"{100 * change:.1f} %".replace("-", "−") in better.sentence
+    assert (
+        "A control does better: FLAP, one ratio (" in better.sentence
+        and "FLAP’s perplexity" in better.sentence
+    )
+    # of another budget it says nothing
+    other = cell("flap_uniform", 3.3, retention=0.6)
+    assert "control" not in said(DENSE, base, ours, other, methods=methods).sentence
+    # without a baseline, neither a control nor another form of one stands in
+    alone = said(DENSE, ours, cell("flap_no_bias", 4.0), cell("flap_pooled", 3.9), twin, methods=methods[:2])
+    assert alone.sentence.endswith("its metric’s own method is not part of this run")
+    assert alone.verdict == "open"
+
+
+def test_a_text_is_unseen_by_name_and_by_content() -> None:
     study = a_study(evaluation=EvaluationSettings(texts=("a#split=test", "c", "copy of b")))
     contents = {"a#split=test": "4", "c": "3", "copy of b": "2"}
-    assert analysis.held_out(study, {"primary": "1", "auxiliary": "2", "substitute": "3"}, contents) == ["c"]
+    assert apart(study, {"primary": "1", "auxiliary": "2", "substitute": "3"}, contents) == ["c"]
 
 
-def test_every_part_of_a_calibration_text_is_read_and_parts_of_others_are_held_out() -> None:
+def test_every_part_of_a_calibration_text_is_read_and_parts_of_others_are_unseen() -> None:
     texts = ("b#split=validation", "c#split=train", "b2", "c#split=test", "hub:x/b#split=test")
     study = a_study(primary="a#split=train", auxiliary="b", evaluation=EvaluationSettings(texts=texts))
-    assert analysis.held_out(study, {}, {}) == ["c#split=train", "b2", "c#split=test", "hub:x/b#split=test"]
+    assert apart(study, {}, {}) == ["c#split=train", "b2", "c#split=test", "hub:x/b#split=test"]
     # the same passages under another part's name are no other text
     contents = {"c#split=train": "1", "c#split=test": "2"}
-    assert "c#split=train" not in analysis.held_out(study, {"primary": "1", "auxiliary": ""}, contents)
+    assert "c#split=train" not in apart(study, {"primary": "1", "auxiliary": ""}, contents)
     # an unknown content is not a content that two texts share
-    assert analysis.held_out(study, {"primary": "", "auxiliary": ""}, dict.fromkeys(texts, "")) == [
+    assert apart(study, {"primary": "", "auxiliary": ""}, dict.fromkeys(texts, "")) == [
         "c#split=train", "b2", "c#split=test", "hub:x/b#split=test",
     ]  # fmt: skip
 
@@ -160,9 +210,7 @@ def test_the_opponent_is_the_metrics_own_method_or_else_the_strongest_other() ->
 
 def test_without_the_dense_model_both_are_set_against_each_other() -> None:
     found = said(cell("flap", 4.0), cell("gprune", 3.5))
-    assert re.search(
-        r"On text neither was calibrated on, GPrune’s perplexity is 39 % lower", found.sentence, re.I
-    )
+    assert re.search(r"On unseen text, GPrune’s perplexity is 39 % lower", found.sentence, re.I)
 
 
 @pytest.mark.parametrize(

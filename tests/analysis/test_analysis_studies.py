@@ -81,12 +81,27 @@ def competing() -> list[Setting]:
     return studies.settings(rows)
 
 
-def test_best_and_second_are_called_within_a_block_without_dense_and_controls() -> None:
-    assert studies.marks(competing(), "ppl:wiki") == {2: BEST, 1: SECOND, 5: BEST, 6: SECOND}
+def test_best_and_second_are_called_within_a_block_without_dense_and_with_controls() -> None:
+    assert studies.marks(competing(), "ppl:wiki") == {4: BEST, 2: SECOND, 5: BEST, 6: SECOND}
+    paper = [setting for setting in competing() if not setting.control]
+    assert studies.marks(paper, "ppl:wiki") == {2: BEST, 1: SECOND, 4: BEST, 5: SECOND}
+
+
+def test_a_control_that_is_as_good_as_gprune_is_named_with_the_measures() -> None:
+    # perplexities 20 against 40, and accuracy is 90 less the perplexity
+    assert studies.ahead(competing()) == {"50 % · control": ["ppl:wiki", "accuracy"]}
+    worse = row("flap_uniform", 41.0, control=True, labels={"retention": "50%", "method": "control"})
+    assert studies.ahead(studies.settings([row("gprune:flap", 40.0), worse])) == {}
+    equal = replace(worse, values={"ppl:wiki": 40.0})
+    assert studies.ahead(studies.settings([row("gprune:flap", 40.0), equal])) == {
+        "50 % · control": ["ppl:wiki"]
+    }
+    # nothing is said where GPrune has no number
+    assert studies.ahead(studies.settings([row("flap", 50.0), worse])) == {}
 
 
 def test_accuracy_is_better_where_it_is_higher_and_figures_have_no_best() -> None:
-    assert studies.marks(competing(), "accuracy") == {2: BEST, 1: SECOND, 5: BEST, 6: SECOND}
+    assert studies.marks(competing(), "accuracy") == {4: BEST, 2: SECOND, 5: BEST, 6: SECOND}
     table = studies.settings(
         [row("a", values={"ARI": 0.5, "accuracy:boolq": 50.0}), row("b", values={"ARI": 0.7})]
     )

@@ -8,7 +8,8 @@ import numpy as np
 
 from gprune import published as rows
 from gprune.analysis import published, summary
-from gprune.records import ModelShape, PruningMasks
+from gprune.analysis.unseen import standings
+from gprune.records import ModelShape, PruningMasks, TextOverlap
 from gprune.study import CalibrationSettings, EvaluationSettings, Study
 
 SHAPE = ModelShape(layers=2, neurons=12, heads=4, kv_heads=2, head_width=4, hidden=8)
@@ -29,7 +30,8 @@ def masks(retention: float) -> dict[str, PruningMasks]:
 
 def verdicts(record: dict[str, Any], study: Study, found: dict[str, PruningMasks]) -> dict[str, str]:
     return {
-        check.sentence.split(":")[0]: check.verdict for check in summary.checks(record, study, SHAPE, found)
+        check.sentence.split(":")[0]: check.verdict
+        for check in summary.checks(record, study, SHAPE, found, {})
     }
 
 
@@ -41,19 +43,29 @@ def test_budgets_may_differ_by_one_group() -> None:
 
 
 def test_measuring_on_the_calibration_text_is_warned_about() -> None:
-    record = a_record(calibration={"primary": "1"}, evaluation={"wiki": "1", "ptb": "2"})
-    sentences = [check.sentence for check in summary.checks(record, a_study(), SHAPE, {})]
-    assert any("very same text: wiki" in sentence for sentence in sentences)
-    apart = a_record(calibration={"primary": "1"}, evaluation={"wiki": "2"})
-    assert any(
-        "not the identical text" in check.sentence for check in summary.checks(apart, a_study(), SHAPE, {})
-    )
+    def said(contents: dict[str, str], share: float = 0.0) -> summary.Check:
+        study = a_study(evaluation=EvaluationSettings(texts=tuple(contents)))
+        overlaps = {text: TextOverlap(text, 17, 9, np.array([share, 0.0]), np.ones(2)) for text in contents}
+        known = standings(study, {"primary": "1"}, contents, overlaps)
+        return summary.checks(a_record(), study, SHAPE, {}, known)[1]
+
+    same = said({"wiki": "1", "ptb": "2"})
+    assert same.verdict == "warn" and "very same text: wiki;" in same.sentence
+    apart = said({"wiki": "2", "a#split=test": "3"})
+    assert apart.verdict == "pass"
+    assert apart.sentence.endswith("unseen: wiki; other split of A: a#split=test")
+    split = said({"a#split=test": "3"})
+    assert split.verdict == "warn" and "No evaluation text is unseen" in split.sentence
+    assert "overlaps A: wiki" in said({"wiki": "2"}, 0.4).sentence
+    assert summary.checks(a_record(), a_study(), SHAPE, {}, {})[1].verdict == "unknown"
 
 
 def test_samples_and_windows_below_the_papers_are_named() -> None:
     study = a_study(calibration=CalibrationSettings(samples=256), evaluation=EvaluationSettings(windows=96))
     found = " ".join(
-        check.sentence for check in summary.checks(a_record(), study, SHAPE, {}) if check.verdict == "warn"
+        check.sentence
+        for check in summary.checks(a_record(), study, SHAPE, {}, {})
+        if check.verdict == "warn"
     )
     assert "256 calibration sequences" in found and "at most 96 windows" in found
 
@@ -61,8 +73,10 @@ def test_samples_and_windows_below_the_papers_are_named() -> None:
 def test_uncommitted_changes_and_a_missing_commit() -> None:
     record = a_record()
     record["provenance"]["uncommitted_changes"] = True
-    assert any("not committed" in check.sentence for check in summary.checks(record, a_study(), SHAPE, {}))
-    last = summary.checks({"provenance": None}, a_study(), None, {})[-1]
+    assert any(
+        "not committed" in check.sentence for check in summary.checks(record, a_study(), SHAPE, {}, {})
+    )
+    last = summary.checks({"provenance": None}, a_study(), None, {}, {})[-1]
     assert last.verdict == "unknown"
 
 

@@ -72,8 +72,8 @@ CHANGES = {
     "sparsity.attention": ("gprune", "learning masks"),
     "sparsity.alignment": (8, "learning masks"),
     "sparsity.bias_compensation": (True, "accuracy checkpoint perplexity speed"),
-    "evaluation.preset": ("64", "perplexity"),
-    "evaluation.windows": (9, "perplexity"),
+    "evaluation.preset": ("64", "overlap perplexity"),
+    "evaluation.windows": (9, "overlap perplexity"),
     "evaluation.limit": (7, "accuracy"),
     "evaluation.speed": ("gpu", "speed"),
 }

@@ -72,7 +72,7 @@ FIGURES: dict[str, Callable[[Run], go.Figure]] = {
     "survival, small": lambda run: overview.survival(
         derived.drift_curves(run.root, run.key(stages.drift), 200)
     ),
-    "costs": lambda run: overview.costs(cost.costs(story.on_held_out(run)[1])),
+    "costs": lambda run: overview.costs(cost.costs(story.on_unseen(run)[1])),
     "kept by both": lambda run: helping.kept(100, 20, 30, "flap"),
     "losses": lambda run: learning.losses(run.load(stages.learning).history, {"ce_primary": "on A"}),
     "learned retention": lambda run: learning.retention(run.load(stages.learning).history, "retention", 0.5),
@@ -259,7 +259,7 @@ def test_slopes_have_the_hue_of_the_text_that_ranks_a_neuron_higher(small_run: R
 
 
 def test_costs_stand_at_their_ratio_with_two_paired_standard_errors(small_run: Run) -> None:
-    _, cells = story.on_held_out(small_run)
+    _, cells = story.on_unseen(small_run)
     figure = overview.costs(cost.costs(cells))
     dense = next(cell for cell in cells if cell.method == "dense")
     drawn = {trace.name: trace for trace in figure.data}

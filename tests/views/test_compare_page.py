@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from gprune import run_records, stages
 from gprune.analysis.signs import signed
 from gprune.methods import DEFAULT
 from gprune.settings import EvaluationSettings
+from gprune.stages import Results
 from gprune.store import Store
 from gprune.views.comparison import paper
 from gprune.views.frame import derived, run_choice, run_labels
@@ -23,7 +25,7 @@ from gprune.views.frame.loaders import all_runs
 # every test walks through pages
 pytestmark = pytest.mark.slow
 
-TEXT = "python-reference · A (calibrated)"
+TEXT = "python-reference · other split of A"
 
 
 def cells(app: AppTest, index: int = 0) -> pd.DataFrame:
@@ -138,11 +140,54 @@ def test_signs_say_better_worse_or_within_noise_and_cells_stay_numbers(cache: Pa
     assert drawn[f"{TEXT} PPL ↓"][best].endswith("★")
 
 
-def test_what_was_calibrated_on_is_said_and_held_out_texts_come_first(cache: Path) -> None:
+def test_what_was_calibrated_on_is_said_and_unseen_texts_come_first(cache: Path) -> None:
     texts = EvaluationSettings(texts=("python-reference", "science-docs", "c4"), windows=96)
     write_run(cache, study=a_study(evaluation=texts))
     groups = list(dict.fromkeys(group for group, _ in cells(on(opened(), "comparison")).columns if group))
-    assert groups == ["c4 · held out", TEXT, "science-docs · B (calibrated)"]
+    assert groups == ["c4 · unseen", TEXT, "science-docs · other split of B"]
+
+
+def test_what_methods_were_given_and_what_texts_are_is_said_with_their_protocol(cache: Path) -> None:
+    methods = (*DEFAULT, "flap_uniform")
+    write_run(cache, study=a_study(methods=methods))
+    app = on(opened(), "comparison")
+    shown = words(app).replace("\\", "")
+    assert "Not given the same: GPrune has A and B and 40 steps of learning; 4 methods have A" in shown
+    assert "science-docs: another split of the corpus of B, not unseen; " in shown
+    assert "none of it stands word for word in A, 0.04 % in B (runs of 17 tokens)" in shown
+    assert "perplexity over 96 windows of 128 tokens (at most 96); one stream" in shown
+    facts = next(one.value for one in app.dataframe if "steps of learning" in one.value.columns)
+    steps = facts.set_index("method")["steps of learning"]
+    assert steps["GPrune"] == 40 and steps["FLAP, one ratio (control)"] == 0 and "Dense" not in steps.index
+
+
+def test_a_control_that_does_as_well_is_named_below_the_table(cache: Path) -> None:
+    name = write_run(cache, study=a_study(methods=(*DEFAULT, "flap_uniform")))
+    (run,), _ = all_runs(str(cache))
+    ours = run.load(stages.perplexity, "gprune", "science-docs")
+    exchange(cache, name, ours, stages.perplexity, "flap_uniform", "science-docs")
+    # of another budget it would decide nothing
+    exchange(cache, name, run.load(stages.masks), stages.masks, "flap_uniform")
+    shown = words(on(opened(), "comparison")).replace("\\", "")
+    assert "On science-docs: a control does as well: FLAP, one ratio (+0.0 % perplexity)" in shown
+    assert "On python-reference" not in shown
+
+
+def test_a_figure_of_another_protocol_has_a_mark_and_a_footnote(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(cache)
+    made = Results.details
+
+    def other(self: Results, stage: Any) -> dict[str, Any]:
+        return made(self, stage) | ({"torch": "9.9"} if stage.name == "perplexity.flap.1" else {})
+
+    monkeypatch.setattr(Results, "details", other)
+    app = on(opened(), "comparison")
+    drawn = displayed(app)
+    marked = {c: [w for w in drawn[c] if "ᵃ" in str(w)] for c in drawn.columns if "PPL" in c}
+    assert [len(cells) for cells in marked.values()] == [0, 1]
+    assert "ᵃ torch 9.9 instead of torch " in words(app).replace("\\", "")
 
 
 def test_other_windows_have_a_dash_and_the_reason(cache: Path) -> None:

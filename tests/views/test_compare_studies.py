@@ -74,7 +74,7 @@ def test_main_shows_rows_differences_gains_and_the_gap(cache: Path) -> None:
     app = on_studies("main")
     table = cells(app)
     assert table["method"].tolist()[:3] == ["dense", "LLM-Pruner", "Wanda-sp"] and len(table) == 34
-    assert "controls are not ranked; rows that the paper does not have, as controls: 12" in unescaped(app)
+    assert "controls among them; rows that the paper does not have, as controls: 12" in unescaped(app)
     text = table.columns[3]
     assert text == "python-reference PPL ↓"
     # FLAP at 80 %: 50 * 0.5 / 0.8 = 31.25, against the dense model's 20 at 50 %
@@ -105,9 +105,9 @@ def test_a_table_that_is_half_there_gives_the_reasons_and_the_command(cache: Pat
     assert "is best on every measure" not in words(app)
     drawn = [trace["name"] for trace in charts(app)[0]["data"]]
     controls = [
-        "FLAP, one ratio",
-        "MSL, one module a layer (FLAP) · MSL",
-        "MSL, shuffled modules (FLAP) · MSL",
+        "control: FLAP, one ratio",
+        "control: MSL, one module a layer (FLAP) · MSL",
+        "control: MSL, shuffled modules (FLAP) · MSL",
     ]
     assert drawn == ["FLAP", "GPrune (FLAP) · BCM · RASA · MSL", *controls]
 

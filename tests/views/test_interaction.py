@@ -194,9 +194,9 @@ def test_compare_pairs_its_differences_and_marks_the_calibration_texts(cache: Pa
     app = on(opened(), "comparison")
     titles = list(dict.fromkeys(group for group, _ in app.dataframe[0].value.columns if group))
     assert titles == [
-        "c4 · held out",
-        "python-reference · A (calibrated)",
-        "science-docs · B (calibrated)",
+        "c4 · unseen",
+        "python-reference · other split of A",
+        "science-docs · other split of B",
     ]
     cells = app.dataframe[0].value[titles[1]]
     assert np.isnan(cells["± %"][0]) and all(cells["± %"][1:] > 0) and all(cells["PPL ↓"] > 0)

@@ -12,10 +12,12 @@ from streamlit.testing.v1 import AppTest
 from views.app_driver import on, opened, words
 from views.synthetic_run import a_study, write_run
 
+from gprune import profiles
 from gprune.errors import CorpusError
 from gprune.evaluation.tasks import known
 from gprune.jobs import queue
 from gprune.methods import CONTROLS, with_controls
+from gprune.profiles import Profile
 from gprune.study import EvaluationSettings, Study
 from gprune.study_demo import demo_study
 from gprune.views.jobs import launch, own_questions, task_form
@@ -218,3 +220,24 @@ def test_seeds_that_are_none_are_refused_at_the_top(cache: Path, typed: str) -> 
     assert "further seeds" in error.value
     if typed == "one":
         assert any("st-key-launch_seeds" in html.value for html in app.get("html"))
+
+
+def test_a_profile_is_in_the_command_and_in_the_study(
+    cache: Path, started: list[Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    won = (("sparsity.epochs", 3), ("sparsity.learning_rate", 0.1), ("modularization.temperature", 0.3))
+    known = {
+        "paper": Profile("paper", (), "As stated."),
+        "recommended": Profile("recommended", won, "It won."),
+    }
+    monkeypatch.setattr(profiles, "profile", known.__getitem__)
+    app = form()
+    assert app.radio(key="launch_profile").value == profiles.PROPOSED == "paper"
+    plain = commands(app)
+    assert profiles.PROPOSAL in words(app) and "As stated." in words(app)
+    app.radio(key="launch_profile").set_value("recommended").run()
+    assert "It won." in words(app) and app.number_input(key="launch_epochs").value == 3
+    app.button(key="launch_start").click().run()
+    assert started == [demo_study().with_settings(dict(won)).renamed("")]
+    app.radio(key="launch_profile").set_value("paper").run()
+    assert commands(app) == plain

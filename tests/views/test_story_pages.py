@@ -19,7 +19,7 @@ from gprune.views.frame.loaders import all_runs
 from gprune.views.frame.text import plain
 from gprune.views.overview import charts as figures
 
-HELD_OUT = EvaluationSettings(texts=("python-reference", "c4"), windows=96)
+UNSEEN = EvaluationSettings(texts=("python-reference", "c4"), windows=96)
 STEMS = [Path(step.page).stem for step in tour.STEPS]
 
 
@@ -33,13 +33,13 @@ def alive(cache: Path, name: str) -> None:
     run_records.save(Store(cache), name, read(cache, name) | {"updated": datetime.now(UTC).isoformat()})
 
 
-def test_the_overview_opens_with_what_pruning_costs_on_held_out_text(cache: Path) -> None:
-    write_run(cache, study=a_study(evaluation=HELD_OUT))
+def test_the_overview_opens_with_what_pruning_costs_on_unseen_text(cache: Path) -> None:
+    write_run(cache, study=a_study(evaluation=UNSEEN))
     app = opened()
     run = all_runs(str(cache))[0][0]
     cells = {item.method: item for item in derived.measurements(run) if item.text == "c4"}
     said = headline(app).replace("\\", "")
-    assert said.startswith("Half of the weights removed: FLAP’s perplexity on text it was not calibrated on ")
+    assert said.startswith("Half of the weights removed: FLAP’s perplexity on unseen text ")
     change = 100 * abs(cells["flap"].perplexity / cells["dense"].perplexity - 1)
     assert f"{change:,.{0 if change >= 9.95 else 1}f} %" in said
     assert "c4, 96 windows" in words(app).replace("\\", "")
@@ -76,7 +76,7 @@ def test_a_run_that_was_asked_for_its_drift_only_says_so(cache: Path) -> None:
 
 
 def test_a_run_without_gprune_tells_of_the_method_that_it_has(cache: Path) -> None:
-    write_run(cache, study=a_study(methods=("dense", "flap"), evaluation=HELD_OUT))
+    write_run(cache, study=a_study(methods=("dense", "flap"), evaluation=UNSEEN))
     app = opened(tour="4")
     assert headline(app).endswith("GPrune is not part of this run")
     app = on(opened(), "guide")

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import streamlit as st
 
 from gprune.analysis import comparison as analysis
-from gprune.analysis import run_settings
+from gprune.analysis import run_settings, unseen
 from gprune.analysis.comparison import Line, Row
 from gprune.analysis.signs import percent
+from gprune.analysis.unseen import Standing
 from gprune.methods import METHODS
 from gprune.views.frame import address, derived, frame, run_choice, story
-from gprune.views.frame.chart_style import label
+from gprune.views.frame.chart_style import called, label
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain
@@ -21,7 +22,6 @@ RUNS = "cp_runs"
 _LAST = "cp_last_run"
 _BASES = {"twflap": "fang"}
 """the method that scores by a metric, where it is not called like it"""
-HELD_OUT = "held out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +41,19 @@ class Shown:
 
     @property
     def texts(self) -> list[str]:
-        """The evaluation texts, those on which no method was calibrated first."""
-        return sorted(analysis.texts(self.rows), key=lambda text: self.role(text) != HELD_OUT)
+        """The evaluation texts, unseen ones first."""
+        return sorted(analysis.texts(self.rows), key=lambda text: self.role(text) != unseen.UNSEEN)
+
+    def standing(self, text: str) -> Standing | None:
+        """What an evaluation text is in the first of the runs that measure it."""
+        known = (story.standings(run).get(text) for run in self.runs)
+        return next((standing for standing in known if standing is not None), None)
 
     def role(self, text: str) -> str:
-        """Which calibration text an evaluation text has the name of, in all the runs shown."""
-        roles = [_role(run, text) for run in self.runs]
-        return " or ".join(dict.fromkeys(roles)) + (", by run" if len(set(roles)) > 1 else "")
-
-
-def _role(run: Run, text: str) -> str:
-    """Which calibration text a run's methods know an evaluation text as; the headline's rule decides."""
-    if text in run.study.evaluation.texts and text in story.held_out(run):
-        return HELD_OUT
-    places = {
-        other.partition("#")[0]: letter
-        for letter, other in (("B", run.study.auxiliary), ("A", run.study.primary))
-    }
-    known = places.get(text.partition("#")[0])
-    # without a name in common it was not measured by this run, or has the content of a calibration text
-    return known or ("A or B" if text in run.study.evaluation.texts else HELD_OUT)
+        """What an evaluation text is to the calibration texts of the runs that measure it."""
+        known = [story.standings(run)[text] for run in self.runs if text in run.study.evaluation.texts]
+        roles = list(dict.fromkeys(standing.brief for standing in known))
+        return " or ".join(roles) + (", by run" if len(roles) > 1 else "")
 
 
 def runs(run: Run) -> list[Run]:
@@ -148,7 +141,8 @@ def _names(lines: list[Line], chosen: list[Run]) -> dict[tuple[str, str], str]:
     for line in lines:
         own = words.get(line.name, ())
         tail = ", ".join(word for word, keep in zip(own, differ, strict=False) if keep)
-        names[line.name] = f"{label(line.method)} · {tail}" if tail else label(line.method)
+        name = called(line.method)
+        names[line.name] = f"{name} · {tail}" if tail else name
     return _distinct(names)
 
 

@@ -15,9 +15,10 @@ from gprune.analysis.comparison import Line
 from gprune.analysis.paired import BETTER, CLOSE, NOISE, WORSE, Difference
 from gprune.analysis.signs import percent, signed
 from gprune.analysis.spreadsheet import guarded
-from gprune.views.comparison import marked_table
+from gprune.methods import METHODS
+from gprune.views.comparison import given_card, marked_table
 from gprune.views.comparison.chosen import Shown
-from gprune.views.frame import tables
+from gprune.views.frame import stamp_line, tables
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import METHOD_LABELS, label
 from gprune.views.frame.text import plain, said
@@ -54,6 +55,7 @@ def show(drawn: Card, shown: Shown) -> None:
         alt=f"perplexity of every method on every text, against {shown.names[shown.pinned.name]}",
     )
     _explain(shown)
+    given_card.notices(shown)
     marked_table.exports(
         drawn,
         as_text(shown),
@@ -79,9 +81,7 @@ def table(shown: Shown) -> pd.DataFrame:
 
 def heading(text: str, shown: Shown) -> str:
     """Title of a text's columns."""
-    role = shown.role(text)
-    words = f"{text} · {role}" if role.startswith("held out") else f"{text} · {role} (calibrated)"
-    return str(guarded(words))
+    return str(guarded(f"{text} · {shown.role(text)}"))
 
 
 def _numbers(line: Line, text: str, shown: Shown, several: bool) -> dict[tuple[str, str], Any]:
@@ -104,12 +104,13 @@ def _change(line: Line, text: str, shown: Shown) -> Any:
 def styled(numbers: pd.DataFrame, shown: Shown) -> Styler:
     """The table with its signs: they are drawn only, the cells stay numbers and can be sorted."""
     made = numbers.style.format(precision=2, thousands=",")
-    marks = {text: analysis.glyphs(shown.lines, text) for text in shown.texts}
-    looks = []
+    glyphs = {text: analysis.glyphs(shown.lines, text) for text in shown.texts}
+    marks, looks = analysis.marks(shown.rows), []
     for place, line in enumerate(shown.lines):
         cells = {RETENTION: (percent(line.retention, 1), "")} if np.isfinite(line.retention) else {}
         for text in shown.texts:
-            cells |= _cells(line, text, shown, marks[text].get(line.name, ""))
+            sign, mark = glyphs[text].get(line.name, ""), marks.of(text, *line.stamps(text))
+            cells |= _cells(line, text, shown, sign, mark)
         # a line at once: pandas looks up the place of every cell that it is asked for alone
         words = {column: _always(found) for column, (found, _) in cells.items()}
         made = made.format(words, subset=pd.IndexSlice[[place], :], precision=2, thousands=",")
@@ -124,21 +125,31 @@ def _always(words: str) -> Callable[[object], str]:
     return lambda _: words
 
 
-def _cells(line: Line, text: str, shown: Shown, mark: str) -> dict[tuple[str, str], tuple[str, str]]:
-    """What the cells of a text say besides their numbers, and how they look."""
+def _cells(
+    line: Line, text: str, shown: Shown, sign: str, mark: str
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """What the cells of a text say besides their numbers, and how they look.
+
+    Args:
+        line: of the table.
+        text: evaluation text.
+        shown: the whole table.
+        sign: of the best and second-best.
+        mark: of another protocol than that of the column.
+    """
     if not np.isfinite(line.mean(text)):
         return {}
     title = heading(text, shown)
-    weight = _BOLD if mark == analysis.BEST else ""
+    weight = _BOLD if sign == analysis.BEST else ""
     # thousands leave no room for decimals
     digits = 2 if line.mean(text) < 1000 else 0
-    found = {(title, PERPLEXITY): (f"{line.mean(text):,.{digits}f} {mark}".strip(), weight)}
+    found = {(title, PERPLEXITY): (f"{line.mean(text):,.{digits}f}{mark} {sign}".strip(), weight)}
     change = _change(line, text, shown) if shown.differences else None
     if isinstance(change, Difference) and np.isfinite(change.change):
         fair = analysis.same_budget(line, shown.pinned)
         look = _BOLD if fair and not change.close else _PALE
-        sign = GLYPHS[change.verdict] if fair else OTHER_BUDGET
-        found[title, CHANGE] = f"{sign} {signed(100 * change.change, '.1f')}", look
+        glyph = GLYPHS[change.verdict] if fair else OTHER_BUDGET
+        found[title, CHANGE] = f"{glyph} {signed(100 * change.change, '.1f')}", look
         found[title, ERROR] = f"{100 * change.error:.1f}", look
     return found
 
@@ -171,7 +182,8 @@ def _words(line: Line, text: str, shown: Shown) -> str:
     found, change = _change(line, text, shown) if shown.differences else None, ""
     if isinstance(found, Difference):
         change = f"({signed(found.change, '.1%')} ± {percent(found.error, 1)})"
-    value = f"{line.mean(text):,.2f} ± {line.error(text):,.2f}"
+    mark = analysis.marks(shown.rows).of(text, *line.stamps(text))
+    value = f"{line.mean(text):,.2f}{mark} ± {line.error(text):,.2f}"
     return marked_table.cell(value, change, analysis.glyphs(shown.lines, text).get(line.name, ""))
 
 
@@ -210,6 +222,7 @@ def _verdict(drawn: Card, shown: Shown) -> None:
     ]
     if len(set(winners)) == 1 and winners[0] is not None:
         best = plain(label(winners[0][1]))
+        best = f"The control “{best}”" if METHODS[winners[0][1]].control else best
         drawn.title(f"{best} has the lowest perplexity of the pruned models on every text")
     close = [text for text in shown.texts if analysis.undecided(shown.lines, text)]
     if close:
@@ -233,6 +246,9 @@ def _explain(shown: Shown) -> None:
     if several:
         words += " PPL is the mean over seeds, s.d. their deviation."
     st.caption(words)
+    marks = analysis.marks(shown.rows)
+    stamp_line.show(marks.usual.values())
+    stamp_line.footnotes(marks)
     if shown.differences:
         for (text, reason), methods in analysis.without_change(shown.lines, shown.pinned).items():
             names = plain(", ".join(dict.fromkeys(map(label, methods))))

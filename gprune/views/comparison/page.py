@@ -10,7 +10,7 @@ import streamlit as st
 from gprune.analysis import comparison as analysis
 from gprune.analysis import run_settings
 from gprune.views.comparison import charts as figures
-from gprune.views.comparison import chosen, kept_units_card, methods_table, paper, study_cards
+from gprune.views.comparison import chosen, given_card, kept_units_card, methods_table, paper, study_cards
 from gprune.views.comparison.chosen import Shown
 from gprune.views.frame import address, frame, tables
 from gprune.views.frame.card import Card, card
@@ -56,6 +56,8 @@ def _methods(run: Run) -> None:
             _settings(drawn, runs)
     if shown is None:
         return
+    with card("cp_given", "What each method was given", run) as drawn:
+        given_card.show(drawn, shown)
     with card("cp_changes", "Difference to the pinned method", run) as drawn:
         _changes(drawn, shown)
     with card("cp_charts", "Perplexity on a log axis", run) as drawn:

@@ -10,6 +10,7 @@ import streamlit as st
 from gprune import published
 from gprune.analysis import published as claims
 from gprune.analysis.signs import percent, spaced
+from gprune.analysis.stamps import PUBLISHED
 from gprune.published import Figure, Inconsistency
 from gprune.reproduction.assembly import cell, heading, number
 from gprune.views.comparison import marked_table
@@ -49,10 +50,8 @@ def show() -> None:
             alt="published figures of the paper",
         )
         if name in (MAIN, GAP, GAIN):
-            st.caption(
-                "Perplexity in windows of 128 tokens, lower is better; accuracies in points, zero-shot, "
-                "higher is better; one seed."
-            )
+            st.caption("Perplexity: lower is better; accuracies in points: higher is better; one seed.")
+        st.caption(f":material/straighten: The paper’s protocol: {plain(PUBLISHED)}.")
         drawn.tools(lambda: table, switch=False)
         _doubts(model, rule if name == MAIN else "")
 

@@ -28,6 +28,8 @@ from gprune.views.frame.text import plain, said
 
 REASON = "not filled because"
 _OPENED = "cp_study_run"
+_LETTER, _MARGIN, _WIDEST = 7, 20, 280
+"""pixels of a letter of a method's name, beside it, and the most that the names get"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ def _cell(setting: Setting, baseline: Setting | None, column: str, mark: str) ->
     if not setting.values(column):
         return "–"
     digits = 2 if analysis.is_ranked(column) else 3
-    words, difference = f"{setting.mean(column):,.{digits}f}", ""
+    words, difference = f"{setting.mean(column):,.{digits}f}{setting.mark(column)}", ""
     if np.isfinite(setting.spread(column)):
         words += f" ± {setting.spread(column):,.{digits}f}"
     if baseline is not None and baseline is not setting and baseline.values(column):
@@ -206,6 +208,9 @@ def _cell(setting: Setting, baseline: Setting | None, column: str, mark: str) ->
 def _column_config(shown: pd.DataFrame, settings: list[Setting]) -> dict[str, Any]:
     labels = {name for setting in settings for name in setting.labels}
     config = marked_table.columns((name for name in shown.columns if name not in labels), REASON)
+    if "method" in labels:
+        room = _MARGIN + _LETTER * int(shown["method"].str.len().max())
+        config["method"] = st.column_config.TextColumn(width=min(room, _WIDEST))
     return config | {"n": st.column_config.NumberColumn(help="seeds with numbers")}
 
 
@@ -219,16 +224,23 @@ def _explain(drawn: Card, table: StudyTable, settings: list[Setting], columns: l
     words = [f"Mean ± {what if ranked else 'standard deviation over layers, where there are any'}"]
     if ranked:
         within = " within a block of equal retention or design choice"
-        words.append(f"{BEST} best and {SECOND} second-best pruned row{within}; controls are not ranked")
+        words.append(f"{BEST} best and {SECOND} second-best pruned row{within}, controls among them")
     words += [plain(note) for note in table.notes]
     st.caption("; ".join(words) + ".")
-    winners = {
-        settings[i].name for c in ranked for i, mark in analysis.marks(settings, c).items() if mark == BEST
-    }
+    for name, measures in analysis.ahead(settings).items():
+        told = plain(", ".join(heading(column) for column in measures))
+        st.caption(f":orange[:material/science:] {_begun(name)} is at least as good as GPrune on {told}.")
+    best = {i for c in ranked for i, mark in analysis.marks(settings, c).items() if mark == BEST}
+    winners = {settings[index].name for index in best}
     blocks = {setting.block for setting in settings if setting.ranked}
     whole = not any(setting.reason for setting in settings)
     if whole and len(winners) == 1 and len(blocks) == 1:
-        drawn.title(f"{plain(winners.pop())} is best on every measure of “{table.name}”")
+        drawn.title(f"{_begun(winners.pop())} is best on every measure of “{table.name}”")
+
+
+def _begun(name: str) -> str:
+    """A row's name at the beginning of a sentence."""
+    return plain(name[:1].upper() + name[1:])
 
 
 def _select(key: str, settings: list[Setting]) -> None:

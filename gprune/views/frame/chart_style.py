@@ -59,6 +59,11 @@ _CONTROL_DASHES = {
 }
 
 
+def called(method: str) -> str:
+    """A method's label, which says of a control that it is one."""
+    return f"{label(method)} (control)" if method in METHODS and METHODS[method].control else label(method)
+
+
 def family(method: str) -> str:
     """The method that a form of it belongs to, and whose colour it has: `flap` for `flap_pooled`."""
     known = METHODS.get(method)

@@ -12,7 +12,8 @@ from gprune.analysis import headline as analysis
 from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import Bins
 from gprune.analysis.paired import Measurement
-from gprune.methods import METHODS
+from gprune.analysis.unseen import Standing
+from gprune.methods import METHODS, of_masks
 from gprune.views.frame import derived, selection, work
 from gprune.views.frame.loaders import MissingResultError, Run, record
 from gprune.views.frame.text import short
@@ -22,10 +23,9 @@ FINE = 200
 _BINS = 5
 
 
-def held_out(run: Run) -> list[str]:
-    """Evaluation texts of a run that none of its methods was calibrated on."""
-    inputs = run.graph.inputs
-    return analysis.held_out(run.study, inputs.calibration, inputs.evaluation)
+def standings(run: Run) -> dict[str, Standing]:
+    """What the evaluation texts of a run are to its calibration texts; a damaged overlap is not known."""
+    return stages.standings(run.graph, lambda text: run.load(stages.overlap, text))
 
 
 def ended(run: Run) -> bool:
@@ -39,7 +39,7 @@ def headline(run: Run) -> analysis.Headline:
     Raises:
         StoreError: a result is damaged.
     """
-    found = analysis.outcome(derived.measurements(run), run.study, held_out(run))
+    found = analysis.outcome(derived.measurements(run), run.study, standings(run))
     if found is not None and (found.ours or found.base):
         return analysis.headline(found, run.study, ended(run))
     missing = _unmeasured(run, found)
@@ -166,8 +166,9 @@ def budget_finding(run: Run) -> str:
 
 
 def rival(run: Run) -> str | None:
-    """Masks to hold GPrune's against: of the metric's own method, or else any that are there."""
-    others = [name for name in run.masked if name != analysis.OURS]
+    """Masks to hold GPrune's against: of the metric's own method, or else of any, a baseline's first."""
+    masked = (name for name in run.masked if name != analysis.OURS)
+    others = sorted(masked, key=lambda name: not of_masks(name).baseline)
     own = METHODS[analysis.own_method(run.study.metric)].masks
     wanted = own if own in others or own in _coming(run) else next(iter(others), None)
     return wanted
@@ -191,21 +192,21 @@ def bins(run: Run, other: str) -> Bins:
 
 
 def comparison_finding(run: Run) -> str:
-    """GPrune against the best of the others on every text."""
+    """GPrune against the best baseline and the best control on every text."""
     found = derived.measurements(run)
     if not any(item.method == analysis.OURS for item in found):
         raise MissingResultError("the perplexity of GPrune")
-    return findings.comparison(found, held_out(run))
+    return findings.comparison(found, standings(run))
 
 
-def on_held_out(run: Run) -> tuple[str, list[Measurement]]:
-    """The text of the headline, and every measurement on it.
+def on_unseen(run: Run) -> tuple[str, list[Measurement]]:
+    """The text of the headline, unseen where one is, and every measurement on it.
 
     Raises:
         MissingResultError: no pruned model is measured on it.
     """
     found = derived.measurements(run)
-    outcome = analysis.outcome(found, run.study, held_out(run))
+    outcome = analysis.outcome(found, run.study, standings(run))
     cells = [item for item in found if outcome is not None and item.text == outcome.text]
     if outcome is None or not any(item.method != DENSE for item in cells):
         where = f" on {short(outcome.text)}" if outcome is not None else ""

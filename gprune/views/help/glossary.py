@@ -16,6 +16,8 @@ TERMS: dict[str, str] = {
     "biases and the output layer do not count.",
     "Calibration": "Running text through the model to measure how active its neurons are. Nothing is "
     "trained.",
+    "Control": "A way of pruning that lacks a part of GPrune, or all of its learning, and is otherwise the "
+    "same. Where one does as well, that part brings nothing here.",
     "Context": "One of seven clusters of the tokens that a layer sees; token-weighted FLAP and FANG use "
     "them.",
     "Dense": "The model before pruning.",
@@ -26,8 +28,6 @@ TERMS: dict[str, str] = {
     "the size of its outgoing weights.",
     "Head, key/value group": "Parts of the attention that are removed as a whole. They are not sorted into "
     "modules.",
-    "Held out": "An evaluation text that has neither the name nor the content of A or B: no method of the "
-    "run was calibrated on it.",
     "Jaccard": "Of the neurons that either of two methods keeps, the share that both keep. It is to be read "
     "against the value that two independent choices of the same size would have.",
     "LLM-Pruner": "A method that scores by gradients, here without the fine-tuning that may follow it.",
@@ -39,6 +39,8 @@ TERMS: dict[str, str] = {
     "model.",
     "Neuron": "One unit of a feed-forward layer: a row of the gate and up matrices and a column of the down "
     "matrix.",
+    "Overlap": "Share of an evaluated text’s runs of a dozen or more tokens that stand word for word in the "
+    "calibration set of A, or of B.",
     "Paired": "A difference that is taken window by window between two models, which removes what the "
     "windows have in common. Its error is smaller than that of either model.",
     "Perplexity": "How much a model is surprised by a text: at 40 it is as unsure of the next token as if it "
@@ -57,6 +59,8 @@ TERMS: dict[str, str] = {
     "Standard error": "How far a figure would typically be off if other windows of the same text had been "
     "read. Differences within two of them are too close to call.",
     "twFLAP": "Token-weighted FLAP, FANG’s metric, reconstructed from its description.",
+    "Unseen": "An evaluation text of another corpus than A and B, with next to no overlap with their "
+    "calibration sets. Another split of their corpora is not unseen, nor is a copy under another name.",
     "Wanda-sp": "A metric, and the method that prunes by it: the size of the weights times that of the "
     "activation.",
     "Window": "A stretch of tokens that perplexity is measured on; windows of different length are not "

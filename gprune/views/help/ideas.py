@@ -174,10 +174,9 @@ def measures(run: Run | None, drawn: Card) -> None:
 
 
 def _perplexity(run: Run) -> str:
-    text, cells = story.on_held_out(run)
+    text, cells = story.on_unseen(run)
     told = [f"{METHODS[cell.method].label} {cell.perplexity:.1f}" for cell in _few(cells)]
-    role = "held out" if text in story.held_out(run) else "a calibration text"
-    return f"Perplexity on {text} ({role}): {', '.join(told)}."
+    return f"Perplexity on {text} ({story.standings(run)[text].brief}): {', '.join(told)}."
 
 
 def _few(cells: list[Measurement]) -> list[Measurement]:

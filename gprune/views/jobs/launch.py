@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from gprune import profiles
 from gprune.door.terms import COMMAND, TRUST_OPTION, trusts_code
 from gprune.errors import GpruneError
 from gprune.models import identity
@@ -20,40 +21,15 @@ from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
 from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain, said
-from gprune.views.jobs import comparison_form, complaints, settings_form, task_form
+from gprune.views.jobs import comparison_form, complaints, form_fields, settings_form, task_form
 
 _ASKED_ABOVE = {
     "calibration": ("samples",),
     "sparsity": ("epochs",),
     "evaluation": ("texts", "preset", "windows", "tasks", "limit", "task_folder", "speed"),
 }
-_LABELS = {
-    "model": "Model",
-    "primary": "Primary text A",
-    "auxiliary": "Auxiliary text B",
-    "substitute": "Third text C, for the agreement",
-    "metric": "Metric",
-    "retention": "Retention",
-    "seed": "Seed",
-    "methods": "Methods side by side",
-    "name": "Name (optional)",
-    "calibration.samples": "Sequences of each text",
-    "sparsity.epochs": "Epochs",
-    "evaluation.texts": "Evaluate on",
-    "evaluation.preset": "Window tokens",
-    "evaluation.windows": "Windows at most",
-    "evaluation.tasks": "Zero-shot tasks",
-    "evaluation.limit": "Documents at most",
-    "evaluation.task_folder": "Folder with the data of the seven tasks",
-    comparison_form.FURTHER: "Further seeds (optional)",
-}
-"""what the fields are called that are asked for outside of “More settings”"""
-_KEYS = {
-    **{name: f"launch_{name.rpartition('.')[2]}" for name in _LABELS},
-    "evaluation.texts": "launch_evaluate",
-    comparison_form.FURTHER: "launch_seeds",
-}
-"""keys of their widgets"""
+_ANY = Study("model", "A", "B")
+"""stands for a study of which nothing is chosen yet"""
 
 
 def new_study(root: str) -> None:
@@ -63,7 +39,8 @@ def new_study(root: str) -> None:
         complaint = st.container()
         values, changes = _basics(root), dict[str, Any]()
         # the demo's own sizes where the demo is chosen, so that the form and `run demo` do the same
-        start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (None, "launch")
+        plain_start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (_ANY, "launch")
+        start, key = _profile(plain_start, key)
         with st.expander("More settings", icon=":material/tune:"):
             for section, title in settings_form.SECTIONS.items():
                 asked = _ASKED_ABOVE.get(section, ())
@@ -78,6 +55,28 @@ def new_study(root: str) -> None:
         st.code(command(*studies), language="bash", wrap_lines=True)
         if st.button("Start the run", key="launch_start", type="primary", icon=":material/play_arrow:"):
             _start(root, studies, complaint)
+
+
+def _profile(start: Study, key: str) -> tuple[Study, str]:
+    """Asks for the profile; the study that the settings begin with, and the prefix of their widgets' keys."""
+    name = st.radio(
+        "Settings that the paper leaves open",
+        profiles.NAMES,
+        profiles.NAMES.index(profiles.PROPOSED),
+        format_func={"paper": "as in the paper", "recommended": "recommended"}.__getitem__,
+        key="launch_profile",
+        horizontal=True,
+        on_change=_take_epochs,
+    )
+    st.caption(f"{profiles.profile(name).why} {profiles.PROPOSAL}")
+    # other widgets for each profile, so that each begins with its own values
+    return profiles.applied(start, name), key if name == profiles.PROPOSED else f"{key}_{name}"
+
+
+def _take_epochs() -> None:
+    """The one setting of a profile that is asked for above its place."""
+    chosen = profiles.applied(demo_study(), st.session_state["launch_profile"])
+    st.session_state["launch_epochs"] = chosen.sparsity.epochs
 
 
 def _basics(root: str) -> dict[str, Any]:
@@ -119,9 +118,9 @@ def _sizes(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
         "Sequences of each text", value=demo.calibration.samples, step=64, key="launch_samples",
         help=help_["calibration.samples"],
     )  # fmt: skip
-    epochs = st.number_input(
-        "Epochs", value=demo.sparsity.epochs, step=1, key="launch_epochs", help=help_["sparsity.epochs"]
-    )
+    # a profile may set it: see _take_epochs
+    st.session_state.setdefault("launch_epochs", demo.sparsity.epochs)
+    epochs = st.number_input("Epochs", value=None, step=1, key="launch_epochs", help=help_["sparsity.epochs"])
     seed = st.number_input("Seed", value=0, step=1, key="launch_seed", help=help_["seed"])
     sizes = {"calibration": {"samples": samples}, "sparsity": {"epochs": epochs}}
     values = {"metric": metric, "retention": retention, "seed": seed, **sizes}
@@ -192,7 +191,7 @@ def _checked(values: dict[str, Any], changes: dict[str, Any], complaint: Any, ke
     if not found:
         return _studies(values, changes)
     _complain(complaint, found, key)
-    wrong = [_called(field) for field in found if field != complaints.OTHER]
+    wrong = [form_fields.called(field) for field in found if field != complaints.OTHER]
     words = f": {plain(', '.join(wrong))}. Each says why where it stands" if wrong else ""
     st.caption(f":red[:material/error: **Not ready to start**]{words}.")
     return []
@@ -212,13 +211,7 @@ def _complain(place: Any, found: dict[str, str], key: str) -> None:
     )
     for field, one in found.items():
         if field != complaints.OTHER:
-            complaints.mark(place, _KEYS.get(field, f"{key}_{field}"), one)
-
-
-def _called(field: str) -> str:
-    """What the form calls a field."""
-    own = field.rpartition(".")[2].replace("_", " ").capitalize()
-    return _LABELS.get(field) or f"{own} (More settings)"
+            complaints.mark(place, form_fields.KEYS.get(field, f"{key}_{field}"), one)
 
 
 def input_problem(study: Study) -> str:
@@ -254,8 +247,8 @@ def _start(root: str, studies: list[Study], complaint: Any = None) -> None:
         if complaint is not None:
             complaint.error(said(problem), icon=":material/error:")
             wrong = [field for field, value in _named(study).items() if value and repr(value) in problem]
-            for field in wrong or {complaints.field(problem)} & set(_KEYS):
-                complaints.mark(complaint, _KEYS[field], problem)
+            for field in wrong or {complaints.field(problem)} & set(form_fields.KEYS):
+                complaints.mark(complaint, form_fields.KEYS[field], problem)
         return
     started = [job for job in (work.start(root, one) for one in studies) if job is not None]
     if started:

@@ -17,7 +17,7 @@ from gprune.views.frame.chart_style import (
     METHOD_COLORS,
     METHOD_SYMBOLS,
     PAIR,
-    label,
+    called,
     layer_axis,
     style,
 )
@@ -124,7 +124,7 @@ def _shown(found: list[Cost]) -> list[Cost]:
 
 def _row(figure: go.Figure, cost: Cost, height: int, shift: float) -> None:
     """Name and change of a method, with its mark below them."""
-    name, known = label(cost.method), np.isfinite(cost.ratio)
+    name, known = called(cost.method), np.isfinite(cost.ratio)
     value = f"{100 * (cost.ratio - 1):+,.0f} %" if known else "not finite"
     figure.add_annotation(
         text=f"{name}: <b>{value}</b>" if cost.method == "gprune" else f"{name}: {value}",
@@ -143,7 +143,7 @@ def _row(figure: go.Figure, cost: Cost, height: int, shift: float) -> None:
 
 def _mark(figure: go.Figure, cost: Cost, height: int) -> None:
     """The mark of a method, with its interval."""
-    name, color = label(cost.method), METHOD_COLORS.get(cost.method, GREY)
+    name, color = called(cost.method), METHOD_COLORS.get(cost.method, GREY)
     figure.add_scatter(
         x=[cost.ratio],
         y=[height],

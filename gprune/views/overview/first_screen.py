@@ -16,10 +16,11 @@ from gprune.analysis.drift import distribution_table
 from gprune.analysis.neurons import Movers
 from gprune.analysis.paired import Measurement, difference
 from gprune.analysis.signs import signed
+from gprune.analysis.stamps import lines
 from gprune.errors import GpruneError
 from gprune.views.frame import selection, slope, story, tour, work
 from gprune.views.frame.card import Card, card
-from gprune.views.frame.chart_style import METHOD_LABELS, label, waiting
+from gprune.views.frame.chart_style import METHOD_LABELS, called, label, waiting
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.text import plain, said, short
 from gprune.views.overview import charts as figures
@@ -140,33 +141,28 @@ def _cheapest(cells: list[Measurement]) -> str:
     best, second = pruned[:2]
     if obstacles([Row(cell.run, cell.method, cell.retention, 0, {cell.text: cell}) for cell in pruned]):
         return "What pruning costs"
-    return "Too close to call" if difference(second, best).close else f"{label(best.method)} costs least"
+    return "Too close to call" if difference(second, best).close else f"{called(best.method)} costs least"
 
 
 def _cost(run: Run, drawn: Card) -> None:
-    text, cells = story.on_held_out(run)
+    text, cells = story.on_unseen(run)
     found = cost.costs(cells)
     if not found:
         raise MissingResultError("the perplexity of the dense model")
-    apart = text in story.held_out(run)
+    standing = story.standings(run)[text]
     named = plain(short(text))
     drawn.title(_cheapest(cells))
     waited = [name for name in run.study.methods if name not in {cell.method for cell in cells}]
     coming = (
         f" Still to come: {plain(', '.join(map(label, waited)))}." if waited and not story.ended(run) else ""
     )
-    role = "held out" if apart else "calibrated on"
     _draw(
         drawn,
         figures.costs(found),
-        f"Perplexity on {named} ({role}), ± 2 standard errors.{coming}",
+        f"Perplexity on {named} ({plain(standing.brief)}), ± 2 standard errors.{coming}",
         ", ".join(f"{label(each.method)} {signed(each.ratio - 1, '.0%')}" for each in found),
         lambda: cost.table(found, METHOD_LABELS),
         "Perplexity says how much a model is surprised by a text; lower is better. All methods read the "
         "same windows, so the bars are those of the windows’ differences from the dense model. "
-        + (
-            "No method of this run was calibrated on this text."
-            if apart
-            else "This run measures no text that was held out: methods have been calibrated on this one."
-        ),
+        f"{plain(standing.sentence)}. Protocol: {plain('; '.join(lines(cell.stamp for cell in cells)))}.",
     )

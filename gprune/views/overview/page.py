@@ -12,8 +12,9 @@ import streamlit as st
 from gprune import records, stages
 from gprune.analysis import agreement, comparison, summary, thresholds
 from gprune.analysis.signs import percent
+from gprune.analysis.stamps import lines
 from gprune.errors import GpruneError
-from gprune.views.frame import derived, frame, selection, tables
+from gprune.views.frame import derived, frame, selection, story, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS, label
 from gprune.views.frame.commands import command
@@ -135,19 +136,19 @@ def _retention_tile(run: Run) -> dict[str, Any]:
 
 def _perplexity_tiles(run: Run) -> list[dict[str, Any]]:
     rows = {row.method: row for row in comparison.rows(derived.measurements(run))}
-    tiles = []
+    tiles, standings = [], story.standings(run)
     for text in run.study.evaluation.texts:
         cells = {method: row.cells[text] for method, row in rows.items() if text in row.cells}
         ours = cells.get("gprune")
         others = [f"{label(m)} {cells[m].perplexity:.1f}" for m in (run.study.metric, "dense") if m in cells]
-        length = run.study.evaluation.preset
+        protocol = "; ".join(lines(cell.stamp for cell in cells.values()))
         tiles.append(
             {
                 "label": f"PPL {plain(short(text))}",
                 "value": f"{ours.perplexity:.1f}" if ours else UNKNOWN,
                 "delta": ", ".join(others) or None,
-                "help": f"Perplexity of the model pruned by GPrune on {plain(text)}, windows of {length} "
-                "tokens; lower is better.",
+                "help": f"Of the model pruned by GPrune; lower is better. {plain(standings[text].sentence)}. "
+                f"Protocol: {plain(protocol)}.",
             }
         )
     return tiles
@@ -173,7 +174,7 @@ def _checks(run: Run) -> None:
         masks = {METHOD_LABELS.get(method, method): mask for method, mask in run.masks().items()}
     except GpruneError as error:
         st.error(said(error), icon=":material/error:")
-    for check in summary.checks(run.record, run.study, run.shape, masks):
+    for check in summary.checks(run.record, run.study, run.shape, masks, story.standings(run)):
         st.markdown(f"{_VERDICTS[check.verdict]} {plain(check.sentence)}")
 
 

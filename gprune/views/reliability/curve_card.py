@@ -1,4 +1,4 @@
-"""The chart of held-out perplexity against retention, whose line sets how much is kept."""
+"""The chart of perplexity against retention, whose line sets how much is kept."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def show(
         preview_curve.reference(points) if points else None,
         choice.retention,
         (LEAST, MOST),
-        f"held-out perplexity of {len({name for name, _, _ in points})} methods against retention",
+        f"perplexity of {len({name for name, _, _ in points})} methods against retention",
         key="rasa_curve",
         on_retention=_keep,
     )

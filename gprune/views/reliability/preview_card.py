@@ -1,4 +1,4 @@
-"""What a choice of the lab costs on held-out text: measured in a worker, and refined while one looks."""
+"""What a choice of the lab costs on unseen text: measured in a worker, and refined while one looks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import streamlit as st
 
 from gprune import preview, stages, whatif
 from gprune.analysis.signs import percent, signed
+from gprune.analysis.unseen import unseen
 from gprune.errors import GpruneError
 from gprune.pipeline import outlook
 from gprune.preview import Answer, Question, Source
@@ -41,7 +42,7 @@ class _Wanted:
 
     choice: whatif.LabChoice
     texts: list[str]
-    """held-out texts; the curve is of the first"""
+    """texts that are measured; the curve is of the first"""
     methods: list[str]
     """methods of the curve"""
     known: list[Known]
@@ -67,7 +68,7 @@ def wants_to_follow(run: Run) -> bool:
 
 def show(run: Run) -> None:
     """Draws the card; not within another fragment, because it looks at its answers by itself."""
-    with card("rasa_preview", "What does the choice cost on held-out text?", run) as drawn:
+    with card("rasa_preview", "What does the choice cost on unseen text?", run) as drawn:
         choice = retention_card.choice(run, controls.settings(run))
         st.session_state[_SHOWN] = choice
         st.caption(f"Measured: {plain(retention_card.described(run, choice))}.")
@@ -95,10 +96,12 @@ def show(run: Run) -> None:
 def _questions(run: Run) -> tuple[list[str], list[str]]:
     """The texts and the methods of the curve that a reader wants."""
     known = list(run.study.evaluation.texts)
-    apart = story.held_out(run)
+    standings = story.standings(run)
+    apart = unseen(standings)
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
-        texts = address.multiselect("Held-out texts", known, TEXTS, apart or known)
+        names = {text: f"{text} ({standings[text].brief})" for text in known}
+        texts = address.multiselect("Texts", names, TEXTS, apart or known)
     with right:
         chosen = address.multiselect(
             "Curve of perplexity against retention", retention_card.methods(run), CURVES, []

@@ -1,4 +1,4 @@
-"""Held-out perplexity against retention, as far as it is known: what the chart draws and what its table says.
+"""Perplexity against retention, as far as it is known: what the chart draws and what its table says.
 
 Points that still lack windows are seen on different ones. What they have in common is the dense model: each
 stands at the dense perplexity, over the most windows that are known, times its own paired ratio to it.

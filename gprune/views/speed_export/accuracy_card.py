@@ -10,9 +10,10 @@ import streamlit as st
 
 from gprune import stages
 from gprune.analysis import accuracy
+from gprune.analysis.stamps import Stamp, of_accuracy
 from gprune.evaluation.tasks import STANDARD_TASKS, known
 from gprune.records import Accuracy
-from gprune.views.frame import address, tables, work
+from gprune.views.frame import address, stamp_line, tables, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run
@@ -44,14 +45,13 @@ def draw(drawn: Card, run: Run) -> None:
                 color="orange",
                 help="Not comparable with accuracies of whole tasks, nor with the paper's.",
             )
-        for version in dict.fromkeys(each.version for tasks in found.values() for each in tasks.values()):
-            st.badge(plain(f"task version {version}"), color="grey")
     tables.show(summary(found, rule), alt="accuracy of every task and method")
     st.caption(
         f"Percent right ± one standard error over documents, higher is better; {NORMALISED} marks "
         "length-normalised figures. A method near chance, the accuracy of guessing, has learned nothing of a "
         "task. All methods answer the same documents: overlapping errors do not decide whether two differ."
     )
+    stamp_line.show(protocols(run, found, rule))
     drawn.tools(lambda: details(found, rule))
     _left_out(missing)
 
@@ -67,6 +67,16 @@ def accuracies(run: Run) -> dict[str, dict[str, Accuracy]]:
         }
         for method in run.study.methods
     }
+
+
+def protocols(run: Run, found: dict[str, dict[str, Accuracy]], rule: str) -> list[Stamp]:
+    """By what protocols the accuracies were measured."""
+    precision = run.graph.inputs.precision
+    return [
+        of_accuracy(each, run.results.details(stages.accuracy(run.graph, method, task)), rule, precision)
+        for method, tasks in found.items()
+        for task, each in tasks.items()
+    ]
 
 
 def _finding(found: dict[str, dict[str, Accuracy]], rule: str) -> str:

@@ -1,4 +1,4 @@
-"""Held-out perplexity against retention, with a line at the chosen retention that can be dragged.
+"""Perplexity against retention, with a line at the chosen retention that can be dragged.
 
 The line is a view of the canonical retention like the slider is: where it is let go comes back through a
 callback, and where it stands is said to it with the data. While it moves, the browser reads each method's

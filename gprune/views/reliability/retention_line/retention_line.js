@@ -1,4 +1,4 @@
-// Held-out perplexity against retention, on a log axis, with a line at the retention that is chosen; one module
+// Perplexity against retention, on a log axis, with a line at the retention that is chosen; one module
 // with dragging.js. Between measured points perplexity is interpolated here, along the drawn line, and said to
 // be. Text from outside goes in by textContent alone.
 
@@ -122,7 +122,7 @@ function axes(self) {
   const middle = { x: (MARGIN.left + width - MARGIN.right) / 2, y: (MARGIN.top + foot) / 2 }
   shape(curve, "text", { x: middle.x, y: foot + 36, "text-anchor": "middle" }, "decoder weights kept")
   const turned = { transform: `translate(14 ${middle.y}) rotate(-90)`, "text-anchor": "middle" }
-  shape(curve, "text", turned, "held-out perplexity (log scale)")
+  shape(curve, "text", turned, "perplexity (log scale)")
 }
 
 function method(self, one) {
