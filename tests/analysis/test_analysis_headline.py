@@ -145,11 +145,11 @@ def test_a_control_that_does_as_well_is_named_and_is_nobodys_opponent() -> None:
     assert worse.verdict == "better" and "control" not in worse.sentence
     alike = said(DENSE, base, ours, twin, cell("flap_uniform", 3.7), methods=methods)
     assert alike.sentence.endswith(
-        "GPrune’s 49 %. A control does as well: MSL, one module a layer (+0.0% perplexity)"
+        "GPrune’s 49 %. A control does as well: MSL, one module a layer (+0.0 % perplexity)"
     )
     better = said(DENSE, base, ours, cell("flap_uniform", 3.3), methods=methods)
     change = np.exp((cell("flap_uniform", 3.3).losses - ours.losses).mean()) - 1
-    assert change < 0 and f"{change:.1%}".replace("-", "−") in better.sentence
+    assert change < 0 and f"{100 * change:.1f} %".replace("-", "−") in better.sentence
     assert (
         "A control does better: FLAP, one ratio (" in better.sentence
         and "FLAP’s perplexity" in better.sentence

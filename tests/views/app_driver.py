@@ -31,7 +31,7 @@ CHARTS = {
     "rank_drift": 4,
     "module_agreement": 3,
     "reliability": 3,
-    "pruning_decisions": 5,
+    "pruning_decisions": 7,
     "calibration_data": 2,
     "jobs": 0,
     "comparison": 4,

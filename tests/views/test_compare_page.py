@@ -169,7 +169,7 @@ def test_a_control_that_does_as_well_is_named_below_the_table(cache: Path) -> No
     # of another budget it would decide nothing
     exchange(cache, name, run.load(stages.masks), stages.masks, "flap_uniform")
     shown = words(on(opened(), "comparison")).replace("\\", "")
-    assert "On science-docs: a control does as well: FLAP, one ratio (+0.0% perplexity)" in shown
+    assert "On science-docs: a control does as well: FLAP, one ratio (+0.0 % perplexity)" in shown
     assert "On python-reference" not in shown
 
 

@@ -31,7 +31,7 @@ _SITUATION = "frame_situation"
 _LOOK = (
     "<style>.stMainBlockContainer {padding: 3.6rem 1.6rem 2rem 1.6rem; max-width: 1720px;} "
     ".stMainBlockContainer h1 {padding: 0;} .stSelectbox input {text-overflow: ellipsis;} "
-    ".stApp a:focus-visible {outline: 2px solid currentColor; outline-offset: -2px;}</style>"
+    ".stApp a:focus-visible {box-shadow: inset 0 0 0 2px currentColor;}</style>"
 )
 """pages use the width that they have; on very wide screens lines stay readable, and what is cut says so"""
 

@@ -21,7 +21,7 @@ from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
 from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain, said
-from gprune.views.jobs import comparison_form, complaints, settings_form, task_form
+from gprune.views.jobs import comparison_form, complaints, form_fields, settings_form, task_form
 
 _ASKED_ABOVE = {
     "calibration": ("samples",),
@@ -30,33 +30,6 @@ _ASKED_ABOVE = {
 }
 _ANY = Study("model", "A", "B")
 """stands for a study of which nothing is chosen yet"""
-_LABELS = {
-    "model": "Model",
-    "primary": "Primary text A",
-    "auxiliary": "Auxiliary text B",
-    "substitute": "Third text C, for the agreement",
-    "metric": "Metric",
-    "retention": "Retention",
-    "seed": "Seed",
-    "methods": "Methods side by side",
-    "name": "Name (optional)",
-    "calibration.samples": "Sequences of each text",
-    "sparsity.epochs": "Epochs",
-    "evaluation.texts": "Evaluate on",
-    "evaluation.preset": "Window tokens",
-    "evaluation.windows": "Windows at most",
-    "evaluation.tasks": "Zero-shot tasks",
-    "evaluation.limit": "Documents at most",
-    "evaluation.task_folder": "Folder with the data of the seven tasks",
-    comparison_form.FURTHER: "Further seeds (optional)",
-}
-"""what the fields are called that are asked for outside of “More settings”"""
-_KEYS = {
-    **{name: f"launch_{name.rpartition('.')[2]}" for name in _LABELS},
-    "evaluation.texts": "launch_evaluate",
-    comparison_form.FURTHER: "launch_seeds",
-}
-"""keys of their widgets"""
 
 
 def new_study(root: str) -> None:
@@ -218,7 +191,7 @@ def _checked(values: dict[str, Any], changes: dict[str, Any], complaint: Any, ke
     if not found:
         return _studies(values, changes)
     _complain(complaint, found, key)
-    wrong = [_called(field) for field in found if field != complaints.OTHER]
+    wrong = [form_fields.called(field) for field in found if field != complaints.OTHER]
     words = f": {plain(', '.join(wrong))}. Each says why where it stands" if wrong else ""
     st.caption(f":red[:material/error: **Not ready to start**]{words}.")
     return []
@@ -238,13 +211,7 @@ def _complain(place: Any, found: dict[str, str], key: str) -> None:
     )
     for field, one in found.items():
         if field != complaints.OTHER:
-            complaints.mark(place, _KEYS.get(field, f"{key}_{field}"), one)
-
-
-def _called(field: str) -> str:
-    """What the form calls a field."""
-    own = field.rpartition(".")[2].replace("_", " ").capitalize()
-    return _LABELS.get(field) or f"{own} (More settings)"
+            complaints.mark(place, form_fields.KEYS.get(field, f"{key}_{field}"), one)
 
 
 def input_problem(study: Study) -> str:
@@ -280,8 +247,8 @@ def _start(root: str, studies: list[Study], complaint: Any = None) -> None:
         if complaint is not None:
             complaint.error(said(problem), icon=":material/error:")
             wrong = [field for field, value in _named(study).items() if value and repr(value) in problem]
-            for field in wrong or {complaints.field(problem)} & set(_KEYS):
-                complaints.mark(complaint, _KEYS[field], problem)
+            for field in wrong or {complaints.field(problem)} & set(form_fields.KEYS):
+                complaints.mark(complaint, form_fields.KEYS[field], problem)
         return
     started = [job for job in (work.start(root, one) for one in studies) if job is not None]
     if started:
