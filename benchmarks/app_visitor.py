@@ -76,6 +76,8 @@ class Visitor:
             line: its handle.
             patience: seconds to wait for a value of the preview.
         """
+        # a control further down may have been used before
+        line.scroll_into_view_if_needed()
         box = line.bounding_box()
         across = box["height"] > box["width"]
         # near its end, where no other line lies over it

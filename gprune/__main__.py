@@ -4,6 +4,7 @@ python -m gprune study --model MODEL --primary TEXT --auxiliary TEXT ... > STUDY
 python -m gprune run STUDY.json            (or: run demo)
 python -m gprune app                       (the pages; what `make app` starts)
 python -m gprune reproduce TABLE --model MODEL   (a table of the paper, or all)
+python -m gprune search FILE               (settings by successive halving)
 python -m gprune accept --model MODEL            (our figures of a real model beside published ones)
 python -m gprune arrays STUDY.json OUT.npz
 python -m gprune apply PLAN MODEL OUT      (a plan's cut of a dense model)
@@ -12,6 +13,7 @@ python -m gprune gguf FOLDER OUT.gguf      (a pruned model for llama.cpp)
 python -m gprune speed FOLDER...           (prefill and decode, dense beside pruned)
 python -m gprune pack RUN                  (a run in one file, to be looked at elsewhere)
 python -m gprune unpack FILE               (reads it: needs neither its model nor its texts)
+python -m gprune card RUN A                (is a calibration text good enough? also as a file)
 python -m gprune texts
 python -m gprune tasks --task-folder FOLDER    (where the zero-shot tasks' data is, and what is wrong with it)
 python -m gprune runs
@@ -33,11 +35,13 @@ from gprune.commands import (
     app,
     arrays,
     cache,
+    card,
     export,
     listing,
     packs,
     reproduce,
     run,
+    search,
     speed,
     study,
 )
@@ -89,7 +93,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="gprune", description="Structured pruning with GPrune-LLM.")
     parser.add_argument("--version", action="version", version=f"gprune {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (study, run, app, reproduce, accept, arrays, export, speed, packs, listing, cache):
+    every = (
+        *(study, run, app, reproduce, search, accept),
+        *(arrays, export, speed, packs, card, listing, cache),
+    )
+    for command in every:
         command.add(commands)
     return parser
 

@@ -191,6 +191,12 @@ def tokens(task: Task) -> records.Tokens:
     return records.Tokens(task.text, digest(task.stage.key), ids.astype(np.int32), drawn[0] * (place + 2))
 
 
+def sampled(task: Task) -> records.SampledText:
+    drawn = task.study.calibration.samples, task.study.calibration.length
+    ids = task.random.integers(0, 500, drawn).astype(np.int32)
+    return records.SampledText(task.text, ids, np.full(drawn[0], 20.0), np.ones(drawn[0], dtype=bool))
+
+
 def statistics(task: Task) -> records.ActivationStatistics:
     known, drawn, values = task.shape, task.study.calibration, dict[str, Any]()
     growth = np.log(100) * np.linspace(0, 1, known.layers)[:, None]
@@ -311,6 +317,7 @@ _NAMED = (
     shape,
     size,
     norms,
+    sampled,
     tokens,
     statistics,
     contexts,

@@ -64,9 +64,9 @@ def acting(**changes):
 def test_a_part_that_acts_on_less_than_two_of_a_hundred_decisions_is_warned_of_by_name():
     assert acting().warnings == ()
     (sentence,) = acting(decisions_changed={"BCM": 0.2, "RASA": 0.009, "MSL": 0.02}).warnings
-    assert sentence.startswith("RASA acts on 0.9% of the decisions on neurons")
+    assert sentence.startswith("RASA acts on 0.9 % of the decisions on neurons")
     (sentence,) = acting(drift_explained=Explained(0.13, 0.02, 0.23)).warnings
-    assert "13%" in sentence and "23%" in sentence and "2%" in sentence and "gives up" in sentence
+    assert "13 %" in sentence and "23 %" in sentence and "2 %" in sentence and "gives up" in sentence
     layers = acting(below_score_line=(0.0, 0.5, 0.0))
     assert layers.left_out == (0, 2) and "layers 0, 2:" in layers.warnings[0]
 

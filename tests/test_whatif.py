@@ -164,6 +164,6 @@ def test_flips_are_counted_by_layer_and_by_side():
     assert found.removed.tolist() == [1, 0] and found.added.tolist() == [0, 2]
     assert (found.total, found.heads) == (3, 1)
     assert flips.headline(found) == (
-        "3 neurons change sides (50.00%), most of them in layer 1, and 1 key/value group"
+        "3 neurons change sides (50.00 %), most of them in layer 1, and 1 key/value group"
     )
     assert flips.table(found)["neurons, removed → kept"].tolist() == [0, 2]

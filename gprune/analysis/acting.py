@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from gprune.analysis.signs import percent
 from gprune.ranking import module_means
 from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition
 
@@ -57,23 +59,30 @@ class Acting:
     @property
     def warnings(self) -> tuple[str, ...]:
         """One sentence for each part that acts on next to nothing, and for what limits one."""
-        found = [
-            f"{part} acts on {share:.1%} of the decisions on neurons: without {PARTS[part]} nearly the same "
-            "model comes out, so no gain should be credited to it"
+        return (*self.of_parts, *self.of_modules)
+
+    @property
+    def of_parts(self) -> tuple[str, ...]:
+        """The warnings about what the parts act on."""
+        idle = [
+            f"{part} acts on {percent(share, 1)} of the decisions on neurons: without {PARTS[part]} "
+            "nearly the same model comes out, so no gain should be credited to it"
             for part, share in self.decisions_changed.items()
             if share < LEAST
         ]
-        return (*found, *self._of_modules(), *self._of_layers())
+        return (*idle, *self._of_layers())
 
-    def _of_modules(self) -> list[str]:
+    @property
+    def of_modules(self) -> tuple[str, ...]:
+        """The warning about modules whose refinement undoes their initialization; empty where it does not."""
         own = self.drift_explained
         if own.initialization is None or not own.modules < own.initialization:
-            return []
-        return [
-            f"the modules explain {own.modules:.0%} of the drift's variance, their initialization "
-            f"{own.initialization:.0%} and random ones {own.random:.0%}: the refinement gives up what the "
-            "split by drift had found (a smaller modularization.temperature holds it)"
-        ]
+            return ()
+        return (
+            f"the modules explain {percent(own.modules)} of the drift's variance, their initialization "
+            f"{percent(own.initialization)} and random ones {percent(own.random)}: the refinement gives "
+            "up what the split by drift had found (a smaller modularization.temperature holds it)",
+        )
 
     def _of_layers(self) -> list[str]:
         if not self.left_out:
@@ -144,3 +153,24 @@ def within_layers(scores: Array, kept: Array) -> Array:
 def changed(first: Array, second: Array) -> float:
     """Share of the neurons that two masks decide differently."""
     return float(np.mean(np.asarray(first) != np.asarray(second)))
+
+
+def table(found: Acting) -> pd.DataFrame:
+    """One row a part: what it does, and the share of the decisions that it changes, in percent."""
+    changes = found.decisions_changed.items()
+    rows = [
+        {"part": part, "does": PARTS[part], "decisions changed (%)": 100 * share} for part, share in changes
+    ]
+    return pd.DataFrame(rows)
+
+
+def explained_table(found: Explained) -> pd.DataFrame:
+    """One row a kind of modules: the share of the drift's variance that lies between them, in percent."""
+    rows = [{"modules": name, "drift explained (%)": 100 * share} for name, share in kinds(found).items()]
+    return pd.DataFrame(rows)
+
+
+def kinds(found: Explained) -> dict[str, float]:
+    """The shares by what people call the modules; the initialization only where it is there."""
+    start = {} if found.initialization is None else {"before refinement": found.initialization}
+    return {"modules of the run": found.modules, **start, "random modules": found.random}

@@ -20,6 +20,7 @@ from gprune.analysis.paired import (
     difference,
     over_seeds,
 )
+from gprune.analysis.signs import percent
 from gprune.analysis.stamps import Marks, Stamp
 
 DENSE = "dense"
@@ -199,8 +200,8 @@ def obstacles(table: list[Row]) -> list[str]:
     gap = budget_gap(table)
     if gap > BUDGET_TOLERANCE:
         reasons.append(
-            f"the retentions differ by {gap:.1%} of the decoder's weights, more than "
-            f"{BUDGET_TOLERANCE:.1%}: choose runs of the same retention"
+            f"the retentions differ by {percent(gap, 1)} of the decoder's weights, more than "
+            f"{percent(BUDGET_TOLERANCE, 1)}: choose runs of the same retention"
         )
     models = {cell.model for row in table for cell in row.cells.values()}
     if len(models) > 1:

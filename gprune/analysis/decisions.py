@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.signs import signed
+from gprune.analysis.signs import percent, signed
 from gprune.ranking import module_means
 from gprune.records import Array, Partition, PruningMasks
 
@@ -196,8 +196,8 @@ def total_sentence(result: Bins, base_name: str) -> str:
     """How much of the FFN each method keeps in all, against which a bin is to be read."""
     ours, base = pooled(result)
     return (
-        f"FFN neurons kept in all: GPrune {ours:.1%}, {base_name} {base:.1%}; the methods split the budget "
-        "between FFN and attention differently, so read every bin against these totals."
+        f"FFN neurons kept in all: GPrune {percent(ours, 1)}, {base_name} {percent(base, 1)}; the methods "
+        "split the budget between FFN and attention differently, so read every bin against these totals."
     )
 
 

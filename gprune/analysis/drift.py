@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from gprune.analysis.signs import percent
 from gprune.ranking import ranks
 from gprune.records import Array, RankDrift, UnitScores
 
@@ -177,7 +178,10 @@ def headline(curves: list[Distribution]) -> str:
     """The finding in one sentence: how far switching the text moves ranks, against re-sampling it."""
     cross, floor = curves[0], max(curves[2].median, curves[3].median)
     if floor <= 0:
-        return f"Switching the text moves half of the neurons by more than {cross.median:.1%} of the ranking"
+        return (
+            f"Switching the text moves half of the neurons by more than {percent(cross.median, 1)} of "
+            "the ranking"
+        )
     ratio = cross.median / floor
     if ratio < 1.5:
         return "Switching the text moves ranks hardly more than re-sampling it"

@@ -16,7 +16,7 @@ from gprune.analysis import drift as ranks
 from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, pooled
 from gprune.analysis.headline import OURS, against_control, comparable
 from gprune.analysis.paired import Measurement, difference
-from gprune.analysis.signs import signed
+from gprune.analysis.signs import percent, signed
 from gprune.analysis.thresholds import Counts
 from gprune.analysis.unseen import Standing
 from gprune.comparisons import FANG
@@ -37,8 +37,8 @@ def drift(curves: list[ranks.Distribution]) -> str:
     # the noisier of both texts is the fairer floor
     floor = max(floors, key=lambda curve: curve.median)
     start = (
-        f"From text A to text B half of the neurons move by more than {cross.median:.1%} of their layer’s "
-        f"ranking; between two halves of one text by {floor.median:.1%}"
+        f"From text A to text B half of the neurons move by more than {percent(cross.median, 1)} of their "
+        f"layer’s ranking; between two halves of one text by {percent(floor.median, 1)}"
     )
     if not np.isfinite(cross.correlation + floor.correlation):
         return f"{start}."
@@ -100,7 +100,7 @@ def adapted(counts: Counts) -> str:
     share = counts.neurons / counts.all_neurons
     many = counts.adapted != 1
     return (
-        f"{counts.adapted:,} of {counts.modules:,} modules with {share:.1%} of the neurons "
+        f"{counts.adapted:,} of {counts.modules:,} modules with {percent(share, 1)} of the neurons "
         f"{'are' if many else 'is'} adapted. B ranks the neurons of {counts.from_auxiliary:,} of them more "
         f"repeatably and scores those; {counts.from_primary:,} stay with A."
     )
@@ -119,12 +119,14 @@ def budget(result: Bins, base_name: str) -> str:
     ours, base = pooled(result)
     both = float(np.average(result.shares[0], weights=result.neurons)) / 100
     shared = (
-        f" {both / ours:.0%} of the neurons that GPrune keeps are kept by {base_name} too." if ours else ""
+        f" {percent(both / ours)} of the neurons that GPrune keeps are kept by {base_name} too."
+        if ours
+        else ""
     )
     return (
         f"Of the modules that drift most GPrune keeps {word} neurons {joint} {base_name} "
-        f"({result.ours[-1]:.1%} against {result.base[-1]:.1%}; of all neurons {ours:.1%} against "
-        f"{base:.1%}).{shared}"
+        f"({percent(result.ours[-1], 1)} against {percent(result.base[-1], 1)}; of all neurons "
+        f"{percent(ours, 1)} against {percent(base, 1)}).{shared}"
     )
 
 
@@ -164,5 +166,5 @@ def _against(ours: Measurement, best: Measurement, where: str) -> str:
         size = signed(found.change, ".1%")
         return f"On {where} GPrune and the best baseline, {name}, are too close to call ({size})."
     word = "lower" if found.nats < 0 else "higher"
-    size = f"{abs(found.change):.1%}"
+    size = percent(abs(found.change), 1)
     return f"On {where} GPrune’s perplexity is {size} {word} than that of the best baseline, {name}."

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from gprune.analysis.signs import percent
 from gprune.records import Array, PruningMasks
 
 
@@ -57,7 +58,7 @@ def headline(found: Flips) -> str:
     if not (found.total or found.heads):
         return "No neuron and no key/value group changes sides"
     verb = "changes" if found.total == 1 else "change"
-    sentence = f"{_counted(found.total, 'neuron')} {verb} sides ({found.total / found.neurons:.2%})"
+    sentence = f"{_counted(found.total, 'neuron')} {verb} sides ({percent(found.total / found.neurons, 2)})"
     if found.total:
         sentence += f", most of them in layer {int(np.argmax(found.removed + found.added))}"
     return sentence + (f", and {_counted(found.heads, 'key/value group')}" if found.heads else "")

@@ -16,7 +16,7 @@ import numpy as np
 from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.paired import Measurement, difference
-from gprune.analysis.signs import signed
+from gprune.analysis.signs import percent, signed
 from gprune.analysis.unseen import Standing, first
 from gprune.methods import METHODS, Method
 from gprune.study import Study
@@ -244,7 +244,9 @@ def _ending(found: Outcome) -> str:
     ours, base = found.ours, found.base
     assert ours is not None and base is not None
     if abs(ours.retention - base.retention) > BUDGET_TOLERANCE:
-        kept = f"GPrune keeps {ours.retention:.1%} and {_name(base.method)} {base.retention:.1%}"
+        kept = (
+            f"GPrune keeps {percent(ours.retention, 1)} and {_name(base.method)} {percent(base.retention, 1)}"
+        )
         return f". No winner: {kept} of the weights"
     return {
         "better": "",
@@ -298,4 +300,4 @@ def _detail(found: Outcome) -> str:
 
 def _size(ours: Measurement, other: Measurement) -> str:
     change = difference(ours, other)
-    return f"{signed(change.change, '.1%')} ± {change.error:.1%}"
+    return f"{signed(change.change, '.1%')} ± {percent(change.error, 1)}"

@@ -5,7 +5,7 @@ All methods read the same windows, so a difference is judged by the windows' dif
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -154,8 +154,7 @@ def over_seeds(first: Mapping[int, Measurement], second: Mapping[int, Measuremen
         second: what it is compared with, by seed.
 
     Returns:
-        The difference with its standard error, or why there is none. With several seeds the error is that
-        over windows (of the seeds' mean) and that over seeds in quadrature: seeds share their windows.
+        The difference with its standard error (see `over_both`), or why there is none.
     """
     if len(first) == 1 or len(second) == 1:
         pairs = [(one, other) for one in first.values() for other in second.values()]
@@ -168,9 +167,31 @@ def over_seeds(first: Mapping[int, Measurement], second: Mapping[int, Measuremen
     if reason:
         return reason
     with np.errstate(invalid="ignore"):
-        each = np.stack([one.losses - other.losses for one, other in pairs])
-        error = np.hypot(_error(each.mean(axis=0)), _error(each.mean(axis=1)) if len(pairs) > 1 else 0.0)
-        return Difference(float(each.mean()), float(error), True)
+        return over_both(np.stack([one.losses - other.losses for one, other in pairs]))
+
+
+def over_both(each: Array) -> Difference:
+    """A difference on windows that all seeds share.
+
+    Args:
+        each: (seeds, windows) differences of losses, nats per token.
+
+    Returns:
+        Their mean; its standard error is that over windows (of the seeds' mean) and that over seeds in
+        quadrature, the former alone for one seed.
+    """
+    error = np.hypot(_error(each.mean(axis=0)), _error(each.mean(axis=1)) if len(each) > 1 else 0.0)
+    return Difference(float(each.mean()), float(error), True)
+
+
+def over_texts(differences: Sequence[Difference]) -> Difference:
+    """The mean of a difference over texts that weigh the same.
+
+    Its error is the mean of theirs: what a seed does to one text it may do to all.
+    """
+    nats = float(np.mean([one.nats for one in differences]))
+    error = float(np.mean([one.nats_error for one in differences]))
+    return Difference(nats, error, all(one.paired for one in differences))
 
 
 def _error(values: Array) -> float:

@@ -1,4 +1,8 @@
-"""Answers: how does a sentence write a change?"""
+"""Answers: how does a sentence write a change, and how a share?"""
+
+import re
+
+_MINUS = "\N{MINUS SIGN}"
 
 
 def signed(change: float, form: str) -> str:
@@ -6,6 +10,22 @@ def signed(change: float, form: str) -> str:
 
     Args:
         change: the number.
-        form: of format strings, without the sign, as ".1%".
+        form: of format strings, without the sign, as ".3f"; ".1%" writes it in percent.
     """
-    return format(change, f"+{form}").replace("-", "\N{MINUS SIGN}")
+    written = format(change, f"+{form}").replace("-", _MINUS)
+    return f"{written.removesuffix('%')} %" if form.endswith("%") else written
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share as "41 %".
+
+    Args:
+        share: 1 is the whole.
+        digits: decimals.
+    """
+    return f"{100.0 * share:.{digits}f} %".replace("-", _MINUS)
+
+
+def spaced(text: str) -> str:
+    """Text in which a blank stands between a number and its percent sign."""
+    return re.sub(r"(?<=\d)%", " %", text)

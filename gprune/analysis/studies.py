@@ -14,6 +14,7 @@ import pandas as pd
 
 from gprune.analysis.comparison import best_two
 from gprune.analysis.decisions import BUDGET_TOLERANCE
+from gprune.analysis.signs import percent, spaced
 from gprune.analysis.tables import ACCURACY, PERPLEXITY
 
 SEED, YES = "seed", "yes"
@@ -63,7 +64,7 @@ class Setting:
     def name(self) -> str:
         """Its labels in one line; a label that only says yes is called by its column."""
         words = (name if value == YES else value for name, value in self.labels.items())
-        return " · ".join(word for word in words if word) or self.method
+        return spaced(" · ".join(word for word in words if word)) or self.method
 
     @property
     def block(self) -> str:
@@ -138,6 +139,16 @@ def settings(rows: Iterable[StudyRow], each_seed: bool = False) -> list[Setting]
     ]
 
 
+def keys(table: Iterable[Setting]) -> list[str]:
+    """What an address calls the settings of a table: method and retention, those that share them numbered."""
+    found = list[str]()
+    for setting in table:
+        own = f"{setting.method}@{setting.retention:g}"
+        times = sum(key.split("/")[0] == own for key in found)
+        found.append(f"{own}/{times + 1}" if times else own)
+    return found
+
+
 def columns(table: Iterable[Setting]) -> list[str]:
     """Everything that was measured, in the order of first appearance."""
     return list(dict.fromkeys(name for setting in table for row in setting.rows for name in row.values))
@@ -160,9 +171,9 @@ def obstacles(table: list[Setting]) -> dict[str, str]:
         kept = [s.kept for s in table if s.block == block and s.ranked and np.isfinite(s.kept)]
         gap = max(kept) - min(kept) if kept else 0.0
         if gap > BUDGET_TOLERANCE:
-            where = f" at {block.strip(' ·')}" if block.strip(" ·") else ""
-            limit = f"more than {BUDGET_TOLERANCE:.1%}"
-            found[block] = f"the retentions{where} differ by {gap:.1%}, {limit}"
+            where = spaced(f" at {block.strip(' ·')}") if block.strip(" ·") else ""
+            limit = f"more than {percent(BUDGET_TOLERANCE, 1)}"
+            found[block] = f"the retentions{where} differ by {percent(gap, 1)}, {limit}"
     return found
 
 

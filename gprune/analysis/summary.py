@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gprune.analysis.signs import percent
 from gprune.analysis.unseen import Standing
 from gprune.corpora.kinship import SAME
 from gprune.records import ModelShape, PruningMasks
@@ -61,11 +62,13 @@ def _budgets(shape: ModelShape | None, target: float, masks: dict[str, PruningMa
     if abs(off[worst]) <= one_group:
         return Check(
             "pass",
-            f"Budgets match: every method keeps {target:.1%} of the decoder's weights to within one "
-            f"key/value group ({one_group:.2%})",
+            f"Budgets match: every method keeps {percent(target, 1)} of the decoder's weights to within one "
+            f"key/value group ({percent(one_group, 2)})",
         )
     return Check(
-        "warn", f"Budgets differ: {worst} keeps {target + off[worst]:.2%} where {target:.2%} was asked for"
+        "warn",
+        f"Budgets differ: {worst} keeps {percent(target + off[worst], 2)} where {percent(target, 2)} was "
+        "asked for",
     )
 
 

@@ -2,7 +2,8 @@
 
 The one definition of *unseen*: a text of another corpus than A and B, of which next to nothing stands in
 their calibration sets. What is declared (corpus and split by name, equal content) and what is measured (the
-overlap) are both told; neither alone suffices. The third text C prunes nothing and does not count.
+overlap) are both told; neither alone suffices. The third text C prunes nothing and does not count. A text
+that the model has written itself is never unseen.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gprune.corpora import is_sampled
 from gprune.corpora.kinship import PART, SAME, Kinship, corpus, kinship
 from gprune.records import TextOverlap
 from gprune.study import Study
@@ -56,7 +58,12 @@ class Standing:
     @property
     def other(self) -> bool:
         """Whether it is declared to be of another corpus, and nothing measured contradicts that."""
-        return not self.related and not self.copied
+        return not (self.own or self.related or self.copied)
+
+    @property
+    def own(self) -> bool:
+        """Whether the model has written it: it then says nothing that the model does not know."""
+        return is_sampled(self.text)
 
     @property
     def unseen(self) -> bool:
@@ -66,6 +73,8 @@ class Standing:
     @property
     def brief(self) -> str:
         """What it is, in a few words."""
+        if self.own:
+            return "written by the model"
         if SAME in self.related:
             return f"same text as {self.related[SAME]}"
         if PART in self.related:
@@ -95,6 +104,8 @@ class Standing:
 
     @property
     def _reason(self) -> str:
+        if self.own:
+            return "written by the model itself, so it is not unseen"
         if SAME in self.related:
             return f"the same text as {self.related[SAME]}"
         if PART in self.related:

@@ -22,7 +22,7 @@ from gprune.bench.protocol import unpacked
 from gprune.errors import CorpusError, ModelError, SettingsError
 from gprune.evaluation.perplexity import window_losses, windows
 from gprune.models import identity, loading
-from gprune.records import ActivationStatistics, Array, pool
+from gprune.records import ActivationStatistics, Array, SampledText, pool
 from gprune.store import Store
 from gprune.study import EvaluationSettings
 from gprune.surgery import Silenced
@@ -73,14 +73,21 @@ class Bench:
         known = json.dumps(text, sort_keys=True)
         if known not in self._texts:
             name, settings = str(text["name"]), _evaluation(text)
-            if corpora.fingerprint(name, "evaluation") != text["digest"]:
-                raise CorpusError(
-                    f"the text {name!r} has changed since the run: put it back, or run the study again"
-                )
-            limit = settings.windows * settings.length if settings.windows else None
-            stream = corpora.stream(name, self.decoder.tokenizer, cache=self.store.texts, limit=limit)
+            stream = self._stream(name, text, settings)
             self._texts[known] = windows(self.decoder.model, stream, name, settings)
         return self._texts[known]
+
+    def _stream(self, name: str, text: dict[str, Any], settings: EvaluationSettings) -> Array:
+        """The tokens of a text: read as the run has read it, or those that the model wrote for it."""
+        if "sampled" in text:
+            ids: Array = self.store.get("sampled", str(text["sampled"]), SampledText).ids
+            return ids.ravel()
+        if corpora.fingerprint(name, "evaluation") != text["digest"]:
+            raise CorpusError(
+                f"the text {name!r} has changed since the run: put it back, or run the study again"
+            )
+        limit = settings.windows * settings.length if settings.windows else None
+        return corpora.stream(name, self.decoder.tokenizer, cache=self.store.texts, limit=limit)
 
     def losses(self, question: dict[str, Any]) -> list[float]:
         """Mean loss of some windows while units are silent.

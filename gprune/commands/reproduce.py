@@ -7,10 +7,12 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any, get_args
 
-from gprune import untrusted
+from gprune import profiles, untrusted
 from gprune.commands import EXIT_UNFILLED, add_cache, place
-from gprune.commands.study import add_field
-from gprune.errors import SettingsError
+from gprune.commands.study import add_field, add_profile
+from gprune.errors import SettingsError, StoreError
+from gprune.progress import in_words
+from gprune.study import short
 from gprune.study_fields import OPTIONS, assignment, hint
 
 if TYPE_CHECKING:
@@ -33,10 +35,13 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="names of tables (see --list), or `all`")
     parser.add_argument("--list", action="store_true", help="list the tables")
-    add_field(parser, "model", OPTIONS["model"])
-    parser.add_argument("--scale", help="paper or demo (default: demo for `demo`, else paper)")
+    add_field(parser, "model", OPTIONS["model"], "; several are taken one after the other", nargs="+")
+    parser.add_argument("--scale", help="paper, demo or study (default: demo for `demo`, else paper)")
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
     parser.add_argument("--out", type=place, metavar="FOLDER", help="where to write (default: in the cache)")
+    parser.add_argument(
+        "--report", type=place, metavar="FILE", help="write what the table `study` says of all the models"
+    )
     parser.add_argument("--devices", nargs="+", default=[], help="as cuda:0 cuda:1: one study on each")
     _add_scale(parser)
     parser.set_defaults(command=_reproduce)
@@ -64,6 +69,7 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="leave out the rows that say what each part brings: some of them cost as much as GPrune",
     )
+    add_profile(scale)
     settings = [word for word in get_args(hint("evaluation.speed")) if word != "none"]
     add_field(scale, "speed", "evaluation.speed", choices=settings, metavar=None)
     scale.add_argument(
@@ -86,13 +92,33 @@ def _reproduce(options: argparse.Namespace) -> int:
     if not options.tables or not options.model:
         raise SettingsError("name a table, or `all`, and a model: `reproduce main --model demo`")
     chosen = tables.choose(options.tables)
+    _require_fitting(options, chosen)
     # jobs run in a folder of their own, so paths are made whole here
-    model = options.model if options.model == "demo" else _located(options.model)
-    series = Series(model, _scale(options, model))
-    return _dry_run(options, chosen, series) if options.dry_run else _run(options, chosen, series)
+    models = [model if model == "demo" else _located(model) for model in options.model]
+    every = [Series(model, _scale(options, model, chosen)) for model in models]
+    if options.dry_run:
+        return max([_dry_run(options, chosen, series) for series in every])
+    code = max([_run(options, chosen, series) for series in every])
+    if options.report:
+        _report(options, every)
+    return code
 
 
-def _scale(options: argparse.Namespace, model: str) -> Any:
+def _require_fitting(options: argparse.Namespace, chosen: list[Table]) -> None:
+    """Refuses what cannot be written.
+
+    Raises:
+        SettingsError: one folder for several models, or a report without the table that it is of.
+    """
+    from gprune.reproduction.fair import FAIR
+
+    if options.out and len(options.model) > 1:
+        raise SettingsError("--out takes the tables of one model: leave it out, and each has its own folder")
+    if options.report and all(table.name != FAIR for table in chosen):
+        raise SettingsError(f"--report is made of the table {FAIR!r}: name it")
+
+
+def _scale(options: argparse.Namespace, model: str, chosen: list[Table]) -> Any:
     from gprune.reproduction import scale
 
     changes: dict[str, Any] = {name: _whole(getattr(options, name)) for name in _SCALE}
@@ -102,8 +128,10 @@ def _scale(options: argparse.Namespace, model: str) -> Any:
     changes["tasks"] = tuple(map(_located, options.tasks)) if options.tasks else None
     folder = options.task_folder
     changes["task_folder"] = str(untrusted.path(folder, "--task-folder").resolve()) if folder else None
-    changes["settings"] = tuple(assignment(word) for word in options.set)
-    return scale.choose(model, options.scale, changes)
+    profile = profiles.profile(options.profile).settings
+    changes["settings"] = (*profile, *(assignment(word) for word in options.set))
+    own = chosen[0].scale if len(chosen) == 1 else ""
+    return scale.choose(model, options.scale or own or None, changes)
 
 
 def _located(name: str) -> str:
@@ -128,8 +156,7 @@ def _work(options: argparse.Namespace, chosen: list[Table], series: Series) -> W
 
     store = Store(options.cache)
     folder = options.out or default_folder(store.root, series.model, series.scale)
-    command = shlex.join(["python", "-m", "gprune", *sys.argv[1:]])
-    return Work(store, series, chosen, folder, command=command)
+    return Work(store, series, chosen, folder, command=_command())
 
 
 def _dry_run(options: argparse.Namespace, chosen: list[Table], series: Series) -> int:
@@ -153,6 +180,7 @@ def _run(options: argparse.Namespace, chosen: list[Table], series: Series) -> in
 
     work.prepare(series)
     made = _work(options, chosen, series)
+    print(f"{short(series.model)}: {_outlook(made)}", file=sys.stderr)
     schedule.allow(options.devices)
     with Shown() as shown:
         tables = made.run(options.devices, shown.watch, shown.ended)
@@ -160,6 +188,32 @@ def _run(options: argparse.Namespace, chosen: list[Table], series: Series) -> in
         _print(table)
     print(f"tables: {made.folder}", file=sys.stderr)
     return 0 if all(table.filled == len(table.answers) for table in tables) else EXIT_UNFILLED
+
+
+def _outlook(made: Work) -> str:
+    """What is left to run, and about how long it takes."""
+    missing, seconds = made.outlook()
+    if not missing:
+        return "every study is there"
+    return f"{missing} studies to run, about {in_words(seconds)} at the pace of this cache, or the demo's"
+
+
+def _report(options: argparse.Namespace, every: list[Series]) -> None:
+    """Writes the report of the table `study` over all models."""
+    from gprune.files import write_text
+    from gprune.reproduction import fair_report
+    from gprune.store import Store
+
+    text = fair_report.markdown(Store(options.cache), every, _command())
+    try:
+        write_text(options.report, text)
+    except OSError as error:
+        raise StoreError(f"the report {options.report} cannot be written ({error})") from error
+    print(f"report: {options.report}", file=sys.stderr)
+
+
+def _command() -> str:
+    return shlex.join(["python", "-m", "gprune", *sys.argv[1:]])
 
 
 def _print(table: Assembled) -> None:

@@ -7,8 +7,9 @@ import sys
 from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin
 
+from gprune import profiles
 from gprune.methods import CONTROLS, METHODS, with_controls
-from gprune.study import METRIC_NAMES, from_dict
+from gprune.study import METRIC_NAMES, Study, from_dict
 from gprune.study_fields import OPTIONS, assignment, documentation, hint
 
 _MORE = {
@@ -45,6 +46,7 @@ def add(commands: Any) -> None:
         action="store_true",
         help=f"compare the controls too, which say where a gain comes from: {', '.join(CONTROLS)}",
     )
+    add_profile(parser)
     parser.set_defaults(command=_study, primary="wikitext2", auxiliary="ptb")
 
 
@@ -71,6 +73,17 @@ def add_field(parser: Any, option: str, field: str, more: str = "", **how: Any) 
     parser.add_argument(f"--{option}", help=words.replace("%", "%%"), **(shown | how))
 
 
+def add_profile(parser: Any) -> None:
+    """Adds the option that names a profile."""
+    parser.add_argument(
+        "--profile",
+        choices=profiles.NAMES,
+        default=profiles.PROPOSED,
+        help="settings that other options do not name: paper states them, recommended won a search on a "
+        f"development model (default: {profiles.PROPOSED})",
+    )
+
+
 def _study(options: argparse.Namespace) -> int:
     values: dict[str, Any] = {}
     for option, field in OPTIONS.items():
@@ -80,10 +93,17 @@ def _study(options: argparse.Namespace) -> int:
         section, _, name = field.rpartition(".")
         place = values.setdefault(section, {}) if section else values
         place[name] = value
-    study = from_dict(values)
+    study = _profiled(from_dict(values), values, options.profile)
     if options.set:
         study = study.with_settings(dict(assignment(word) for word in options.set))
     if options.with_controls:
         study = replace(study, methods=with_controls(study.methods))
     sys.stdout.write(study.to_json())
     return 0
+
+
+def _profiled(study: Study, values: dict[str, Any], profile: str) -> Study:
+    """A study with a profile's settings where its options have not named them."""
+    settings = profiles.profile(profile).settings
+    named = {f"{section}.{name}" for section, own in values.items() if isinstance(own, dict) for name in own}
+    return study.with_settings({name: value for name, value in settings if name not in named})

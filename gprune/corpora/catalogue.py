@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gprune.corpora import hub
+from gprune.corpora import hub, sampled
 from gprune.demo import texts
 
 
@@ -100,7 +100,8 @@ HUB_TEXTS: Mapping[str, HubText] = {
 def known() -> tuple[TextEntry, ...]:
     """Every text that has a name, the ones that need no network first."""
     embedded = tuple(TextEntry(name, texts.DESCRIPTIONS[name], False) for name in texts.NAMES)
-    return embedded + tuple(TextEntry(entry.name, entry.description, True) for entry in HUB_TEXTS.values())
+    from_hub = tuple(TextEntry(entry.name, entry.description, True) for entry in HUB_TEXTS.values())
+    return (*embedded, TextEntry(sampled.PREFIX, sampled.DESCRIPTION, False), *from_hub)
 
 
 def names() -> tuple[str, ...]:

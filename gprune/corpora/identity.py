@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
 from gprune.corpora import rows
+from gprune.corpora.sampled import sampling_of
 from gprune.corpora.source import Role, Source, documents, fields_of, resolve
 from gprune.demo import texts
 from gprune.errors import CorpusError
@@ -25,7 +27,8 @@ _KEPT = 256
 def fingerprint(text: str, role: Role) -> str:
     """SHA-256 of what a text says in a role, without tokenising it.
 
-    A hub text that is not on this machine is known by its name only: `prepare` fetches it first.
+    A hub text that is not on this machine is known by its name only: `prepare` fetches it first. A text that
+    the model writes is known by how it is sampled only: what else decides it is in its recipe.
 
     Raises:
         SettingsError: the name is not valid.
@@ -41,6 +44,8 @@ def fingerprint(text: str, role: Role) -> str:
     }
     if source.kind == "embedded":
         content |= {"embedded": name.place, "split": source.split, "version": _version(name.place)}
+    elif source.kind == "sampled":
+        content |= {"sampled": asdict(sampling_of(name)), "role": role}
     elif not source.files:
         content |= {"place": name.place, "split": source.split, "options": sorted(name.options)}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

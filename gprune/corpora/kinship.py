@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gprune.corpora import catalogue, naming
+from gprune.corpora import catalogue, naming, sampled
 from gprune.corpora.layout import SPLIT_WORDS
 from gprune.corpora.naming import TextName
 from gprune.corpora.source import HUB_PREFIX, Role
@@ -73,6 +73,9 @@ def kinship(evaluated: Corpus, calibrated: Corpus) -> Kinship:
 def _declared(name: TextName, role: Role) -> tuple[str, str]:
     """Corpus and part of a text."""
     split = name.option("split")
+    if sampled.is_sampled(name.place):
+        # every role, seed and temperature is another part of what one model says
+        return sampled.PREFIX, f"{role} {sorted(name.options)}"
     if name.place in texts.NAMES:
         return name.place, split or _DEFAULTS[role]
     if name.place in catalogue.HUB_TEXTS:

@@ -2,7 +2,8 @@
 
 A name is a place and, after a ``#``, options joined by ``&``: ``wikitext2#split=test``,
 ``c4.jsonl#fields=prefix+gold_completion&documents=1280:1480``. The place is a known name, a file, a
-folder, or ``hub:owner/name``. Nothing is read here beyond whether a path exists.
+folder, ``hub:owner/name``, or ``self:`` for what the model writes itself. Nothing is read here beyond whether
+a path exists.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ OPTIONS: dict[str, str] = {
     "fields": "the fields of a record that are joined, as in fields=prefix+gold_completion",
     "documents": "a slice of the documents, as in documents=1280:1480",
     "join": "join=blank-line puts all documents, a blank line between them, into one string",
+    "seed": "the seed of a text that the model writes, as in seed=1",
+    "temperature": "how freely it is sampled, as in temperature=0.8; 1 is the model's own distribution",
+    "length": "the tokens of each of its documents, as in length=256",
+    "keep": "the share of its documents that is kept, those of lowest perplexity, as in keep=0.8",
 }
 JOIN_BLANK_LINE = "blank-line"
 # no path is longer, so that what stands before a later sign is none

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Literal
 
 from gprune import untrusted
-from gprune.corpora import catalogue, hub, layout, naming, rows
+from gprune.corpora import catalogue, hub, layout, naming, rows, sampled
 from gprune.corpora.naming import TextName
 from gprune.demo import ahead, texts
 from gprune.errors import CorpusError, SettingsError
 
 Role = Literal["calibration", "evaluation"]
-Kind = Literal["embedded", "hub", "folder", "records", "file"]
+Kind = Literal["embedded", "hub", "folder", "records", "file", "sampled"]
 
 HUB_PREFIX = "hub:"
 BLANK_LINE = "\n\n"
@@ -44,7 +44,8 @@ class Source:
     split: str = ""
     """its split; empty for a file"""
     files: tuple[Path, ...] = ()
-    """its files in order; empty for an embedded text and for a hub text that is not on this machine"""
+    """its files in order; empty for an embedded text, for one that the model writes, and for a hub text that
+    is not on this machine"""
     joined: bool = False
     """its documents, a blank line between them, are one string that is tokenised once"""
 
@@ -70,6 +71,9 @@ def resolve(text: str, role: Role, download: bool = False) -> Source:
         return _embedded(name, role)
     if name.place.startswith(HUB_PREFIX):
         return _any_hub(name, role, download)
+    if sampled.is_sampled(name.place):
+        words = sampled.in_words(sampled.sampling_of(name))
+        return Source(name, "sampled", f"written by the model itself ({words})")
     with untrusted.refused_as(CorpusError):
         path = untrusted.path(name.place, "there is no text there: the path")
     if not naming.path_exists(name.place):
@@ -141,6 +145,11 @@ def _sliced(items: Iterator[str], span: slice) -> Iterator[str]:
 
 
 def _all_documents(source: Source, cache: Path | None) -> Iterator[str]:
+    if source.kind == "sampled":
+        raise CorpusError(
+            f"the text {source.name.asked!r} is written by the model in a run and cannot be read without one"
+            ": start a run with it"
+        )
     if source.kind == "embedded":
         try:
             if cache is not None:

@@ -51,7 +51,22 @@ def draw(
     source = resolve(text, "calibration", download=True)
     partial = source.kind == "hub" and not source.joined
     enough = _HUB_FACTOR * samples * length if partial else None
-    flow = _flow(source, tokenizer, cache, enough)
+    return choose(text, _flow(source, tokenizer, cache, enough), samples, length, seed)
+
+
+def choose(text: str, flow: Array, samples: int, length: int, seed: int) -> Tokens:
+    """Cuts a token stream into blocks and draws a calibration set from them.
+
+    Args:
+        text: the text's name as typed.
+        flow: (tokens,) the stream.
+        samples: sequences to draw.
+        length: tokens of each sequence.
+        seed: seed of the permutation that chooses and orders the sequences.
+
+    Raises:
+        CorpusError: the text is too short.
+    """
     available = len(flow) // length
     if available < samples:
         raise CorpusError(

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from gprune.analysis.paired import Difference, over_windows
+from gprune.analysis.signs import percent
 from gprune.records import Array
 
 FEWEST_WINDOWS = 8
@@ -111,7 +112,7 @@ def verdict(found: Difference | None, done: int, windows: int) -> str:
     if found.close:
         return NO_DIFFERENCE
     direction = "higher" if found.nats > 0 else "lower"
-    return f"perplexity {abs(found.change):.2%} {direction} (± {found.error:.2%})".replace("%", " %")
+    return f"perplexity {percent(abs(found.change), 2)} {direction} (± {percent(found.error, 2)})"
 
 
 def _perplexity(losses: Array) -> float:

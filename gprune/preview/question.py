@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gprune import machine, stages
+from gprune import corpora, machine, stages
 from gprune.bench.protocol import packed
 from gprune.errors import SettingsError, StoreError
 from gprune.methods import METHODS
@@ -129,19 +129,30 @@ def resolve(source: Source, question: Question) -> Resolved:
     if question.method not in METHODS:
         raise SettingsError(f"there is no method {question.method!r}: choose one of {', '.join(METHODS)}")
     masks, own = _masks(source, question)
-    text = {
+    text: dict[str, Any] = {
         "name": question.text,
         "digest": inputs.evaluation[question.text],
         "length": evaluation.length,
         "windows": evaluation.windows,
         "batch": evaluation.batch,
     }
+    text |= _written(source, question.text)
     compact = None if masks is None else packed(masks)
     means = () if masks is None else _means(source, question.method)
     content = [source.model, {**text, "batch": 0}, compact, means]
     identity = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
     losses = _stored(source, question) if own else None
     return Resolved(identity, question, source.model, text, compact, means, losses)
+
+
+def _written(source: Source, text: str) -> dict[str, str]:
+    """Where the tokens are of a text that the model has written: the worker reads what the run has drawn."""
+    if not corpora.is_sampled(text):
+        return {}
+    stage = stages.sampled(source.graph, text)
+    # says that it is missing, before a process is started for it
+    source.results.record(stage)
+    return {"sampled": stage.key}
 
 
 def _masks(source: Source, question: Question) -> tuple[PruningMasks | None, bool]:

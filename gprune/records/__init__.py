@@ -9,7 +9,7 @@ of down_proj) or a key/value group (one key/value head with all its query heads)
 """
 
 from gprune.records.base import Array
-from gprune.records.calibration import ActivationStatistics, Tokens, merge_moments, pool
+from gprune.records.calibration import ActivationStatistics, SampledText, Tokens, merge_moments, pool
 from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
 from gprune.records.decisions import Learning, LearningHistory, PruningMasks
 from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
@@ -35,6 +35,7 @@ __all__ = [
     "Perplexity",
     "PruningMasks",
     "RankDrift",
+    "SampledText",
     "TextOverlap",
     "Throughput",
     "Tokens",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import Array, axes_of, freeze, real, require_axes, require_finite, whole
+from gprune.records.base import Array, axes_of, freeze, real, require_axes, require_finite, truth, whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,6 +25,25 @@ class Tokens:
 
     def __post_init__(self) -> None:
         """Freezes the arrays."""
+        freeze(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampledText:
+    """What the dense model has written: documents of equal length, and how likely it finds each of them."""
+
+    text: str
+    """what was asked for, as the person typed it"""
+    ids: Annotated[Array, whole("documents", "length")]
+    """(documents, length) int32 token ids of the documents that are kept, in the order drawn"""
+    perplexity: Annotated[Array, real("drawn")]
+    """(drawn,) of every document that was drawn, under the model at temperature 1"""
+    kept: Annotated[Array, truth("drawn")]
+    """(drawn,) whether it is kept"""
+
+    def __post_init__(self) -> None:
+        """Checks shapes against each other, and freezes the arrays."""
+        require_axes(self)
         freeze(self)
 
 

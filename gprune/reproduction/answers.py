@@ -10,11 +10,13 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
+import numpy as np
+
 from gprune.analysis.stamps import Stamp, of_accuracy, of_perplexity
 from gprune.errors import MethodError, StoreError
 from gprune.methods import METHODS
 from gprune.pipeline.summary import sizes
-from gprune.records import Accuracy, RankDrift, Throughput
+from gprune.records import Accuracy, Array, RankDrift, Throughput
 from gprune.reproduction import figures, throughput
 from gprune.reproduction.runs import Runs
 from gprune.reproduction.series import FIGURES, TASKS, TIMED, Row, together
@@ -47,6 +49,8 @@ class Value:
     """accuracy of guessing; NaN elsewhere"""
     version: str = ""
     """version of a task and of the harness"""
+    losses: Array = field(default_factory=lambda: np.empty(0), compare=False)
+    """(windows,) mean negative log-likelihood of each perplexity window, nats per token; empty elsewhere"""
     stamp: Stamp | None = None
     """by what protocol it was measured; None where that is no figure of quality"""
 
@@ -239,7 +243,7 @@ def _perplexity(results: Results, method: str, text: str) -> Value:
     found = results.record(stage)
     known = results.details(stage), graph.inputs.precision, graph.study.evaluation.windows
     numbers = float(found.perplexity), float(found.standard_error), int(found.windows), int(found.length)
-    return Value("perplexity", text, *numbers, stamp=of_perplexity(found, *known))
+    return Value("perplexity", text, *numbers, stamp=of_perplexity(found, *known), losses=found.losses)
 
 
 def _accuracy(results: Results, stage: Stage[Any]) -> tuple[Accuracy, Stamp]:

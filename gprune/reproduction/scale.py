@@ -1,7 +1,8 @@
 """Answers: how large is a reproduction, the paper's own size or one that ends over a coffee?
 
 Section 4 and the appendix on detailed settings: 2048 samples, 2 epochs, retentions and RASA's quantiles of
-each model. `demo` runs the same tables on fewer sequences, and changes no formula.
+each model. `demo` runs the same tables on fewer sequences, and changes no formula; `study` is `demo` with
+more sequences and windows, for a comparison that is to say something of two small models.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gprune.errors import SettingsError
 from gprune.settings import require, require_choice, require_choices
 from gprune.study_demo import TEXTS
 
-SCALES = ("paper", "demo")
+SCALES = ("paper", "demo", "study")
 SUITES = {"paper": published.TASKS, "demo": questions.NAMES, "none": ()}
 """words for several tasks at once"""
 PAPER_TEXTS = ("wikitext2", "ptb", "c4")
@@ -37,7 +38,7 @@ class Scale:
     """What all studies of a reproduction have in common."""
 
     name: str
-    """paper or demo"""
+    """one of SCALES"""
     primary: str = PAPER_TEXTS[0]
     """calibration text A"""
     auxiliary: str = PAPER_TEXTS[1]
@@ -116,7 +117,7 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
 
     Args:
         model: folder or hub name of the model, or `demo`.
-        name: paper or demo; by default demo for the bundled model and paper for every other.
+        name: one of SCALES; by default demo for the bundled model and paper for every other.
         changes: fields of Scale to replace; None values are left out. Tasks may be suites (paper, demo, none)
             and are then measured in every study; a limit of 0 measures all documents.
 
@@ -128,7 +129,7 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
     """
     name = name or ("demo" if model == "demo" else "paper")
     require_choice("--scale", name, SCALES)
-    scale = _demo(model) if name == "demo" else _paper(model)
+    scale = {"paper": _paper, "demo": _demo, "study": _study}[name](model)
     given = {field: value for field, value in (changes or {}).items() if value is not None}
     texts = ("primary", "auxiliary", "substitute")
     if "texts" not in given and any(field in given for field in texts):
@@ -177,3 +178,7 @@ def _demo(model: str) -> Scale:
         limit=48,
         speed="cpu",
     )
+
+
+def _study(model: str) -> Scale:
+    return replace(_demo(model), name="study", tasks=(), samples=128, windows=96, retentions=(0.5, 0.3))

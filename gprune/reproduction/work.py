@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gprune import jobs
+from gprune.pipeline import opened
+from gprune.pipeline.outlook import expected
 from gprune.reproduction import series as grouping
 from gprune.reproduction.answers import Finished
 from gprune.reproduction.assembly import Assembled, assemble
@@ -14,6 +16,7 @@ from gprune.reproduction.schedule import Schedule, Watcher
 from gprune.reproduction.series import Errand, Series, shared
 from gprune.reproduction.tables import Table
 from gprune.reproduction.writing import write
+from gprune.stages import course
 from gprune.stages.inputs import read
 from gprune.store import Store
 from gprune.study import Study
@@ -113,6 +116,16 @@ class Work:
         left = missing(self.tables, self.series, self.finished)
         Schedule(self.store.root, devices, watch, ended, self._needed, build).run(left)
         return self.write(self.tables)
+
+    def outlook(self) -> tuple[int, float]:
+        """How many studies are missing, and about how many seconds they take, one after the other."""
+        left = missing(self.tables, self.series, self.finished)
+        seconds = 0.0
+        for errand in left:
+            results = opened(errand.study, self.store)
+            stages = course(results.graph, errand.until, results.holds)
+            seconds += sum(expected(stages, results).values())
+        return len(left), seconds
 
     def write(self, tables: Sequence[Table]) -> list[Assembled]:
         """Assembles tables of what is there now and writes them."""

@@ -18,7 +18,17 @@ from gprune.stages.graph import KINDS, PAIR, Graph, Stage, StageId, needed, orde
 from gprune.stages.inputs import Inputs
 from gprune.stages.measuring import accuracy, overlap, perplexity, speed
 from gprune.stages.pruning import checkpoint, learning, masks, pruned
-from gprune.stages.reading import context_statistics, contexts, groups, norms, shape, size, statistics, tokens
+from gprune.stages.reading import (
+    context_statistics,
+    contexts,
+    groups,
+    norms,
+    sampled,
+    shape,
+    size,
+    statistics,
+    tokens,
+)
 from gprune.stages.results import Results
 from gprune.stages.spaces import space
 from gprune.stages.work import Work

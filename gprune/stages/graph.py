@@ -51,6 +51,7 @@ KINDS: dict[str, Kind] = {
     "shape": Kind(records.ModelShape),
     "size": Kind(records.ModelSize),
     "norms": Kind(records.WeightNorms),
+    "sampled": Kind(records.SampledText, seconds=6.0, holds_text=True),
     "tokens": Kind(records.Tokens, seconds=1.5, holds_text=True),
     "statistics": Kind(records.ActivationStatistics, seconds=2.2),
     "contexts": Kind(records.Contexts, seconds=1.2, on_pages=False),

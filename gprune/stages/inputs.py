@@ -6,9 +6,11 @@ All that a content key needs to know of the world. None of it loads a model.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 from gprune import corpora, machine
 from gprune.errors import CorpusError, SettingsError
@@ -103,18 +105,36 @@ def read(
             corpora.prepare(text, "calibration")
         for text in study.evaluation.texts:
             corpora.prepare(text, "evaluation")
-    calibration = {role: corpora.fingerprint(text, "calibration") for role, text in texts.items()}
+    model, precision = identity.fingerprint(study.model), _precision(study)
+    content = partial(_content, study, f"{model} {precision}")
+    calibration = {role: content(text, "calibration") for role, text in texts.items()}
     _require_different(texts, calibration)
     return Inputs(
-        model=identity.fingerprint(study.model),
+        model=model,
         tokenizer=identity.tokenizer_fingerprint(study.model),
-        precision=_precision(study),
+        precision=precision,
         calibration=calibration,
-        evaluation={text: corpora.fingerprint(text, "evaluation") for text in study.evaluation.texts},
+        evaluation={text: content(text, "evaluation") for text in study.evaluation.texts},
         tasks=_tasks(study, {} if missing_tasks is None else missing_tasks, download),
         scoring=_scoring(study),
         machine=machine.describe(study.device) if study.evaluation.speed != "none" else "",
     )
+
+
+def recipe_of(study: Study, text: str, role: Literal["calibration", "evaluation"]) -> corpora.Recipe:
+    """What a study draws of a text that its model writes."""
+    calibration, evaluation = study.calibration, study.evaluation
+    if role == "calibration":
+        return corpora.recipe(text, role, calibration.samples, calibration.length)
+    return corpora.recipe(text, role, evaluation.windows, evaluation.length)
+
+
+def _content(study: Study, model: str, text: str, role: Literal["calibration", "evaluation"]) -> str:
+    """Digest of what a text says; of one that the model writes, of the model and of all that is drawn by."""
+    found = corpora.fingerprint(text, role)
+    if not corpora.is_sampled(text):
+        return found
+    return hashlib.sha256(f"{model} {recipe_of(study, text, role)}".encode()).hexdigest()
 
 
 def _require_different(texts: dict[str, str], found: dict[str, str]) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from gprune import corpora
 from gprune.corpora import overlap as overlaps
 from gprune.errors import CorpusError, NumericsError, SettingsError, TaskError
 from gprune.methods import METHODS
-from gprune.records import Accuracy, Perplexity, TextOverlap, Throughput, Tokens
+from gprune.records import Accuracy, Array, Perplexity, SampledText, TextOverlap, Throughput, Tokens
 from gprune.stages.graph import PAIR, Graph, Stage, StageId, once
 from gprune.stages.pruning import pruned
+from gprune.stages.reading import sampled as sampled_text
 from gprune.stages.reading import tokens
 from gprune.stages.work import Work
 
@@ -23,8 +25,8 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
     """How much of an evaluation text's windows stands in the calibration sets of A and B."""
     evaluation = graph.study.evaluation
 
-    def make(work: Work, calibration: list[Tokens]) -> TextOverlap:
-        windows = overlaps.cut(work.stream(text), evaluation.length, evaluation.windows)
+    def make(work: Work, calibration: list[Tokens], sampled: SampledText | None = None) -> TextOverlap:
+        windows = overlaps.cut(_stream(work, text, sampled), evaluation.length, evaluation.windows)
         return overlaps.measured(text, windows, calibration, len(work.tokenizer))
 
     index = evaluation.texts.index(text)
@@ -32,7 +34,7 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
         StageId("overlap", item=index),
         f"overlap of text {index + 1} with A and B",
         make,
-        needs={"calibration": [tokens(graph, role) for role in PAIR]},
+        needs={"calibration": [tokens(graph, role) for role in PAIR], **_written(graph, text)},
         reads={"text": graph.inputs.evaluation[text], "tokenizer": graph.inputs.tokenizer},
         settings={"length": evaluation.length, "windows": evaluation.windows},
     )
@@ -43,22 +45,33 @@ def perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
     """Perplexity of a method on an evaluation text of the study."""
     evaluation = graph.study.evaluation
 
-    def make(work: Work, **parts: Any) -> Perplexity:
+    def make(work: Work, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
         from gprune.evaluation import perplexity as measurement
 
         # the model first: a method that leaves nothing must not wait for a text
         model = work.cut(method, **parts)
-        return measurement.perplexity(model, work.stream(text), text, evaluation, work.progress)
+        stream = _stream(work, text, sampled)
+        return measurement.perplexity(model, stream, text, evaluation, work.progress)
 
     index = evaluation.texts.index(text)
     return graph.stage(
         StageId("perplexity", method=method, item=index),
         f"perplexity of {METHODS[method].label}, text {index + 1}",
         make,
-        needs=pruned(graph, method),
+        needs=pruned(graph, method) | _written(graph, text),
         reads=graph.model | {"text": graph.inputs.evaluation[text], "tokenizer": graph.inputs.tokenizer},
         settings={"preset": evaluation.preset, "windows": evaluation.windows},
     )
+
+
+def _written(graph: Graph, text: str) -> dict[str, Stage[SampledText]]:
+    """What an evaluation text needs that the model writes itself."""
+    return {"sampled": sampled_text(graph, text)} if corpora.is_sampled(text) else {}
+
+
+def _stream(work: Work, text: str, sampled: SampledText | None) -> Array:
+    """The tokens of an evaluation text: read, or written by the model."""
+    return work.stream(text) if sampled is None else sampled.ids.ravel()
 
 
 @once

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from gprune import corpora
@@ -14,10 +14,12 @@ from gprune.records import (
     ModelShape,
     ModelSize,
     Partition,
+    SampledText,
     Tokens,
     WeightNorms,
 )
 from gprune.stages.graph import LETTERS, Graph, Stage, StageId, once, settings_of
+from gprune.stages.inputs import ROLES, recipe_of
 from gprune.stages.work import Work
 
 
@@ -43,18 +45,49 @@ def norms(graph: Graph) -> Stage[WeightNorms]:
 
 
 @once
+def sampled(graph: Graph, text: str) -> Stage[SampledText]:
+    """What the dense model writes, for a text of the study that is its own.
+
+    Args:
+        graph: the study's graph.
+        text: role of a calibration text, or the name of an evaluation text.
+    """
+    calibration = text in ROLES
+    name = getattr(graph.study, text) if calibration else text
+    recipe = recipe_of(graph.study, name, "calibration" if calibration else "evaluation")
+
+    def make(work: Work) -> SampledText:
+        from gprune.calibration.sampling import sample
+
+        return sample(work.decoder, recipe, name, work.progress)
+
+    index = None if calibration else graph.study.evaluation.texts.index(text)
+    words = f"text {LETTERS[text]}" if index is None else f"evaluation text {index + 1}"
+    return graph.stage(
+        StageId("sampled", (text,), method="" if calibration else "evaluation", item=index),
+        f"{words}, written by the model",
+        make,
+        reads=graph.model | {"tokenizer": graph.inputs.tokenizer},
+        settings=asdict(recipe),
+    )
+
+
+@once
 def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
     """The calibration set of a role: primary, auxiliary or substitute."""
     settings, name = graph.study.calibration, getattr(graph.study, text)
     drawn = {"samples": settings.samples, "length": settings.length, "seed": graph.study.seed}
 
-    def make(work: Work) -> Tokens:
+    def make(work: Work, sampled: SampledText | None = None) -> Tokens:
+        if sampled is not None:
+            return corpora.choose(name, sampled.ids.ravel(), **drawn)
         return corpora.draw(name, work.tokenizer, **drawn, cache=work.text_cache)
 
     return graph.stage(
         StageId("tokens", (text,)),
         f"drawing calibration text {LETTERS[text]}",
         make,
+        needs={"sampled": sampled(graph, text)} if corpora.is_sampled(name) else {},
         reads={"text": graph.inputs.calibration[text], "tokenizer": graph.inputs.tokenizer},
         settings=drawn,
     )

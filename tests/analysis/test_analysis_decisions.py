@@ -137,7 +137,7 @@ def test_totals_pool_the_neurons_of_all_bins() -> None:
     result = bins([0.8, 0.2], [0.4, 0.6])
     assert decisions.pooled(result) == pytest.approx((0.35, 0.55))
     words = decisions.total_sentence(result, "FLAP")
-    assert "GPrune 35.0%, FLAP 55.0%" in words and "FFN and attention differently" in words
+    assert "GPrune 35.0 %, FLAP 55.0 %" in words and "FFN and attention differently" in words
 
 
 def test_a_direction_opposite_to_the_papers_is_said() -> None:

@@ -79,7 +79,11 @@ def test_top_drifting_gives_all_neurons_when_more_are_asked_for() -> None:
 
 @pytest.mark.parametrize(
     ("cross", "floor", "words"),
-    [(0.4, 0.1, "4.0 times as far"), (0.1, 0.1, "hardly more"), (0.4, 0.0, "more than 40.0% of the ranking")],
+    [
+        (0.4, 0.1, "4.0 times as far"),
+        (0.1, 0.1, "hardly more"),
+        (0.4, 0.0, "more than 40.0 % of the ranking"),
+    ],
 )
 def test_headline_measures_against_the_floor(cross: float, floor: float, words: str) -> None:
     curves = drift.distributions(a_drift(np.full((2, 5), cross), floor), 10)

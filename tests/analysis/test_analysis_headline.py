@@ -75,7 +75,7 @@ def test_the_numbers_are_the_ratios_of_perplexities_and_the_words_follow_their_s
     beyond = abs(gap.mean()) > 2 * gap.std(ddof=1) / np.sqrt(40)
     assert found.verdict == ("close" if not beyond else "better" if gap.mean() < 0 else "worse")
     assert ("does worse than FLAP" in found.sentence) == (found.verdict == "worse")
-    gained = f"{np.expm1(gap.mean()):+.1%}".replace("-", "−")
+    gained = f"{np.expm1(gap.mean()):+.1%}".replace("-", "−").replace("%", " %")
     assert gained in found.detail
 
 
@@ -100,7 +100,7 @@ def test_one_window_decides_nothing() -> None:
 
 def test_different_budgets_have_no_winner() -> None:
     found = said(DENSE, cell("flap", 4.0), cell("gprune", 3.3, retention=0.6))
-    assert found.verdict == "open" and "No winner: GPrune keeps 60.0% and FLAP 50.0%" in found.sentence
+    assert found.verdict == "open" and "No winner: GPrune keeps 60.0 % and FLAP 50.0 %" in found.sentence
 
 
 def test_an_overflow_is_told_in_words() -> None:

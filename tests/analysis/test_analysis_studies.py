@@ -120,7 +120,7 @@ def test_a_block_of_unequal_budgets_has_no_best(gap: float, fair: bool) -> None:
     marks, reasons = studies.marks(table, "ppl:wiki"), studies.obstacles(table)
     assert (2 in marks) is fair and 5 in marks
     assert len(reasons) == (0 if fair else 1)
-    assert fair or "at 50% differ by 0.5%, more than 0.5%" in next(iter(reasons.values()))
+    assert fair or "at 50 % differ by 0.5 %, more than 0.5 %" in next(iter(reasons.values()))
 
 
 def test_changes_are_ratios_of_perplexity_and_differences_of_all_else() -> None:
@@ -151,3 +151,11 @@ def test_the_long_table_has_every_number_and_every_reason() -> None:
     assert long["spread over"].tolist()[:2] == ["seeds", "seeds"]
     np.testing.assert_allclose(long["change against baseline"][:2], [0.0, 0.0])
     assert long["reason"][2] == "the disk is full" and long["runs"][0] == "run-a"
+
+
+def test_addresses_know_settings_by_method_and_retention_whatever_else_is_shown() -> None:
+    rows = [row("dense", 10.0, retention=1.0), row("flap", 20.0, labels={"retention": "50%", "method": "a"})]
+    rows.append(row("flap", 21.0, labels={"retention": "50%", "method": "b"}))
+    table = studies.settings(rows)
+    assert studies.keys(table) == ["dense@1", "flap@0.5", "flap@0.5/2"]
+    assert [setting.name for setting in table[1:]] == ["50 % · a", "50 % · b"]

@@ -133,14 +133,8 @@ def test_unknown_role_is_refused():
 
 def test_known_texts_for_pickers():
     entries = {entry.name: entry for entry in corpora.known()}
-    assert list(entries) == [
-        "python-reference",
-        "science-docs",
-        "python-code",
-        "wikitext2",
-        "ptb",
-        "c4",
-        "bookcorpus",
-    ]
-    assert [entry.network for entry in entries.values()] == [False] * 3 + [True] * 4
+    embedded = ["python-reference", "science-docs", "python-code"]
+    hub = ["wikitext2", "ptb", "c4", "bookcorpus"]
+    assert list(entries) == [*embedded, "self:", *hub]
+    assert [entry.network for entry in entries.values()] == [False] * 4 + [True] * 4
     assert all(entry.description for entry in entries.values())

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 from views.app_driver import charts, linked, on, opened, words
-from views.synthetic_run import write_run
+from views.synthetic_run import a_study, write_run
+
+from gprune.jobs import local, queue
 
 
 def _small_page() -> None:
@@ -174,3 +176,34 @@ def test_a_neuron_brings_its_module(cache: Path) -> None:
     app = on(opened(layer="1", neuron="59"), "rank_drift")
     ring = charts(app)[3]["data"][-1]
     assert ring["name"] == "neuron 59" and len(ring["x"]) == 1
+
+
+def test_the_open_tab_and_what_it_shows_are_in_the_address(cache: Path) -> None:
+    older, newer = write_run(cache), write_run(cache, study=a_study(seed=1, name="Second"))
+    app = linked("jobs", jobs_tab="runs", runs_chosen=older)
+    assert app.session_state["jobs_tab_tabs"] == "Runs" and held(app, "jobs_tab") == ["runs"]
+    assert app.selectbox(key="runs_chosen_selectbox").value == older
+    app.selectbox(key="runs_chosen_selectbox").set_value(newer).run()
+    assert app.selectbox(key="runs_chosen_selectbox").value == newer
+    other = linked("jobs", jobs_tab="nowhere")
+    assert "jobs_tab = nowhere" in words(other).replace("\\", "")
+    assert other.session_state["jobs_tab_tabs"] == "Start"
+
+
+def test_a_job_that_is_looked_at_stays_when_another_is_started(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "start_supervisor", lambda _: None)
+
+    def made(seed: int) -> str:
+        job = queue.submit(cache, a_study(seed=seed, model="/nowhere"))
+        queue.cancel(cache, job.id)
+        return job.id
+
+    first = made(0)
+    app = linked("jobs", jobs_tab="jobs")
+    assert held(app, "jobs_job") == [first]
+    second = made(1)
+    app.run()
+    assert app.selectbox(key="jobs_job_selectbox").value == first and held(app, "jobs_job") == [first]
+    assert on(opened(), "jobs").selectbox(key="jobs_job_selectbox").value == second

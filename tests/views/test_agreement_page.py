@@ -69,8 +69,8 @@ def test_confusion_names_modules_and_sums_rows_to_one() -> None:
     shared = analysis.confusion(np.array([[4, 0], [1, 3], [2, 0]]), 24)
     figure = figures.confusion(shared, "A-B", "FANG on A")
     (heat,) = figure.data
-    np.testing.assert_allclose(np.asarray(heat.z).sum(axis=1), 1, rtol=1e-6)
-    assert (heat.zmin, heat.zmax) == (0, 1) and figure.layout.yaxis.autorange == "reversed"
+    np.testing.assert_allclose(np.asarray(heat.z).sum(axis=1), 100, rtol=1e-6)
+    assert (heat.zmin, heat.zmax) == (0, 100) and figure.layout.yaxis.autorange == "reversed"
     assert figure.layout.xaxis.type == figure.layout.yaxis.type == "category"
     assert "FANG on A" in figure.layout.xaxis.title.text and "A-B" in figure.layout.yaxis.title.text
 
@@ -131,7 +131,7 @@ def test_the_matrix_holds_the_chosen_pair_and_layer(cache: Path) -> None:
     run = all_runs(str(cache))[0][0]
     labels = [run.load(stages.groups, role).labels[3] for role in ("primary", "substitute")]
     share = np.trace(analysis.confusion(contingency(*labels), 24).counts) / 60
-    assert f"Layer 3: {share:.0%} of the neurons keep their module" in words(app)
+    assert f"Layer 3: {100 * share:.0f} % of the neurons keep their module" in words(app)
     heat = charts(app)[1]
     assert heat["layout"]["xaxis"]["title"]["text"].startswith("module of FANG on C")
 

@@ -282,3 +282,20 @@ def test_more_methods_than_fit_leave_gprune_in() -> None:
     texts = [note.text for note in figure.layout.annotations]
     assert len(texts) == overview.MOST_ROWS and texts[-1] == "GPrune: <b>not finite</b>"
     assert len(figure.data) == overview.MOST_ROWS - 1
+
+
+def test_a_text_without_a_difference_has_no_panel(small_run: Run) -> None:
+    """The pinned method alone was measured on the other text: an empty panel would say “no change”."""
+    cells = derived.measurements(small_run)
+    first, second = small_run.study.evaluation.texts
+    pinned = next(cell.method for cell in cells if cell.method != "dense")
+    found = compare.lines(compare.rows([c for c in cells if c.text == first or c.method == pinned]))
+    line = next(one for one in found if one.method == pinned)
+    names = {one.name: one.method for one in found}
+    figure = comparison.changes(found, line, [second, first], names)
+    assert figure is not None
+    assert [note.text for note in figure.layout.annotations] == [first]
+    assert {trace.xaxis for trace in figure.data} == {"x"} and len(figure.data) == len(found) - 1
+    both = comparison.changes(compare.lines(compare.rows(cells)), line, [second, first], names)
+    assert both is not None and [note.text for note in both.layout.annotations] == [second, first]
+    assert comparison.changes(found, line, [second], names) is None

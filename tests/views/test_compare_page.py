@@ -13,6 +13,7 @@ from views.app_driver import charts, displayed, linked, numbers, on, opened, wor
 from views.synthetic_run import a_study, exchange, names, read, write_run
 
 from gprune import run_records, stages
+from gprune.analysis.signs import signed
 from gprune.methods import DEFAULT
 from gprune.settings import EvaluationSettings
 from gprune.stages import Results
@@ -134,7 +135,7 @@ def test_signs_say_better_worse_or_within_noise_and_cells_stay_numbers(cache: Pa
         values[f"{TEXT} Δ %"][1:], values[f"{TEXT} ± %"][1:], drawn[f"{TEXT} Δ %"][1:], strict=True
     ):
         beyond = abs(np.log1p(change / 100)) > 2 * error / (100 + change)
-        assert words_ == f"{('▼' if change < 0 else '▲') if beyond else '≈'} {change:+.1f}"
+        assert words_ == f"{('▼' if change < 0 else '▲') if beyond else '≈'} {signed(change, '.1f')}"
     best = values[f"{TEXT} PPL ↓"].where(values["method"] != "Dense").idxmin()
     assert drawn[f"{TEXT} PPL ↓"][best].endswith("★")
 
@@ -312,7 +313,7 @@ def test_the_paper_is_shown_without_any_run(cache: Path) -> None:
 def test_numbers_that_cannot_be_right_carry_a_sign_and_the_sentence(cache: Path) -> None:
     app = linked("comparison", cp_view="paper", cp_paper_model="LLaMA2-13B")
     table = cells(app)
-    flap = table[(table["retention"] == "40%") & (table["method"] == "FLAP")].iloc[0]
+    flap = table[(table["retention"] == "40 %") & (table["method"] == "FLAP")].iloc[0]
     assert flap["piqa"] == "52.98 ⚠" and flap["accuracy"] == "43.49 ⚠" and flap["boolq"] == "62.08"
     assert "52.98 under max, below the 58.11 under fixed" in words(app).replace("\\", "")
     app.get_by_key("cp_paper_rule_segmented").set_value("fixed").run()

@@ -78,7 +78,7 @@ def test_main_shows_rows_differences_gains_and_the_gap(cache: Path) -> None:
     text = table.columns[3]
     assert text == "python-reference PPL ↓"
     # FLAP at 80 %: 50 * 0.5 / 0.8 = 31.25, against the dense model's 20 at 50 %
-    assert table[text][table.index[4]] == "31.25 ± 1.00 (+56.2%)"
+    assert table[text][table.index[4]] == "31.25 ± 1.00 (+56.2 %)"
     assert table[text][table.index[7]].endswith("★") and table[text][table.index[5]].endswith("☆")
     assert "GPrune improves python-reference PPL in 9 of 9 comparisons" in words(app)
     # 100 - 50 before and 60 - 40 after, at every retention and text
@@ -127,7 +127,7 @@ def test_seeds_are_one_row_with_their_spread_or_a_row_each(cache: Path) -> None:
     # 45, 45.45 and 45.9: mean 45.45, deviation 0.45 * sqrt(2 / 3)
     assert cells(app)["n"].tolist() == [3, 3]
     assert cells(app).iloc[0, 3] == "45.45 ± 0.37 ☆"
-    assert cells(app).iloc[1, 3] == "38.38 ± 0.31 (-15.6%) ★"
+    assert cells(app).iloc[1, 3] == "38.38 ± 0.31 (−15.6 %) ★"
     app.toggle(key="cp_study_each_toggle").set_value(True).run()
     assert cells(app)["seed"].tolist() == ["0", "1", "2"] * 2 and "n" not in cells(app).columns
 
@@ -149,7 +149,7 @@ def test_the_run_behind_a_row_becomes_the_run_of_every_page(cache: Path) -> None
     write_tables(cache, "ablation", fill=lambda row: filled(row, made[2]))
     app = on_studies("ablation")
     assert app.selectbox(key="frame_run").value == own
-    assert app.selectbox(key="cp_study_run").options == ["FLAP · part · seed 3"]
+    assert app.selectbox(key="cp_study_run_selectbox").options == ["FLAP · part · seed 3"]
     app.button(key="cp_study_open").click().run()
     assert app.selectbox(key="frame_run").value == made[2] and not app.exception
 

@@ -217,8 +217,8 @@ def test_names_in_compare_hold_only_what_the_runs_differ_in(cache: Path) -> None
     app = on(opened(run=first), "comparison")
     app.multiselect(key="cp_runs_multiselect").set_value([first, second]).run()
     names = numbers(app)["method"].tolist()
-    assert names[:3] == ["FLAP · keep 50%", "Dense", "GPrune · keep 50%"]
-    assert "GPrune · keep 70%" in names
+    assert names[:3] == ["FLAP · keep 50 %", "Dense", "GPrune · keep 50 %"]
+    assert "GPrune · keep 70 %" in names
 
 
 def test_the_overview_counts_adapted_modules_and_shows_the_seed_control(cache: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from views.browser import PLOT, click_mark, visiting
+from views.browser import PATIENCE, PLOT, click_mark, visiting
 from views.synthetic_run import a_study, write_run
 
 pytestmark = pytest.mark.browser
@@ -98,3 +98,84 @@ def test_a_card_fills_the_window_and_gives_it_back(chromium: Any, cache: Path) -
             "() => document.querySelector('.st-key-card_rd_histogram').getBoundingClientRect().width < 1100"
         )
         assert before is not None and abs(card.bounding_box()["width"] - before["width"]) < 2
+
+
+def test_two_tabs_of_one_person_on_two_runs_keep_to_their_own(chromium: Any, cache: Path) -> None:
+    from playwright.sync_api import expect
+
+    first, second = write_run(cache), write_run(cache, study=a_study(seed=1, name="Second"))
+    with visiting(chromium, cache) as visit:
+        page = visit.page(f"drift?run={first}&layer=1")
+        other = page.context.new_page()
+        other.set_default_timeout(PATIENCE)
+        other.goto(f"{visit.address}/compare?run={second}")
+        for name in ("Module agreement", "RASA thresholds"):
+            for tab in (page, other):
+                tab.get_by_role("link", name=name, exact=True).click()
+                tab.get_by_role("heading", name=name, exact=True).wait_for()
+        for tab, run, called in ((page, first, "Synthetic"), (other, second, "Second · seed 1")):
+            tab.locator(PLOT).first.wait_for()
+            assert f"run={run}" in tab.url and ("layer=1" in tab.url) == (run == first)
+            expect(tab.get_by_role("combobox", name="Run", exact=True)).to_have_value(called)
+
+
+def test_a_card_of_the_lab_gives_the_window_back_as_well(chromium: Any, cache: Path) -> None:
+    """The lab is drawn by itself, and the style that lets a card fill the window stands outside of it."""
+    write_run(cache)
+    with visiting(chromium, cache) as visit:
+        page = visit.page("rasa")
+        card = page.locator(".st-key-card_rasa_scatter")
+        card.locator(".threshold-lines").wait_for()
+        width = "() => document.querySelector('.st-key-card_rasa_scatter').getBoundingClientRect().width"
+        for _ in range(2):
+            page.locator(".st-key-rasa_scatter_size").get_by_role("button").first.click()
+            page.wait_for_url("**card=rasa_scatter**")
+            page.wait_for_function(f"() => ({width})() > 1200")
+            page.keyboard.press("Escape")
+            page.wait_for_function(f"() => ({width})() < 1100")
+            page.wait_for_url(lambda url: "card=" not in url)
+
+
+def test_a_click_on_a_tab_is_in_the_address_and_back_leads_to_the_tab_before(
+    chromium: Any, cache: Path
+) -> None:
+    from playwright.sync_api import expect
+
+    name = write_run(cache)
+    with visiting(chromium, cache) as visit:
+        page = visit.page("launch")
+        page.get_by_role("tab", name="Runs").click()
+        page.wait_for_url("**jobs_tab=runs**")
+        page.get_by_role("heading", name="Runs of this cache").wait_for()
+        other = visit.page(page.url.removeprefix(f"{visit.address}/"))
+        expect(other.get_by_role("tab", name="Runs")).to_have_attribute("aria-selected", "true")
+        page.go_back()
+        expect(page.get_by_role("tab", name="Start")).to_have_attribute("aria-selected", "true")
+        page.goto(f"{visit.address}/speed?run={name}&sx_way=lm-eval")
+        expect(page.get_by_role("tab", name="lm-eval")).to_have_attribute("aria-selected", "true")
+
+
+def test_wrong_fields_say_so_where_they_stand_and_the_keyboard_reaches_them(
+    chromium: Any, cache: Path
+) -> None:
+    with visiting(chromium, cache) as visit:
+        page = visit.page("launch")
+        field = page.locator(".st-key-launch_retention input")
+        field.fill("1.5")
+        field.press("Enter")
+        page.get_by_text("Not ready to start").wait_for()
+        said = page.locator(".st-key-launch_retention").evaluate(
+            "field => getComputedStyle(field, '::after').content"
+        )
+        assert "retention must be more than 0 and less than 1: 0.5 keeps" in said
+        assert page.get_by_role("button", name="Start the run").count() == 0
+        field.focus()
+        page.keyboard.press("Tab")
+        page.keyboard.press("Shift+Tab")
+        assert "launch_retention" in page.evaluate(
+            "() => document.activeElement.closest('[class*=st-key-launch_]').className"
+        )
+        field.fill("0.6")
+        field.press("Enter")
+        page.get_by_role("button", name="Start the run").wait_for()
+        assert page.get_by_text("Not ready to start").count() == 0

@@ -13,10 +13,12 @@ from streamlit.testing.v1 import AppTest
 from views.app_driver import on, opened, words
 from views.synthetic_run import a_study, write_run
 
+from gprune import profiles
 from gprune.errors import CorpusError
 from gprune.evaluation.tasks import known
 from gprune.jobs import queue
 from gprune.methods import CONTROLS, with_controls
+from gprune.profiles import Profile
 from gprune.study import EvaluationSettings, Study
 from gprune.study_demo import demo_study
 from gprune.views.jobs import launch, own_questions, task_form
@@ -233,3 +235,39 @@ def test_seeds_that_are_none_are_refused_at_the_top(cache: Path, typed: str) -> 
     assert "further seeds" in error.value
     if typed == "one":
         assert any("st-key-launch_seeds" in html.value for html in app.get("html"))
+
+
+def test_a_profile_is_in_the_command_and_in_the_study(
+    cache: Path, started: list[Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    won = (("sparsity.epochs", 3), ("sparsity.learning_rate", 0.1), ("modularization.temperature", 0.3))
+    known = {
+        "paper": Profile("paper", (), "As stated."),
+        "recommended": Profile("recommended", won, "It won."),
+    }
+    monkeypatch.setattr(profiles, "profile", known.__getitem__)
+    app = form()
+    assert app.radio(key="launch_profile").value == profiles.PROPOSED == "paper"
+    plain = commands(app)
+    assert profiles.PROPOSAL in words(app) and "As stated." in words(app)
+    app.radio(key="launch_profile").set_value("recommended").run()
+    assert "It won." in words(app) and app.number_input(key="launch_epochs").value == 3
+    app.button(key="launch_start").click().run()
+    assert started == [demo_study().with_settings(dict(won)).renamed("")]
+    app.radio(key="launch_profile").set_value("paper").run()
+    assert commands(app) == plain
+
+
+def test_a_text_that_the_model_writes_is_offered_and_its_options_are_checked(
+    cache: Path, started: list[Study]
+) -> None:
+    app = form()
+    for key in ("launch_primary", "launch_auxiliary", "launch_substitute"):
+        assert "self:" in app.selectbox(key=key).options
+    assert "self:" in app.multiselect(key="launch_evaluate").options
+    app.selectbox(key="launch_auxiliary").set_value("self:").run()
+    assert "--auxiliary self:" in commands(app)
+    app.button(key="launch_start").click().run()
+    assert [study.auxiliary for study in started] == ["self:"]
+    wrong = replace(started[0], auxiliary="self:#temperature=20")
+    assert "temperature='20' of the text 'self:#temperature=20' must be" in launch.input_problem(wrong)

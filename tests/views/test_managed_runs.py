@@ -24,9 +24,9 @@ pytestmark = pytest.mark.slow
 def on_runs(run: str, chosen: str = "") -> AppTest:
     """The tab of the runs, as a click opens it."""
     app = on(opened(run=run), "jobs")
-    app.session_state["jobs_tab"] = "Runs"
+    app.query_params["jobs_tab"] = "runs"
     if chosen:
-        app.session_state[managed.CHOSEN] = chosen
+        app.query_params[managed.CHOSEN] = chosen
     return app.run()
 
 
@@ -50,7 +50,7 @@ def test_a_name_and_a_note_are_shown_wherever_a_run_is_chosen(cache: Path) -> No
     assert not app.exception and of(cache, first).about.name == "Best *of* all"
     assert app.selectbox(key="frame_run").options == ["Second", "Best *of* all"]
     assert any(caption.value.startswith("\\<b\\>kept") for caption in app.sidebar.caption)
-    app.session_state["jobs_tab"] = "Start"
+    app.query_params["jobs_tab"] = "start"
     assert "Uses the masks of Best \\*of\\* all: nothing is" in words(app.run())
     assert set(on(app, "comparison").multiselect(key="cp_runs_multiselect").options) == {
         "Second", "Best *of* all",

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from views.browser import visiting
+from views.retention_chart import mounted
 from views.synthetic_run import write_run
 
 from gprune.views.frame.loaders import all_runs
 from gprune.views.reliability import lab
+from gprune.views.reliability.retention_line import Point, Series
 
 pytestmark = pytest.mark.browser
 CHART = ".retention-line"
@@ -68,9 +71,13 @@ def agrees(page: Any, level: float, cache: Path) -> None:
     wanted = lab.choice(run, run.study.reliability)
     masks = lab.lab_masks(run, type(wanted)(wanted.method, level, wanted.scoring, wanted.settings))
     assert masks.retention == pytest.approx(level, abs=0.02)
-    sentence = f"GPrune keeps {masks.ffn.mean():.1%} of the neurons and {masks.heads.mean():.1%}"
+    sentence = (
+        f"GPrune keeps {100 * masks.ffn.mean():.1f} % of the neurons and {100 * masks.heads.mean():.1f} %"
+    )
     expect(page.locator(".st-key-card_rasa_keep")).to_contain_text(sentence)
-    expect(page.locator(".st-key-card_rasa_preview")).to_contain_text(f"Measured: GPrune, {level:.0%} kept")
+    expect(page.locator(".st-key-card_rasa_preview")).to_contain_text(
+        f"Measured: GPrune, {100 * level:.0f} % kept"
+    )
 
 
 def test_a_dragged_retention_moves_slider_address_and_masks_and_a_reload_keeps_it(
@@ -101,7 +108,7 @@ def test_the_keyboard_moves_the_retention_within_its_ends(page: Any, cache: Path
     for key, level in steps.items():
         page.keyboard.press(key)
         expect(element).to_have_attribute("aria-valuenow", f"{level:g}")
-    assert element.get_attribute("aria-valuetext") == "5% kept"
+    assert element.get_attribute("aria-valuetext") == "5 % kept"
     for key in ["PageUp"] * 8 + ["ArrowRight"]:
         page.keyboard.press(key)
     agrees(page, 0.46, cache)
@@ -121,3 +128,34 @@ def test_the_line_follows_the_slider_and_points_can_be_clicked(page: Any, cache:
     page.locator(f"{CHART} .point").first.click()
     agrees(page, 0.5, cache)
     assert "(measured)" in readings.inner_text()
+
+
+def test_between_points_the_reading_lies_on_the_drawn_line_and_says_that_it_is_interpolated(
+    chromium: Any,
+) -> None:
+    """Half way between 20 and 80 the line on a log axis stands at 40, and not at 50."""
+    points = (
+        Point(0.4, 80.0, 76.0, 84.0, True, "8 of 8 windows"),
+        Point(0.6, 20.0, 19.0, 21.0, False, "3 of 8 windows"),
+    )
+    alone = (Point(0.5, 90.0, 85.0, 95.0, True, "8 of 8 windows"),)
+    page = mounted(chromium, [Series("gprune", points), Series("flap", alone)], 15.0, 0.5)
+    reading = page.locator(".readings [data-method=GPrune]")
+    assert reading.inner_text() == "GPrune ≈ 40.00 (interpolated)"
+    assert page.locator(".readings [data-method=FLAP]").inner_text() == "FLAP 90.00 (measured)"
+    places = page.locator(".curve polyline").get_attribute("points").replace(",", " ").split()
+    middle, height = (float(places[1]) + float(places[3])) / 2, page.locator(".plot").bounding_box()["height"]
+    share = np.log(40.0 / (15.0 / 1.15)) / np.log(95.0 * 1.15 / (15.0 / 1.15))
+    assert middle == pytest.approx(26 + (1 - share) * (height - 26 - 44), abs=0.5)
+    line(page).focus()
+    for key, told in {
+        "PageUp": f"GPrune ≈ {20 * 2**0.5:.2f} (interpolated)",
+        "ArrowLeft": f"GPrune ≈ {20 * 4**0.3:.2f} (interpolated)",
+        "End": "GPrune – (not measured on both sides)",
+    }.items():
+        page.keyboard.press(key)
+        assert reading.inner_text() == told
+    # what is so near to a point is the point itself, with the windows that it lacks
+    page.locator(".point").nth(1).click()
+    assert reading.inner_text() == "GPrune 20.00 (measured, 3 of 8 windows)" and held(page) == 0.6
+    page.close()

@@ -100,7 +100,7 @@ def test_the_height_grows_with_the_rows_and_equal_names_stay_apart() -> None:
 
 def test_slopes_have_a_panel_a_retention_and_leave_out_what_overflowed() -> None:
     figure = studies.slopes(GAINS, "ppl:wiki")
-    assert [note.text for note in figure.layout.annotations] == ["keep 80%", "keep 50%"]
+    assert [note.text for note in figure.layout.annotations] == ["keep 80 %", "keep 50 %"]
     assert [(trace.y, trace.xaxis) for trace in figure.data] == [
         ((20.0, 18.0), "x"),
         ((15.0, 15.0), "x"),
@@ -114,7 +114,7 @@ def test_slopes_have_a_panel_a_retention_and_leave_out_what_overflowed() -> None
 
 def test_gains_are_percent_of_perplexity_and_points_of_accuracy() -> None:
     figure = studies.gain_lines(GAINS[GAINS["base"] == "wanda_sp"], "ppl:wiki")
-    assert figure.data[0].x == ("80%", "50%") and figure.data[0].y == pytest.approx((-10.0, -70.0))
+    assert figure.data[0].x == ("80 %", "50 %") and figure.data[0].y == pytest.approx((-10.0, -70.0))
     assert "(%)" in figure.layout.yaxis.title.text and len(figure.layout.shapes) == 1
     points = GAINS.iloc[[0]].assign(gain=3.5, metric="accuracy")
     figure = studies.gain_lines(points, "accuracy")

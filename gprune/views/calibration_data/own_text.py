@@ -15,11 +15,11 @@ from tokenizers import Encoding, Tokenizer
 from gprune import records
 from gprune.analysis import calibration as analysis
 from gprune.corpora import source
-from gprune.errors import CorpusError, GpruneError, ModelError
-from gprune.models import identity
+from gprune.errors import CorpusError, GpruneError
+from gprune.models.vocabulary import tokenizer
 from gprune.records import Array
 from gprune.study import Study
-from gprune.views.frame import user_files, work
+from gprune.views.frame import address, user_files, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain, said
@@ -73,11 +73,11 @@ def draw(run: Run, texts: dict[str, records.Tokens]) -> None:
 
 def _asked() -> tuple[bytes, str]:
     """The bytes that were uploaded or pasted, and what to call them."""
-    paste, upload = st.tabs(["Paste", "Upload"])
-    with paste:
+    tabs = address.tabs({"paste": "Paste", "upload": "Upload"}, "cd_own", "paste")
+    with tabs["paste"]:
         pasted = st.text_area("Text", key="cd_own_text", height=160, placeholder="any text, UTF-8")
         name = st.text_input("Name", "pasted text", key="cd_own_name", max_chars=60, width=320)
-    with upload:
+    with tabs["upload"]:
         uploaded = st.file_uploader(
             "A text file, or one JSON object a line",
             type=[suffix.removeprefix(".") for suffix in SUFFIXES],
@@ -114,27 +114,6 @@ def _documents(raw: bytes, suffix: str, name: str) -> list[str]:
         except CorpusError as error:
             # the person knows no such file
             raise CorpusError(str(error).replace(str(file), name)) from error
-
-
-def tokenizer(model: str) -> Tokenizer:
-    """The tokenizer of a model, without loading the model.
-
-    Raises:
-        ModelError: the model is not on this machine, or has no readable tokenizer.json.
-    """
-    path = identity.locate(model) / "tokenizer.json"
-    if not path.is_file():
-        raise ModelError(
-            f"the model {model!r} has no tokenizer.json, so its tokens cannot be counted here: save the text "
-            "as a file and start a run with it on the page Launch & jobs"
-        )
-    try:
-        found: Tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
-        raise ModelError(f"{str(path)!r} cannot be read ({error}): copy the model again") from error
-    found.no_padding()
-    found.no_truncation()
-    return found
 
 
 def count(documents: Sequence[str], tokenizer: Tokenizer) -> Counted:

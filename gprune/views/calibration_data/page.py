@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from gprune import records, scoring, stages
+from gprune import records, stages
 from gprune.analysis import calibration as analysis
-from gprune.errors import GpruneError
-from gprune.models import identity
+from gprune.models import vocabulary
 from gprune.records import Array, ModelShape
 from gprune.stages.inputs import roles as roles_of
 from gprune.store import Store
-from gprune.study import CalibrationSettings
+from gprune.text_card.measuring import neuron_scorer, scored_by
 from gprune.views.calibration_data import charts as figures
-from gprune.views.calibration_data import own_text
+from gprune.views.calibration_data import one_text, own_text
 from gprune.views.frame import address, frame, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import MissingResultError, Run, record
 from gprune.views.frame.text import in_figure, plain, short
 
-T = TypeVar("T", records.ActivationStatistics, records.WeightNorms)
 _RANKS, _DRIFT, _TOKENS, _MODULES, _GROUPS = "correlation", "drift", "tokens", "modules", "groups"
 _MEASURES = {
     _RANKS: "Rank correlation",
@@ -63,6 +61,15 @@ def show() -> None:
     run = frame.require_run()
     if run is None:
         return
+    view = one_text.chosen(run)
+    if view == one_text.ALL:
+        _all(run)
+    else:
+        one_text.draw(run, view)
+
+
+def _all(run: Run) -> None:
+    """All texts of the run beside each other."""
     with card("cd_texts", "The calibration texts", run) as drawn:
         _texts(run, drawn)
     left, right = st.columns([2, 3])
@@ -94,7 +101,7 @@ def _texts(run: Run, drawn: Card) -> None:
     keys = tuple(
         (letter, run.key(stages.tokens, role)) for role, letter in analysis.ROLES.items() if letter in texts
     )
-    table = _text_table(run.root, keys, _vocabulary(run.study.model))
+    table = _text_table(run.root, keys, _entries(run.study.model))
     # the result may be another run's, which calls the same text by another name
     table["name"] = [_names(run)[letter] for letter in table["text"]]
     counts = {f"{tokens.ids.shape[0]:,} sequences of {tokens.ids.shape[1]:,}" for tokens in texts.values()}
@@ -160,14 +167,7 @@ def _text_table(root: str, keys: tuple[tuple[str, str], ...], entries: int | Non
     return analysis.text_table(texts, entries)
 
 
-@st.cache_data(max_entries=64, show_spinner=False)
-def _vocabulary(model: str) -> int | None:
-    """Entries of a model's vocabulary; None where its folder cannot be read any more."""
-    try:
-        entries = identity.configuration(identity.locate(model)).get("vocab_size")
-    except GpruneError:
-        return None
-    return entries if isinstance(entries, int) and entries > 0 else None
+_entries = st.cache_data(max_entries=64, show_spinner=False)(vocabulary.entries)
 
 
 def _pairs(run: Run, drawn: Card) -> None:
@@ -224,7 +224,7 @@ def _levels(run: Run, index: int) -> pd.DataFrame:
         known = run.has(stages.statistics, roles[letter]) and run.has(stages.norms)
         if (letter, letter) not in found and known and run.shape is not None:
             keys = run.key(stages.statistics, roles[letter]), run.key(stages.norms)
-            found[letter, letter] = _within(run.root, _base(run), *keys, astuple(run.shape))
+            found[letter, letter] = _within(run.root, scored_by(run.study), *keys, astuple(run.shape))
     return analysis.square({pair: values[index] for pair, values in found.items()})
 
 
@@ -247,11 +247,6 @@ def _within(
     return analysis.rank_levels(score(range(0, len(sizes), 2)), score(range(1, len(sizes), 2)))
 
 
-def _base(run: Run) -> str:
-    """The metric that parts of a text can be scored by: token-weighted FLAP needs more than its moments."""
-    return run.study.metric if run.study.metric in scoring.METRICS else "flap"
-
-
 def _scorer(
     root: str, metric: str, statistics: str, norms: str, shape: tuple[int, ...]
 ) -> tuple[analysis.Score, Array]:
@@ -260,18 +255,10 @@ def _scorer(
     The statistics are not shared like other records: they are read once for a result that is kept, and at
     7B they hold hundreds of megabytes.
     """
-    store, found = Store(Path(root)), ModelShape(*shape)
-    moments = _of_neurons(store.get("statistics", statistics, records.ActivationStatistics))
-    weights = _of_neurons(store.get("norms", norms, records.WeightNorms))
-    alone = replace(found, heads=1, kv_heads=1, head_width=1)
-    make = partial(scoring.score, metric, moments, weights, alone, CalibrationSettings())
-    return (lambda shards: make(shards=list(shards)).ffn), moments.shard_samples
-
-
-def _of_neurons(record: T) -> T:
-    """A record with one channel of attention: only neurons are ranked, and parts are merged many times."""
-    names = [field.name for field in fields(record) if field.name.startswith(("attention_", "out_"))]
-    return replace(record, **{name: getattr(record, name)[..., :1] for name in names})
+    store = Store(Path(root))
+    moments = store.get("statistics", statistics, records.ActivationStatistics)
+    weights = store.get("norms", norms, records.WeightNorms)
+    return neuron_scorer(metric, moments, weights, ModelShape(*shape)), moments.shard_samples
 
 
 @st.cache_data(max_entries=64, show_spinner="Scoring parts of the texts …")
@@ -290,7 +277,7 @@ def _sizes(run: Run, drawn: Card) -> None:
     if run.shape is None:
         raise MissingResultError(stages.norms(run.graph).title)
     keys = tuple((analysis.ROLES[role], run.key(stages.statistics, role)) for role in roles)
-    metric, samples = _base(run), run.study.calibration.samples
+    metric, samples = scored_by(run.study), run.study.calibration.samples
     curves = _curves(run.root, metric, keys, run.key(stages.norms), astuple(run.shape))
     drawn.title(analysis.headline(curves))
     other = "" if metric == run.study.metric else " This run's own metric cannot score parts of a text."

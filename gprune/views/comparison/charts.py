@@ -112,6 +112,8 @@ def changes(
 ) -> go.Figure | None:
     """Difference of every line to the pinned one, a panel a text; None where nothing can be compared.
 
+    A text on which no line can be compared with the pinned one has no panel.
+
     Args:
         lines: lines of the table, top first.
         pinned: one of them.
@@ -121,29 +123,35 @@ def changes(
     Returns:
         A figure that is shared: whoever changes it copies it first.
     """
-    marks = []
-    for line in lines:
-        for panel, text in enumerate(texts):
-            one = None if line is pinned else change(line, pinned, text)
-            if isinstance(one, Difference) and np.isfinite(one.change):
-                pale = one.close or not same_budget(line, pinned)
-                numbers = 100.0 * one.change, 100.0 * one.error
-                marks.append(Mark(line.method, names[line.name], *numbers, panel, one.verdict, pale))
-    return _changes(tuple(marks), tuple(map(in_figure, texts))) if marks else None
+    marks, panels = list[Mark](), list[str]()
+    for text in texts:
+        found = [(line, one) for line in lines if (one := _known(line, pinned, text)) is not None]
+        for line, one in found:
+            pale = one.close or not same_budget(line, pinned)
+            numbers = 100.0 * one.change, 100.0 * one.error
+            marks.append(Mark(line.method, names[line.name], *numbers, len(panels), one.verdict, pale))
+        panels += [in_figure(text)] if found else []
+    drawn = {mark.row for mark in marks}
+    rows = tuple(names[line.name] for line in lines if names[line.name] in drawn)
+    return _changes(tuple(marks), tuple(panels), rows) if marks else None
+
+
+def _known(line: Line, pinned: Line, text: str) -> Difference | None:
+    one = None if line is pinned else change(line, pinned, text)
+    return one if isinstance(one, Difference) and np.isfinite(one.change) else None
 
 
 @lru_cache(maxsize=FIGURES)
-def _changes(marks: tuple[Mark, ...], titles: tuple[str, ...]) -> go.Figure:
+def _changes(marks: tuple[Mark, ...], titles: tuple[str, ...], rows: tuple[str, ...]) -> go.Figure:
     figure = make_subplots(1, len(titles), shared_yaxes=True, subplot_titles=titles, horizontal_spacing=0.03)
     traces = [mark.trace("%{x:+.2f} ± %{error_x.array:.2f} %") for mark in marks]
     for mark, trace in zip(marks, traces, strict=True):
         trace["marker"] |= {"opacity": 0.45 if mark.pale else 1.0}
     figure.add_traces(traces, [1] * len(marks), [1 + mark.panel for mark in marks])
-    rows = list(dict.fromkeys(mark.row for mark in marks))
     style(figure, "", "", 130 + ROW_PIXELS * len(rows), margin={"l": 64, "r": 16, "t": 36, "b": 52})
     figure.add_vline(0, line={"color": GREY, "width": 1.5})
     figure.update_xaxes(title_text="change of perplexity (%)")
-    _rows_of(figure, rows)
+    _rows_of(figure, list(rows))
     return figure
 
 

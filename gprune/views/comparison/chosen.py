@@ -9,6 +9,7 @@ import streamlit as st
 from gprune.analysis import comparison as analysis
 from gprune.analysis import run_settings, unseen
 from gprune.analysis.comparison import Line, Row
+from gprune.analysis.signs import percent
 from gprune.analysis.unseen import Standing
 from gprune.methods import METHODS
 from gprune.views.frame import address, derived, frame, run_choice, story
@@ -149,7 +150,7 @@ def _words(line: Line, runs: dict[str, Run]) -> tuple[str, ...]:
     run = runs[line.rows[0].run]
     study, count = run.study, len(line.seeds)
     seeds = f"{count} seeds" if count > 1 else f"seed {study.seed}"
-    return run.title or run.name, f"keep {study.retention:.0%}", label(study.metric), seeds
+    return run.title or run.name, f"keep {percent(study.retention)}", label(study.metric), seeds
 
 
 def _distinct(names: dict[tuple[str, str], str]) -> dict[tuple[str, str], str]:

@@ -9,10 +9,8 @@ import pandas as pd
 import streamlit as st
 
 from gprune.views.comparison import latex
-from gprune.views.frame import address
+from gprune.views.frame import address, tables
 from gprune.views.frame.card import Card
-
-_HEAD_PIXELS, ROW_PIXELS = 38, 35
 
 
 def reference(rows: Mapping[str, str], keys: tuple[str, str], width: int) -> tuple[str, bool]:
@@ -44,7 +42,7 @@ def columns(numbers: Iterable[str], reason: str) -> dict[str, Any]:
 
 def height(table: pd.DataFrame) -> int:
     """Pixels that show every row without scrolling."""
-    return _HEAD_PIXELS + ROW_PIXELS * max(len(table), 1)
+    return tables.height(len(table))
 
 
 def exports(

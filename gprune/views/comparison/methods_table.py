@@ -13,6 +13,7 @@ from pandas.io.formats.style import Styler
 from gprune.analysis import comparison as analysis
 from gprune.analysis.comparison import Line
 from gprune.analysis.paired import BETTER, CLOSE, NOISE, WORSE, Difference
+from gprune.analysis.signs import percent, signed
 from gprune.analysis.spreadsheet import guarded
 from gprune.methods import METHODS
 from gprune.views.comparison import given_card, marked_table
@@ -48,7 +49,7 @@ def show(drawn: Card, shown: Shown) -> None:
     numbers = table(shown)
     tables.show(
         styled(numbers, shown),
-        height=marked_table.height(numbers) + marked_table.ROW_PIXELS,
+        height=marked_table.height(numbers) + tables.ROW_PIXELS,
         column_config=_columns(numbers),
         placeholder="–",
         alt=f"perplexity of every method on every text, against {shown.names[shown.pinned.name]}",
@@ -106,15 +107,15 @@ def styled(numbers: pd.DataFrame, shown: Shown) -> Styler:
     glyphs = {text: analysis.glyphs(shown.lines, text) for text in shown.texts}
     marks, looks = analysis.marks(shown.rows), []
     for place, line in enumerate(shown.lines):
-        signed = {RETENTION: (f"{line.retention:.1%}", "")} if np.isfinite(line.retention) else {}
+        cells = {RETENTION: (percent(line.retention, 1), "")} if np.isfinite(line.retention) else {}
         for text in shown.texts:
             sign, mark = glyphs[text].get(line.name, ""), marks.of(text, *line.stamps(text))
-            signed |= _signed(line, text, shown, sign, mark)
+            cells |= _cells(line, text, shown, sign, mark)
         # a line at once: pandas looks up the place of every cell that it is asked for alone
-        words = {column: _always(found) for column, (found, _) in signed.items()}
+        words = {column: _always(found) for column, (found, _) in cells.items()}
         made = made.format(words, subset=pd.IndexSlice[[place], :], precision=2, thousands=",")
         ground = "" if place else _PINNED
-        looks.append([ground + signed.get(column, ("", ""))[1] for column in numbers.columns])
+        looks.append([ground + cells.get(column, ("", ""))[1] for column in numbers.columns])
     styles = pd.DataFrame(looks, numbers.index, numbers.columns)
     return made.apply(lambda _: styles, axis=None)
 
@@ -124,7 +125,7 @@ def _always(words: str) -> Callable[[object], str]:
     return lambda _: words
 
 
-def _signed(
+def _cells(
     line: Line, text: str, shown: Shown, sign: str, mark: str
 ) -> dict[tuple[str, str], tuple[str, str]]:
     """What the cells of a text say besides their numbers, and how they look.
@@ -148,7 +149,7 @@ def _signed(
         fair = analysis.same_budget(line, shown.pinned)
         look = _BOLD if fair and not change.close else _PALE
         glyph = GLYPHS[change.verdict] if fair else OTHER_BUDGET
-        found[title, CHANGE] = f"{glyph} {100 * change.change:+.1f}", look
+        found[title, CHANGE] = f"{glyph} {signed(100 * change.change, '.1f')}", look
         found[title, ERROR] = f"{100 * change.error:.1f}", look
     return found
 
@@ -180,7 +181,7 @@ def _words(line: Line, text: str, shown: Shown) -> str:
         return "–"
     found, change = _change(line, text, shown) if shown.differences else None, ""
     if isinstance(found, Difference):
-        change = f"({found.change:+.1%} ± {found.error:.1%})"
+        change = f"({signed(found.change, '.1%')} ± {percent(found.error, 1)})"
     mark = analysis.marks(shown.rows).of(text, *line.stamps(text))
     value = f"{line.mean(text):,.2f}{mark} ± {line.error(text):,.2f}"
     return marked_table.cell(value, change, analysis.glyphs(shown.lines, text).get(line.name, ""))

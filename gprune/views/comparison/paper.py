@@ -9,6 +9,7 @@ import streamlit as st
 
 from gprune import published
 from gprune.analysis import published as claims
+from gprune.analysis.signs import percent, spaced
 from gprune.analysis.stamps import PUBLISHED
 from gprune.published import Figure, Inconsistency
 from gprune.reproduction.assembly import cell, heading, number
@@ -23,11 +24,14 @@ DERIVED = {
     GAIN: "what GPrune changes at every retention, computed from the published main table",
 }
 DOUBT = "⚠"
+_DOUBTFUL = 90
+_NARROW = {"boolq": 56, "piqa": 56, "ARC-e": 60, "ARC-c": 60, "openbookqa": 88, "accuracy": 66}
+"""pixels: the tables of all tasks fit into a window of 1280, with the mean that the others lead to"""
 _RULE_HELP = (
     "max: the higher of raw and length-normalised accuracy of each task. fixed: the normalised one where the "
     "task has it (appendix, robustness to the evaluation protocol)."
 )
-_NAMES = {"mean_accuracy": "accuracy"}
+_NAMES = {"mean_accuracy": "accuracy", "arc_easy": "ARC-e", "arc_challenge": "ARC-c"}
 
 
 def show() -> None:
@@ -87,7 +91,8 @@ def _columns(table: pd.DataFrame) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for name in (name for name in table.columns if name not in words):
         doubtful = any(DOUBT in str(value) for value in table[name])
-        config[name] = st.column_config.TextColumn(alignment="right", width=90 if doubtful else None)
+        width = _DOUBTFUL if doubtful else _NARROW.get(name)
+        config[name] = st.column_config.TextColumn(alignment="right", width=width)
     return config | ({"note": st.column_config.TextColumn(width="large")} if "note" in table.columns else {})
 
 
@@ -100,16 +105,16 @@ def _gain(model: str, rule: str) -> pd.DataFrame:
 def _named(table: pd.DataFrame) -> pd.DataFrame:
     """Retentions as percentages and methods by name."""
     made = table.drop(columns="seed", errors="ignore")
-    made["retention"] = [f"{value:.0%}" for value in made["retention"]]
+    made["retention"] = [percent(value) for value in made["retention"]]
     for name in {"base", "method"} & set(made.columns):
         made[name] = [published.paper_name(value) for value in made[name]]
     if "reduction" in made.columns:
-        made["reduction"] = [f"{value:.0%}" for value in made["reduction"]]
+        made["reduction"] = [percent(value) for value in made["reduction"]]
     return made
 
 
 def _line(figure: Figure) -> dict[str, str]:
-    line = {"retention": "" if figure.retention is None else f"{figure.retention:.0%}"}
+    line = {"retention": "" if figure.retention is None else percent(figure.retention)}
     line["method"] = published.paper_name(figure.method) if figure.method else ""
     line |= {"variant": figure.variant, "seed": str(figure.seed) if figure.table == "seeds" else ""}
     kept = {name: value for name, value in line.items() if value}
@@ -148,11 +153,11 @@ def _doubts(model: str, rule: str) -> None:
     here = _about(model, rule)
     others = [found for found in published.inconsistencies() if found not in here]
     if here:
-        sentences = "\n".join(f"- {plain(found.sentence)}" for found in here)
+        sentences = "\n".join(f"- {plain(spaced(found.sentence))}" for found in here)
         st.warning(f"{DOUBT} marks published numbers that cannot be right:\n{sentences}")
     with st.expander(f"Contradictions in other published tables: {len(others)}"):
         for found in others:
-            st.caption(f"{plain(found.sentence)} ({plain(found.rule)}).")
+            st.caption(f"{plain(spaced(found.sentence))} ({plain(found.rule)}).")
         st.caption(
             "Tried on every cell: max is not below fixed, what no rule touches is the same under both, a "
             "mean is that of its tasks, an accuracy is a whole number of examples, and what several tables "

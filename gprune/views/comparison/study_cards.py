@@ -12,6 +12,7 @@ import streamlit as st
 
 from gprune.analysis import studies as analysis
 from gprune.analysis.comparison import BEST, SECOND
+from gprune.analysis.signs import percent, signed, spaced
 from gprune.analysis.studies import Setting
 from gprune.published import RULES
 from gprune.reproduction import catalogue
@@ -155,9 +156,10 @@ def _against(settings: list[Setting], columns: list[str]) -> tuple[int, bool]:
     numbers = [index for index, setting in enumerate(settings) if setting.filled]
     if not any(analysis.is_ranked(column) for column in columns):
         return numbers[0], False
-    names = {str(index): settings[index].name for index in numbers}
+    keys = analysis.keys(settings)
+    names = {keys[index]: settings[index].name for index in numbers}
     pinned, deltas = marked_table.reference(names, ("cp_study_pinned", "cp_study_deltas"), 340)
-    return int(pinned), deltas
+    return keys.index(pinned), deltas
 
 
 def _columns(settings: list[Setting]) -> list[str]:
@@ -174,10 +176,10 @@ def _table(settings: list[Setting], columns: list[str], pinned: int | None) -> p
     baseline = settings[pinned] if pinned is not None else None
     several, lines = any(len(setting.rows) > 1 for setting in settings), []
     for index, setting in enumerate(settings):
-        line: dict[str, Any] = dict(setting.labels)
+        line: dict[str, Any] = {name: spaced(words) for name, words in setting.labels.items()}
         if several:
             line["n"] = len(setting.filled)
-        line["kept"] = f"{setting.kept:.1%}" if np.isfinite(setting.kept) else "–"
+        line["kept"] = percent(setting.kept, 1) if np.isfinite(setting.kept) else "–"
         for column in columns:
             line[_heading(column)] = _cell(setting, baseline, column, marks[column].get(index, ""))
         lines.append(line | ({REASON: setting.reason} if any(other.reason for other in settings) else {}))
@@ -199,7 +201,7 @@ def _cell(setting: Setting, baseline: Setting | None, column: str, mark: str) ->
         words += f" ± {setting.spread(column):,.{digits}f}"
     if baseline is not None and baseline is not setting and baseline.values(column):
         change = analysis.change(setting, baseline, column)
-        difference = f"({change:+.1%})" if analysis.is_perplexity(column) else f"({change:+.{digits}f})"
+        difference = f"({signed(change, '.1%' if analysis.is_perplexity(column) else f'.{digits}f')})"
     return marked_table.cell(words, difference, mark)
 
 
@@ -246,7 +248,7 @@ def _select(key: str, settings: list[Setting]) -> None:
     rows = st.session_state[key]["selection"]["rows"]
     run = next((row.run for index in rows[:1] for row in settings[index].rows if row.run), "")
     if run:
-        st.session_state[_OPENED] = run
+        address.put(_OPENED, run)
 
 
 def _open(settings: list[Setting]) -> None:
@@ -261,18 +263,17 @@ def _open(settings: list[Setting]) -> None:
     if not named:
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        if st.session_state.get(_OPENED) not in named:
-            st.session_state.pop(_OPENED, None)
-        chosen = st.selectbox(
+        called = {name: f"{words} · {present[name]}" for name, words in named.items()}
+        chosen = address.selectbox(
             "Run behind a row",
-            list(named),
-            format_func=lambda name: f"{named.get(name, '')} · {present.get(name, name)}",
-            key=_OPENED,
+            called,
+            _OPENED,
+            next(iter(called)),
             width=460,
             help="Selecting a row of the table chooses its run here.",
         )
         if st.button("Show this run on every page", key="cp_study_open", icon=":material/open_in_new:"):
-            run_choice.choose_run(str(chosen))
+            run_choice.choose_run(chosen)
             st.rerun()
 
 
@@ -283,4 +284,4 @@ def _beside(table: StudyTable) -> None:
     with st.expander("The same table in the paper", icon=":material/menu_book:"):
         published_badge()
         st.caption(f"{plain(table.published_title)}.")
-        tables.show(table.published, alt=f"published figures of the table {table.name}")
+        tables.show(table.published.map(spaced), alt=f"published figures of the table {table.name}")

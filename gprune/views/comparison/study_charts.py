@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from gprune.analysis.signs import percent
 from gprune.analysis.studies import Setting, is_perplexity
 from gprune.views.comparison.charts import logarithmic
 from gprune.views.frame.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, family, label, style
@@ -89,7 +90,7 @@ def slopes(gains: pd.DataFrame, column: str) -> go.Figure:
     """
     lines = gains[np.isfinite(gains[["before", "after"]].astype(float)).all(axis=1)]
     kept = sorted(lines["retention"].unique(), reverse=True)
-    titles, panels = [f"keep {retention:.0%}" for retention in kept], max(len(kept), 1)
+    titles, panels = [f"keep {percent(retention)}" for retention in kept], max(len(kept), 1)
     figure = make_subplots(1, panels, shared_yaxes=True, subplot_titles=titles, horizontal_spacing=0.03)
     named: set[str] = set()
     for line in lines.to_dict("records"):
@@ -136,7 +137,7 @@ def gain_lines(gains: pd.DataFrame, column: str) -> go.Figure:
         values = 100.0 * (found["gain"] - 1.0) if ratio else found["gain"]
         name = _base_name(str(base), str(found["method"].iloc[0]))
         figure.add_scatter(
-            x=[f"{retention:.0%}" for retention in found["retention"]],
+            x=[percent(retention) for retention in found["retention"]],
             y=values.to_list(),
             name=name,
             mode="lines+markers",
@@ -147,7 +148,7 @@ def gain_lines(gains: pd.DataFrame, column: str) -> go.Figure:
     figure.add_hline(y=0, line={"color": GREY, "dash": "dot", "width": 1.5})
     words = "change of perplexity by GPrune (%)" if ratio else "change of accuracy by GPrune (points)"
     style(figure, "target retention (stronger pruning to the right)", words, 340)
-    order = [f"{value:.0%}" for value in sorted(gains["retention"].unique(), reverse=True)]
+    order = [percent(value) for value in sorted(gains["retention"].unique(), reverse=True)]
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=order)
     return figure
 

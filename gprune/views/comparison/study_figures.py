@@ -123,11 +123,12 @@ def _gap(drawn: Card, gap: pd.DataFrame) -> None:
     smaller = int((gap["after"] < gap["before"]).sum())
     drawn.title(f"GPrune narrows the gap between Wanda-sp and FLAP in {smaller} of {len(gap)} cases")
     shown = gap.drop(columns="seed", errors="ignore")
-    percent = st.column_config.NumberColumn(format="percent")
+    shown["metric"] = shown["metric"].map(heading)
     two = st.column_config.NumberColumn(format="%.2f")
     tables.show(
         shown,
-        column_config={"retention": percent, "reduction": percent, "before": two, "after": two},
+        column_config={"before": two, "after": two},
+        shares={"retention": 0, "reduction": 0},
         alt="gap between the base metrics before and after GPrune",
     )
     st.caption(

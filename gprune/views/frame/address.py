@@ -61,6 +61,12 @@ def finish(slot: Any) -> None:
         slot.warning(sentence, icon=":material/link_off:")
 
 
+def given(key: str) -> bool:
+    """Whether a value was chosen, or came with the address."""
+    state = address_state.current()
+    return key in state.arrived or state.values.get(key) not in (None, "")
+
+
 def put(key: str, value: Any) -> None:
     """Sets a value; for callbacks of buttons, charts and components."""
     put_all({key: value})
@@ -75,6 +81,11 @@ def put_all(values: Mapping[str, Any]) -> None:
         state.arrived.pop(key, None)
     if not state.collecting:
         state.write()
+
+
+def in_fragment() -> bool:
+    """Whether only a part of the page is being drawn."""
+    return not address_state.current().collecting
 
 
 def link(page: str, shared: Iterable[str]) -> dict[str, list[str]]:
@@ -190,6 +201,15 @@ def radio(label: str, choices: Options, key: str, default: str, **options: Any) 
     return str(st.radio(label, list(choices), **_bound(key, "radio"), **(shown | options)))
 
 
+def tabs(choices: Mapping[str, str], key: str, default: str) -> dict[str, Any]:
+    """Tabs of which one is open; by the names of the choices, as containers that know whether they are."""
+    name, shown = f"{key}_tabs", choices[choice(key, choices, default)]
+    if st.session_state.get(name) != shown:
+        st.session_state[name] = shown
+    made = st.tabs(list(choices.values()), key=name, on_change=_take_tab, args=(key, name, choices))
+    return dict(zip(choices, made, strict=True))
+
+
 def text_field(label: str, key: str, longest: int, **options: Any) -> str:
     """A field to type a line of text in; what an address has beyond its length is cut off."""
     _offer(key, "text", text(key)[:longest])
@@ -264,6 +284,11 @@ def _offer(key: str, kind: str, value: Any, choices: Options = ()) -> None:
 def _bound(key: str, kind: str) -> dict[str, Any]:
     name = f"{key}_{kind}"
     return {"key": name, "on_change": _take, "args": (key, name)}
+
+
+def _take_tab(key: str, name: str, choices: Mapping[str, str]) -> None:
+    shown = st.session_state.get(name)
+    put(key, next((one for one, words in choices.items() if words == shown), ""))
 
 
 def _take(key: str, name: str) -> None:

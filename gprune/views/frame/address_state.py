@@ -11,8 +11,8 @@ import streamlit as st
 from gprune.views.frame import address_sentences as sentences
 
 T = TypeVar("T")
-ALWAYS = ("run",)
-"""in every address: another person's newest run is another one"""
+ALWAYS = ("run", "jobs_job")
+"""in every address that has them: another person's newest run or job is another one"""
 _STATE = "address_state"
 
 

@@ -57,7 +57,7 @@ class Card:
     def _sizing(self) -> None:
         """The button that lets the card fill the window, and gives the window back."""
         large = self.maximised
-        st.button(
+        clicked = st.button(
             "",
             key=f"{self.key}_size",
             icon=":material/close_fullscreen:" if large else ":material/open_in_full:",
@@ -67,6 +67,9 @@ class Card:
             args=(MAXIMISED, "" if large else self.key),
             shortcut="Escape" if large else None,
         )
+        if clicked and address.in_fragment():
+            # styles stand outside of a fragment and outlive its drawing
+            st.rerun()
         if large:
             ground = {name: st.get_option(f"theme.{name}.backgroundColor") for name in ("light", "dark")}
             st.html(_FILLS.format(key=self.key, **ground))
@@ -140,25 +143,31 @@ class Card:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if caption:
                 st.caption(caption, width="stretch")
-            if how:
-                with st.popover(
-                    "How to read", type="tertiary", icon=":material/help:", key=f"{self.key}_how"
-                ):
-                    st.markdown(how)
-            shown = table is not None and switch and address.toggle("Table", f"{self.key}_table")
-            if table is not None:
-                st.download_button(
-                    "CSV",
-                    data=lambda: csv(table()),
-                    file_name=f"{self._file_name()}.csv",
-                    mime="text/csv",
-                    key=f"{self.key}_csv",
-                    icon=":material/download:",
-                    type="tertiary",
-                    on_click="ignore",
-                )
+            # in a narrow card they go below the caption together
+            with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
+                shown = self._switches(table, switch, how)
         if shown and table is not None:
             tables.show(table(), alt="the numbers behind the chart")
+
+    def _switches(self, table: Callable[[], pd.DataFrame] | None, switch: bool, how: str) -> bool:
+        """Draws the tools themselves; says whether the table is to be shown."""
+        if how:
+            with st.popover("How to read", type="tertiary", icon=":material/help:", key=f"{self.key}_how"):
+                st.markdown(how)
+        if table is None:
+            return False
+        shown = switch and address.toggle("Table", f"{self.key}_table")
+        st.download_button(
+            "CSV",
+            data=lambda: csv(table()),
+            file_name=f"{self._file_name()}.csv",
+            mime="text/csv",
+            key=f"{self.key}_csv",
+            icon=":material/download:",
+            type="tertiary",
+            on_click="ignore",
+        )
+        return shown
 
     def published(self, claim: Published, study: Study) -> None:
         """Shows what the paper reports, and whether its setting is this run's."""

@@ -10,14 +10,15 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from gprune import budget, records, reliability, stages
+from gprune import budget, diagnostics, records, reliability, stages
 from gprune.analysis import agreement, comparison, decisions, drift, stamps
+from gprune.analysis.acting import Acting
 from gprune.analysis.paired import Measurement
 from gprune.analysis.stamps import Stamp
 from gprune.comparisons import COMPARISONS, SUBSTITUTION
 from gprune.methods import METHODS, compensates
 from gprune.records import Array
-from gprune.stages import Inputs
+from gprune.stages import Inputs, Results
 from gprune.study import ReliabilitySettings
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import MissingResultError, Run, record
@@ -167,6 +168,25 @@ def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tupl
         return kept.retention, 0
     compensated = compensates(known, run.study.sparsity.bias_compensation)
     return kept.retention, budget.parameters(shape, size, kept.ffn, kept.heads, compensated)
+
+
+def acting(run: Run) -> Acting:
+    """What the parts of GPrune do in a run.
+
+    Raises:
+        MissingResultError: the run has not come that far.
+        StoreError: a result is damaged.
+    """
+    results = run.results
+    if not diagnostics.ready(results):
+        raise MissingResultError(stages.masks(run.graph).title)
+    keys = (run.key(stages.masks), run.key(stages.adapted), run.key(stages.drift))
+    return _acting(run.root, keys, results)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _acting(root: str, keys: tuple[str, ...], _results: Results) -> Acting:
+    return diagnostics.diagnose(_results)
 
 
 def seed_sentence(record: records.Agreement) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from gprune import run_records
+from gprune.analysis.signs import percent
 from gprune.door.terms import COMMAND, current_terms
 from gprune.views.frame import (
     address,
@@ -29,9 +30,10 @@ from gprune.views.frame.text import duration, plain, said, seconds_since
 _SITUATION = "frame_situation"
 _LOOK = (
     "<style>.stMainBlockContainer {padding: 3.6rem 1.6rem 2rem 1.6rem; max-width: 1720px;} "
-    ".stMainBlockContainer h1 {padding: 0;}</style>"
+    ".stMainBlockContainer h1 {padding: 0;} .stSelectbox input {text-overflow: ellipsis;} "
+    ".stApp a:focus-visible {outline: 2px solid currentColor; outline-offset: -2px;}</style>"
 )
-"""pages use the width that they have; on very wide screens lines stay readable"""
+"""pages use the width that they have; on very wide screens lines stay readable, and what is cut says so"""
 
 
 def run(sections: Mapping[str, Sequence[Any]]) -> None:
@@ -178,7 +180,7 @@ def _why_interrupted(run: Run) -> str:
 def _settings(run: Run) -> None:
     study = run.study
     st.caption(
-        f"{plain(study.model)} · {plain(study.metric)} · keep {study.retention:.0%}  \n"
+        f"{plain(study.model)} · {plain(study.metric)} · keep {percent(study.retention)}  \n"
         f"A: {plain(study.primary)}  \nB: {plain(study.auxiliary)}"
     )
     with st.popover("Settings", icon=":material/tune:", width="stretch"):

@@ -11,16 +11,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
-from gprune import records, run_records, stages, untrusted
-from gprune.errors import SettingsError, StoreError, UnreadableError
+from gprune import records, run_records, stages
+from gprune.errors import StoreError
 from gprune.methods import METHODS, of_masks
 from gprune.records import ModelShape, ModelSize
-from gprune.run_records import about
 from gprune.stages import Graph, Results, Stage
-from gprune.stages.inputs import from_plain, lacking
 from gprune.stages.results import Declaration
 from gprune.store import Store, default_cache
-from gprune.study import Study, from_dict
+from gprune.study import Study
+from gprune.views.frame import run_folder
 from gprune.views.frame.text import seconds_since_1970
 
 AGREEMENT_TITLE = "module agreement"
@@ -266,47 +265,12 @@ def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
             status = path.stat()
         except OSError:
             continue
-        # a record that is replaced within one tick of the clock is another file
-        values, graph, reason = _read(str(path), status.st_mtime_ns, (status.st_ino, status.st_size))
+        values, graph, reason = run_folder.record(path, status)
         if values is None or graph is None:
             bad.append(Unreadable(path.parent.name, reason))
         else:
-            good.append(Run(root, path.parent.name, values, graph.study, graph, *_about(path.parent)))
+            good.append(
+                Run(root, path.parent.name, values, graph.study, graph, *run_folder.said_of(path.parent))
+            )
     good.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
     return good, bad
-
-
-def _about(folder: Path) -> tuple[run_records.About, str]:
-    """What a person says of the run in a folder, and why that cannot be read."""
-    path = folder / about.FILE
-    try:
-        status = path.stat()
-    except OSError:
-        return run_records.About(), ""
-    return _read_about(str(path), status.st_mtime_ns, (status.st_ino, status.st_size))
-
-
-@lru_cache(maxsize=1024)
-def _read_about(path: str, changed: int, which: tuple[int, int]) -> tuple[run_records.About, str]:
-    try:
-        return about.read(Path(path).parent), ""
-    except UnreadableError as error:
-        return run_records.About(), str(error)
-
-
-@lru_cache(maxsize=1024)
-def _read(path: str, changed: int, which: tuple[int, int]) -> tuple[dict[str, Any] | None, Graph | None, str]:
-    """Record and graph of a run, or why there is none; read again only when the file has changed."""
-    try:
-        values = run_records.load(Path(path))
-    except UnreadableError as error:
-        return None, None, str(error)
-    try:
-        study = from_dict(values["study"])
-    except SettingsError as error:
-        return None, None, untrusted.sentence(f"{path} holds a study of another version: {error}")
-    inputs = from_plain((values.get("provenance") or {}).get("inputs"))
-    unknown = min(lacking(study, inputs), default="") if inputs else ""
-    if unknown:
-        return None, None, f"{path} does not say what it has read as {unknown!r}"
-    return values, Graph(study, inputs), ""

@@ -62,14 +62,14 @@ def lacking(run: Run) -> str:
 
 
 def require_here(root: str, study: Study) -> None:
-    """Refuses to compute a study whose model is known from packs alone and is not here.
+    """Refuses to compute a study whose model is not here: a job would only fail after a while.
 
     Args:
         root: the cache folder.
         study: what is to be computed.
 
     Raises:
-        ModelError: the model or a text is missing.
+        ModelError: the model is missing, or a text of one that is known from packs alone.
     """
     runs = [run for run in all_runs(root)[0] if run.study.model == study.model]
     if runs and all(run.packed for run in runs):
@@ -77,6 +77,8 @@ def require_here(root: str, study: Study) -> None:
             _require_inputs(study)
         except GpruneError as error:
             raise ModelError(sentence(error)) from error
+    elif not identity.is_hub_name(study.model):
+        identity.locate(study.model, download=False)
 
 
 def _require_inputs(study: Study) -> None:

@@ -14,6 +14,8 @@ from gprune.views.frame.text import plain
 RUN, SHOWN = "run", "frame_shown_run"
 """key in the address; where the session keeps the name of the run that is shown"""
 _PICKED, _STUDIES = "frame_run", "frame_studies"
+_ROOM = 25
+"""letters of a label that the field shows"""
 _LABEL, _DELETED = "frame_run_label", "frame_run_deleted"
 """what the run that is shown is called; name and label of one that was deleted while it was shown"""
 
@@ -93,6 +95,9 @@ def _selector(runs: list[Run], chosen: str) -> None:
         help="Every page shows this run.",
         on_change=_pick,
     )
+    if len(called := run_label(offered[chosen], shown)) > _ROOM:
+        # the field is narrower than that
+        st.caption(plain(called))
     if own and of_studies:
         many = len(of_studies) > 1
         st.toggle(

@@ -34,6 +34,7 @@ def pick(label: str, key: str, default: str, optional: bool = True) -> str:
         key=key,
         accept_new_options=True,
         placeholder="choose, or type a path" if optional else "choose or type",
-        help="A name that is known, a file, or a data set folder; options follow a #.",
+        help="A name that is known, a file, or a data set folder; options follow a #. “self:” is what the"
+        " model itself writes, as in self:#seed=1&temperature=0.8.",
     )
     return (chosen or "").strip()

@@ -12,6 +12,7 @@ from gprune.analysis.decisions import chance_jaccard
 from gprune.analysis.headline import OURS
 from gprune.analysis.neurons import Example, standing
 from gprune.analysis.paired import Measurement
+from gprune.analysis.signs import percent
 from gprune.methods import METHODS
 from gprune.views.frame import selection, slope, story
 from gprune.views.frame.card import Card
@@ -66,7 +67,7 @@ def biography(run: Run, found: Example) -> list[str]:
 
 
 def _share(value: float) -> str:
-    return f"{value:.1%}" if value < 0.1 else f"{value:.0%}"
+    return percent(value, 1) if value < 0.1 else percent(value)
 
 
 def _module(found: Example) -> list[str]:

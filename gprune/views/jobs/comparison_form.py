@@ -13,6 +13,8 @@ from gprune.study import Study
 from gprune.views.frame.chart_style import label
 
 _MOST_SEEDS = 20
+FURTHER = "further"
+"""what complaints about further seeds begin with"""
 _CONTROLS_HELP = (
     "Adds what says where a gain comes from: "
     + ", ".join(METHODS[name].label for name in CONTROLS)
@@ -58,5 +60,5 @@ def of_seeds(study: Study, typed: str) -> list[Study]:
         raise SettingsError(f"further seeds must be whole numbers of 0 or more (got {typed!r}), as 1 2")
     seeds = dict.fromkeys((study.seed, *map(int, parts)))
     if len(seeds) > _MOST_SEEDS:
-        raise SettingsError(f"{len(seeds)} seeds are more than {_MOST_SEEDS}: choose fewer further seeds")
+        raise SettingsError(f"further seeds make {len(seeds)} in all, more than {_MOST_SEEDS}: choose fewer")
     return [replace(study, seed=seed) for seed in seeds]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
+from gprune import profiles
 from gprune.door.terms import COMMAND, TRUST_OPTION, trusts_code
 from gprune.errors import GpruneError
 from gprune.models import identity
@@ -21,39 +21,42 @@ from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
 from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain, said
-from gprune.views.jobs import comparison_form, settings_form, task_form
+from gprune.views.jobs import comparison_form, complaints, settings_form, task_form
 
 _ASKED_ABOVE = {
     "calibration": ("samples",),
     "sparsity": ("epochs",),
     "evaluation": ("texts", "preset", "windows", "tasks", "limit", "task_folder", "speed"),
 }
-_SEEDS = "further seeds"
-_FIELDS = {
-    **{
-        name: f"launch_{name}"
-        for name in (
-            "model",
-            "primary",
-            "auxiliary",
-            "substitute",
-            "metric",
-            "retention",
-            "seed",
-            "methods",
-            "name",
-        )
-    },
-    "calibration.samples": "launch_samples",
-    "sparsity.epochs": "launch_epochs",
-    "evaluation.texts": "launch_evaluate",
-    "evaluation.preset": "launch_preset",
-    "evaluation.windows": "launch_windows",
-    "evaluation.tasks": "launch_tasks",
-    "evaluation.limit": "launch_limit",
-    "further": "launch_seeds",
+_ANY = Study("model", "A", "B")
+"""stands for a study of which nothing is chosen yet"""
+_LABELS = {
+    "model": "Model",
+    "primary": "Primary text A",
+    "auxiliary": "Auxiliary text B",
+    "substitute": "Third text C, for the agreement",
+    "metric": "Metric",
+    "retention": "Retention",
+    "seed": "Seed",
+    "methods": "Methods side by side",
+    "name": "Name (optional)",
+    "calibration.samples": "Sequences of each text",
+    "sparsity.epochs": "Epochs",
+    "evaluation.texts": "Evaluate on",
+    "evaluation.preset": "Window tokens",
+    "evaluation.windows": "Windows at most",
+    "evaluation.tasks": "Zero-shot tasks",
+    "evaluation.limit": "Documents at most",
+    "evaluation.task_folder": "Folder with the data of the seven tasks",
+    comparison_form.FURTHER: "Further seeds (optional)",
 }
-"""keys of the widgets that are not made from their field alone"""
+"""what the fields are called that are asked for outside of “More settings”"""
+_KEYS = {
+    **{name: f"launch_{name.rpartition('.')[2]}" for name in _LABELS},
+    "evaluation.texts": "launch_evaluate",
+    comparison_form.FURTHER: "launch_seeds",
+}
+"""keys of their widgets"""
 
 
 def new_study(root: str) -> None:
@@ -63,7 +66,8 @@ def new_study(root: str) -> None:
         complaint = st.container()
         values, changes = _basics(root), dict[str, Any]()
         # the demo's own sizes where the demo is chosen, so that the form and `run demo` do the same
-        start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (None, "launch")
+        plain_start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (_ANY, "launch")
+        start, key = _profile(plain_start, key)
         with st.expander("More settings", icon=":material/tune:"):
             for section, title in settings_form.SECTIONS.items():
                 asked = _ASKED_ABOVE.get(section, ())
@@ -73,12 +77,33 @@ def new_study(root: str) -> None:
             values |= _machine()
         studies = _checked(values, changes, complaint, key)
         if not studies:
-            st.caption(":red[:material/error:] What is wrong stands at the top of the form.")
             return
         st.caption("The exact command")
         st.code(command(*studies), language="bash", wrap_lines=True)
         if st.button("Start the run", key="launch_start", type="primary", icon=":material/play_arrow:"):
             _start(root, studies, complaint)
+
+
+def _profile(start: Study, key: str) -> tuple[Study, str]:
+    """Asks for the profile; the study that the settings begin with, and the prefix of their widgets' keys."""
+    name = st.radio(
+        "Settings that the paper leaves open",
+        profiles.NAMES,
+        profiles.NAMES.index(profiles.PROPOSED),
+        format_func={"paper": "as in the paper", "recommended": "recommended"}.__getitem__,
+        key="launch_profile",
+        horizontal=True,
+        on_change=_take_epochs,
+    )
+    st.caption(f"{profiles.profile(name).why} {profiles.PROPOSAL}")
+    # other widgets for each profile, so that each begins with its own values
+    return profiles.applied(start, name), key if name == profiles.PROPOSED else f"{key}_{name}"
+
+
+def _take_epochs() -> None:
+    """The one setting of a profile that is asked for above its place."""
+    chosen = profiles.applied(demo_study(), st.session_state["launch_profile"])
+    st.session_state["launch_epochs"] = chosen.sparsity.epochs
 
 
 def _basics(root: str) -> dict[str, Any]:
@@ -120,13 +145,13 @@ def _sizes(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
         "Sequences of each text", value=demo.calibration.samples, step=64, key="launch_samples",
         help=help_["calibration.samples"],
     )  # fmt: skip
-    epochs = st.number_input(
-        "Epochs", value=demo.sparsity.epochs, step=1, key="launch_epochs", help=help_["sparsity.epochs"]
-    )
+    # a profile may set it: see _take_epochs
+    st.session_state.setdefault("launch_epochs", demo.sparsity.epochs)
+    epochs = st.number_input("Epochs", value=None, step=1, key="launch_epochs", help=help_["sparsity.epochs"])
     seed = st.number_input("Seed", value=0, step=1, key="launch_seed", help=help_["seed"])
     sizes = {"calibration": {"samples": samples}, "sparsity": {"epochs": epochs}}
     values = {"metric": metric, "retention": retention, "seed": seed, **sizes}
-    return values | {_SEEDS: comparison_form.further_seeds()}
+    return values | {comparison_form.FURTHER: comparison_form.further_seeds()}
 
 
 def _evaluation(root: str, study: Study, key: str, owner: str = "") -> dict[str, Any]:
@@ -188,27 +213,38 @@ def _machine() -> dict[str, Any]:
 
 
 def _checked(values: dict[str, Any], changes: dict[str, Any], complaint: Any, key: str) -> list[Study]:
-    """The form's study for each of its seeds; none after its one error was shown and its field marked."""
-    further = values.pop(_SEEDS)
-    try:
-        return comparison_form.of_seeds(from_dict(values).with_settings(changes), further)
-    except GpruneError as error:
-        complaint.error(said(error), icon=":material/error:")
-        # an error about a setting begins with its name
-        field = str(error).partition(" ")[0]
-        mark(complaint, _FIELDS.get(field, f"{key}_{field}"))
-        return []
+    """The form's study for each of its seeds; none after everything wrong with it was shown and marked."""
+    found = complaints.every(values, changes, _studies, demo_study())
+    if not found:
+        return _studies(values, changes)
+    _complain(complaint, found, key)
+    wrong = [_called(field) for field in found if field != complaints.OTHER]
+    words = f": {plain(', '.join(wrong))}. Each says why where it stands" if wrong else ""
+    st.caption(f":red[:material/error: **Not ready to start**]{words}.")
+    return []
 
 
-def mark(place: Any, key: str) -> None:
-    """Puts a frame around the field that an error is about.
+def _studies(values: dict[str, Any], changes: dict[str, Any]) -> list[Study]:
+    further = values.get(comparison_form.FURTHER, "")
+    own = {name: value for name, value in values.items() if name != comparison_form.FURTHER}
+    return comparison_form.of_seeds(from_dict(own).with_settings(changes), further)
 
-    Args:
-        place: container that holds the style.
-        key: key of the field's widget.
-    """
-    chosen = re.sub(r"[^a-zA-Z0-9_-]", "-", key)
-    place.html(f"<style>.st-key-{chosen} {{outline: 2px solid #D03B3B; outline-offset: 4px;}}</style>")
+
+def _complain(place: Any, found: dict[str, str], key: str) -> None:
+    """Says everything that is wrong in one place, and each thing at its field."""
+    words = [said(one) for one in found.values()]
+    place.error(
+        words[0] if len(words) == 1 else "\n".join(f"- {one}" for one in words), icon=":material/error:"
+    )
+    for field, one in found.items():
+        if field != complaints.OTHER:
+            complaints.mark(place, _KEYS.get(field, f"{key}_{field}"), one)
+
+
+def _called(field: str) -> str:
+    """What the form calls a field."""
+    own = field.rpartition(".")[2].replace("_", " ").capitalize()
+    return _LABELS.get(field) or f"{own} (More settings)"
 
 
 def input_problem(study: Study) -> str:
@@ -243,9 +279,9 @@ def _start(root: str, studies: list[Study], complaint: Any = None) -> None:
         st.error(said(problem), icon=":material/error:")
         if complaint is not None:
             complaint.error(said(problem), icon=":material/error:")
-            for field, value in _named(study).items():
-                if value and repr(value) in problem:
-                    mark(complaint, _FIELDS[field])
+            wrong = [field for field, value in _named(study).items() if value and repr(value) in problem]
+            for field in wrong or {complaints.field(problem)} & set(_KEYS):
+                complaints.mark(complaint, _KEYS[field], problem)
         return
     started = [job for job in (work.start(root, one) for one in studies) if job is not None]
     if started:

@@ -17,7 +17,7 @@ from gprune.errors import GpruneError, StoreError
 from gprune.files import amount
 from gprune.run_records import about
 from gprune.store import Store
-from gprune.views.frame import frame, run_choice, tables, work
+from gprune.views.frame import address, frame, run_choice, tables, work
 from gprune.views.frame.card import card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.run_labels import labels
@@ -113,24 +113,16 @@ def _moment(seconds: float) -> str:
 def _take_row(names: list[str]) -> None:
     rows = st.session_state["runs_rows"]["selection"]["rows"]
     if rows and rows[0] < len(names):
-        st.session_state[CHOSEN] = names[rows[0]]
+        address.put(CHOSEN, names[rows[0]])
 
 
 def _choose(known: dict[str, str]) -> str:
     """Asks for the run; the one that the pages show to begin with."""
-    if st.session_state.get(CHOSEN) not in known:
-        shown = frame.current_run()
-        st.session_state[CHOSEN] = shown.name if shown is not None else next(iter(known))
-    # said anew, so that the field shows a name that has just been changed
-    st.session_state[CHOSEN] = st.session_state[CHOSEN]
-    chosen = st.selectbox(
-        "Run to change",
-        list(known),
-        key=CHOSEN,
-        format_func=lambda name: known.get(name, name),
-        help="Selecting a row of the table chooses its run here.",
+    shown = frame.current_run()
+    default = shown.name if shown is not None else next(iter(known))
+    return address.selectbox(
+        "Run to change", known, CHOSEN, default, help="Selecting a row of the table chooses its run here."
     )
-    return str(chosen)
 
 
 def _words(run: Run) -> None:
@@ -215,5 +207,5 @@ def _delete(root: str, name: str, called: str) -> None:
         st.session_state[TOLD] = (True, said(error))
         return
     st.session_state[TOLD] = (False, f"“{plain(called)}” was deleted: {amount(freed)} are free.")
-    st.session_state.pop(CHOSEN, None)
+    address.put(CHOSEN, "")
     run_choice.forget(name, work.look(root).runs)

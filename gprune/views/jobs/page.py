@@ -13,17 +13,20 @@ import streamlit as st
 from gprune import stages
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
-from gprune.views.frame import frame, live, lookout, run_choice, tables, titles, work
+from gprune.views.frame import address, frame, live, lookout, run_choice, tables, titles, work
 from gprune.views.frame.card import card
 from gprune.views.frame.text import duration, plain, said
 from gprune.views.jobs import charts as figures
 from gprune.views.jobs import launch
 from gprune.views.jobs import managed as manage
 
-WANTED, CHOSEN, TAB = "jobs_wanted", "jobs_chosen", "jobs_tab"
-TABS = ("Start", "Jobs", "Runs")
+WANTED = "jobs_wanted"
+"""job that the next drawing shows, in the session"""
+JOB, TAB = "jobs_job", "jobs_tab"
+TABS = {"start": "Start", "jobs": "Jobs", "runs": "Runs"}
 MOST_ROWS = 200
 LOG_LINES = 200
+_TIMES_PIXELS = 300
 _LOSSES = {
     "ce_primary": "cross-entropy on A",
     "ce_auxiliary": "cross-entropy on B",
@@ -37,17 +40,17 @@ def show() -> None:
         "Launch & jobs", "Start a run, watch it, stop it, go on with it. No GPU is needed for small models."
     )
     situation = frame.situation()
-    if WANTED in st.session_state or (TAB not in st.session_state and situation.active):
-        st.session_state[TAB] = TABS[1]
-    forms, followed, managed = st.tabs(list(TABS), key=TAB, on_change="rerun")
-    with forms:
+    if WANTED in st.session_state or (situation.active and not address.given(TAB)):
+        address.put(TAB, "jobs")
+    tabs = address.tabs(TABS, TAB, "start")
+    with tabs["start"]:
         launch.new_study(situation.root)
         launch.evaluate_run(situation.root)
-    with followed:
+    with tabs["jobs"]:
         _follow(situation)
-    if managed.open:
+    if tabs["runs"].open:
         # what runs take is counted over the whole cache
-        with managed:
+        with tabs["runs"]:
             manage.show(situation)
 
 
@@ -71,16 +74,12 @@ def _choose(found: list[Job]) -> Job:
     by_id = {job.id: job for job in found}
     wanted = st.session_state.pop(WANTED, None)
     if wanted in by_id:
-        st.session_state[CHOSEN] = wanted
-    elif st.session_state.get(CHOSEN) not in by_id:
-        st.session_state.pop(CHOSEN, None)
-    chosen = st.selectbox(
-        "Job",
-        list(by_id),
-        key=CHOSEN,
-        format_func=lambda key: f"{by_id[key].label} · {key}",
-    )
-    return by_id.get(str(chosen), found[0])
+        address.put(JOB, wanted)
+    elif not address.given(JOB):
+        # what is shown stays when another job is started
+        address.put(JOB, found[0].id)
+    names = {key: f"{job.label} · {key}" for key, job in by_id.items()}
+    return by_id[address.selectbox("Job", names, JOB, found[0].id)]
 
 
 def _controls(root: str, job: Job) -> None:
@@ -168,15 +167,18 @@ def _times(table: pd.DataFrame, active: bool) -> None:
         st.info("No stage has begun yet." if active else "It ended before any stage had begun.")
         return
     wide = st.column_config.Column(width="medium")
-    tables.show(table, height=300, column_config={"stage": wide}, alt="seconds of each stage")
+    # no taller than its rows: an empty grid looks like stages that are missing
+    height = min(_TIMES_PIXELS, tables.height(len(table)))
+    tables.show(table, height=height, column_config={"stage": wide}, alt="seconds of each stage")
 
 
 def _table(situation: work.Situation) -> None:
-    rows = [_row(situation, job) for job in situation.jobs[:MOST_ROWS]]
-    bar = st.column_config.ProgressColumn(min_value=0.0, max_value=1.0, format="percent", width=110)
-    widths = {"job": 290, "state": 120, "stage": 140, "elapsed": 90, "time left": 120}
+    table = pd.DataFrame([_row(situation, job) for job in situation.jobs[:MOST_ROWS]])
+    table["progress"] *= 100.0
+    bar = st.column_config.ProgressColumn(min_value=0.0, max_value=100.0, format="%.0f %%", width=100)
+    widths = {"job": 276, "state": 105, "stage": 130, "elapsed": 80, "time left": 84, "submitted": 130}
     columns: dict[str, Any] = {name: st.column_config.Column(width=width) for name, width in widths.items()}
-    tables.show(pd.DataFrame(rows), column_config=columns | {"progress": bar}, alt="all jobs")
+    tables.show(table, column_config=columns | {"progress": bar}, alt="all jobs")
 
 
 def _row(situation: work.Situation, job: Job) -> dict[str, Any]:
@@ -195,7 +197,7 @@ def _row(situation: work.Situation, job: Job) -> dict[str, Any]:
         "progress": share,
         "elapsed": duration(progress.elapsed),
         "time left": duration(left) if job.active and (left or 0) >= 1 else "",
-        "submitted": datetime.fromtimestamp(job.created).strftime("%Y-%m-%d %H:%M:%S"),
+        "submitted": datetime.fromtimestamp(job.created).strftime("%Y-%m-%d %H:%M"),
     }
 
 

@@ -116,16 +116,16 @@ def confusion(shared: analysis.Confusion, first: str, second: str) -> go.Figure:
     """
     figure = go.Figure(
         go.Heatmap(
-            z=shared.shares.astype(np.float32),
+            z=100.0 * shared.shares.astype(np.float32),
             x=list(shared.columns),
             y=list(shared.rows),
             customdata=shared.counts.astype(np.int32),
             colorscale=MAGNITUDE,
             zmin=0,
-            zmax=1,
-            colorbar={"title": {"text": "share of row", "side": "right"}, "thickness": 12},
+            zmax=100,
+            colorbar={"title": {"text": "share of row (%)", "side": "right"}, "thickness": 12},
             hovertemplate=(
-                "module %{y} of " + first + ", module %{x} of " + second + ": %{z:.0%} of the row, "
+                "module %{y} of " + first + ", module %{x} of " + second + ": %{z:.0f} % of the row, "
                 "%{customdata} neurons<extra></extra>"
             ),
         )

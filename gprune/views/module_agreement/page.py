@@ -11,6 +11,7 @@ import streamlit as st
 from gprune import records, stages
 from gprune.analysis import agreement as analysis
 from gprune.analysis import published
+from gprune.analysis.signs import percent
 from gprune.comparisons import COMPARISONS, FANG
 from gprune.errors import GpruneError, SettingsError
 from gprune.modularization.agreement import contingency, matched_overlap
@@ -188,7 +189,7 @@ def _confusion(run: Run, drawn: Card) -> None:
     shared = analysis.confusion(contingency(first.labels[layer], second.labels[layer]), MOST_MODULES)
     overlap = matched_overlap(first.labels[layer], second.labels[layer])
     labels = COMPARISONS[name].first.label, COMPARISONS[name].second.label
-    drawn.title(f"Layer {layer}: {overlap:.0%} of the neurons keep their module, {plain(_title(name))}")
+    drawn.title(f"Layer {layer}: {percent(overlap)} of the neurons keep their module, {plain(_title(name))}")
     drawn.chart(
         figures.confusion(shared, *labels),
         "A bright diagonal means that modules survive, a bright column that one module swallows others.",

@@ -29,6 +29,10 @@ MOST_ROWS = 9
 """methods that fit into a figure of the first screen"""
 TICK_GAP = 0.28
 """share of the axis that a tick's name takes"""
+_MOST_WRITTEN = 16
+"""layers whose values are written into the cells"""
+_ABOVE, _NEAREST = 0.5, 16.0
+"""rows of room above the first mark, and pixels from a mark up to the middle of its name"""
 _EXCESS = "rgba(176, 48, 92, 0.22)"
 _NARROW = {"l": 52, "r": 8, "t": 28, "b": 44}
 
@@ -80,8 +84,11 @@ def costs(found: list[Cost]) -> go.Figure:
     """
     figure = go.Figure()
     drawn = _shown(found)
+    # a name stands in the middle between its own mark and the one above it, a little nearer to its own
+    pitch = (FIRST_SCREEN - _NARROW["t"] - _NARROW["b"]) / (len(drawn) + _ABOVE)
+    shift = min(_NEAREST, 0.46 * pitch)
     for row, cost in enumerate(drawn):
-        _row(figure, cost, len(drawn) - 1 - row)
+        _row(figure, cost, len(drawn) - 1 - row, shift)
     figure.add_vline(1.0, line={"color": GREY, "dash": "dot", "width": 1.5})
     style(figure, "change of perplexity (log scale)", "", FIRST_SCREEN, margin=_NARROW | {"l": 14})
     known = [value for cost in drawn for value in (cost.low, cost.high) if np.isfinite(value)] or [1.0]
@@ -90,7 +97,7 @@ def costs(found: list[Cost]) -> go.Figure:
     values = _apart(axis["tickvals"], (high / low) ** TICK_GAP)
     axis |= {"tickvals": values, "tickangle": 0, "ticktext": [_change(value) for value in values]}
     figure.update_xaxes(**axis, range=[np.log10(low), np.log10(high)])
-    figure.update_yaxes(visible=False, range=[-0.5, len(drawn) - 0.15])
+    figure.update_yaxes(visible=False, range=[-0.5, len(drawn) - 0.5 + _ABOVE])
     return figure
 
 
@@ -115,7 +122,7 @@ def _shown(found: list[Cost]) -> list[Cost]:
     return [*found[: MOST_ROWS - len(ours)], *ours]
 
 
-def _row(figure: go.Figure, cost: Cost, height: int) -> None:
+def _row(figure: go.Figure, cost: Cost, height: int, shift: float) -> None:
     """Name and change of a method, with its mark below them."""
     name, known = called(cost.method), np.isfinite(cost.ratio)
     value = f"{100 * (cost.ratio - 1):+,.0f} %" if known else "not finite"
@@ -126,7 +133,7 @@ def _row(figure: go.Figure, cost: Cost, height: int) -> None:
         xanchor="left",
         xshift=3,
         y=height,
-        yshift=13,
+        yshift=shift,
         showarrow=False,
         font={"size": 11},
     )
@@ -177,18 +184,33 @@ def strip(rows: dict[str, Array], chosen: Selection = NOTHING) -> go.Figure:
             colorscale=MAGNITUDE,
             xgap=1,
             ygap=3,
-            text=[[f"{value:.2f}" for value in row] for row in values] if layers <= 16 else None,
-            texttemplate="%{text}" if layers <= 16 else None,
             colorbar={"thickness": 12, "title": {"text": "share (0 to 1)", "side": "right"}},
             hoverinfo="skip",
         )
     )
+    if layers <= _MOST_WRITTEN:
+        _numbers(figure, names, values)
     _cells(figure, names, values)
     style(figure, "layer", "", 110 + 42 * len(names))
     figure.update_yaxes(autorange="reversed", automargin=True)
     layer_axis(figure, layers)
     marks.layer_line(figure, chosen)
     return figure
+
+
+def _numbers(figure: go.Figure, names: list[str], values: Array) -> None:
+    """Writes the values into their cells, dark on the light half of the scale: Plotly’s grey is too near."""
+    for ink, chosen in (("#FFFFFF", values <= 0.5), ("#111111", values > 0.5)):
+        row, layer = np.nonzero(chosen)
+        figure.add_scatter(
+            x=layer,
+            y=[names[index] for index in row],
+            text=[f"{value:.2f}" for value in values[chosen]],
+            mode="text",
+            textfont={"color": ink},
+            hoverinfo="skip",
+            showlegend=False,
+        )
 
 
 def _cells(figure: go.Figure, names: list[str], values: Array) -> None:

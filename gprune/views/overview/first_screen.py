@@ -15,6 +15,7 @@ from gprune.analysis.comparison import DENSE, Row, obstacles
 from gprune.analysis.drift import distribution_table
 from gprune.analysis.neurons import Movers
 from gprune.analysis.paired import Measurement, difference
+from gprune.analysis.signs import signed
 from gprune.analysis.stamps import lines
 from gprune.errors import GpruneError
 from gprune.views.frame import selection, slope, story, tour, work
@@ -159,7 +160,7 @@ def _cost(run: Run, drawn: Card) -> None:
         drawn,
         figures.costs(found),
         f"Perplexity on {named} ({plain(standing.brief)}), ± 2 standard errors.{coming}",
-        ", ".join(f"{label(each.method)} {each.ratio - 1:+.0%}" for each in found),
+        ", ".join(f"{label(each.method)} {signed(each.ratio - 1, '.0%')}" for each in found),
         lambda: cost.table(found, METHOD_LABELS),
         "Perplexity says how much a model is surprised by a text; lower is better. All methods read the "
         "same windows, so the bars are those of the windows’ differences from the dense model. "

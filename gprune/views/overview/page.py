@@ -11,6 +11,7 @@ import streamlit as st
 
 from gprune import records, stages
 from gprune.analysis import agreement, comparison, summary, thresholds
+from gprune.analysis.signs import percent
 from gprune.analysis.stamps import lines
 from gprune.errors import GpruneError
 from gprune.views.frame import derived, frame, selection, story, tables
@@ -129,7 +130,7 @@ def _retention_tile(run: Run) -> dict[str, Any]:
     # another run of the same settings may have made GPrune's masks where this one leaves GPrune out
     if "gprune" in run.masked:
         masks = run.load(stages.masks)
-        tile |= {"value": f"{masks.retention:.2%}", "delta": f"target {masks.target:.0%}"}
+        tile |= {"value": percent(masks.retention, 2), "delta": f"target {percent(masks.target)}"}
     return tile | {"help": "Of the linear weights of the decoder layers, under GPrune."}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
+from gprune.analysis.acting import LEAST, Acting, Explained, kinds
 from gprune.analysis.decisions import Bins, layer_retention
 from gprune.records import Array, PruningMasks
 from gprune.views.frame import marks
@@ -125,4 +126,59 @@ def by_layer(masks: dict[str, PruningMasks], part: str, chosen: Selection = NOTH
     layer_axis(figure, len(next(iter(masks.values())).ffn))
     marks.layer_line(figure, chosen)
     figure.update_yaxes(range=[-0.03, 1.05])
+    return figure
+
+
+def acting(found: Acting) -> go.Figure:
+    """Share of the decisions that each part changes; a part that acts on next to none is hollow."""
+    names, shares = list(found.decisions_changed), [100 * share for share in found.decisions_changed.values()]
+    color = METHOD_COLORS["gprune"]
+    figure = go.Figure()
+    figure.add_bar(
+        y=names,
+        x=shares,
+        orientation="h",
+        marker={
+            "color": [color if share >= 100 * LEAST else "rgba(0,0,0,0)" for share in shares],
+            "line": {"color": color, "width": 2},
+        },
+        hovertemplate="without %{y}: %{x:.2f} % of the decisions change<extra></extra>",
+        showlegend=False,
+    )
+    # beside the line where the bar ends before it
+    figure.add_scatter(
+        y=names,
+        x=[max(share, 100 * LEAST) for share in shares],
+        mode="text",
+        text=[f" {share:.1f} %" for share in shares],
+        textposition="middle right",
+        cliponaxis=False,
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    style(figure, "neurons decided otherwise without it (%)", "part of GPrune", 260, bargap=0.4)
+    figure.add_vline(x=100 * LEAST, line={"color": GREY, "dash": "dash", "width": 2})
+    figure.update_yaxes(type="category", autorange="reversed")
+    figure.update_xaxes(range=[0, 1.2 * max(*shares, 200 * LEAST)])
+    return figure
+
+
+def explained(found: Explained) -> go.Figure:
+    """Share of the drift's variance between modules: the run's, those before refinement, random ones."""
+    shares = {name: 100 * share for name, share in kinds(found).items()}
+    colors = [METHOD_COLORS["gprune"] if name == "modules of the run" else PALE for name in shares]
+    figure = go.Figure()
+    figure.add_bar(
+        y=list(shares),
+        x=list(shares.values()),
+        orientation="h",
+        marker={"color": colors},
+        text=[f"{share:.0f} %" for share in shares.values()],
+        textposition="outside",
+        cliponaxis=False,
+        hovertemplate="%{y}: %{x:.1f} % explained<extra></extra>",
+    )
+    style(figure, "variance of rank drift explained (%)", "", 260, bargap=0.4)
+    figure.update_yaxes(type="category", autorange="reversed")
+    figure.update_xaxes(range=[0, min(112, 1.2 * max(shares.values(), default=1.0) + 1)])
     return figure

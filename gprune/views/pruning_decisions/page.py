@@ -5,8 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from gprune import stages
+from gprune.analysis import acting, published
 from gprune.analysis import decisions as analysis
-from gprune.analysis import published
+from gprune.analysis.signs import percent
 from gprune.views.frame import address, derived, frame, selection
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS, label
@@ -37,6 +38,54 @@ def show() -> None:
         _layers(run, drawn, "neurons")
     with right, card("pd_heads", "Attention kept, layer by layer", run) as drawn:
         _layers(run, drawn, "heads")
+    left, right = st.columns(2)
+    with left, card("pd_acting", "What does each part of GPrune do?", run) as drawn:
+        _acting(run, drawn)
+    with right, card("pd_explained", "Do the modules explain the drift?", run) as drawn:
+        _explained(run, drawn)
+
+
+def _acting(run: Run, drawn: Card) -> None:
+    found = derived.acting(run)
+    idle = [part for part, share in found.decisions_changed.items() if share < acting.LEAST]
+    if idle:
+        drawn.title(f"{' and '.join(idle)} {'acts' if len(idle) == 1 else 'act'} on next to no decision")
+    _warn(found.of_parts)
+    drawn.chart(
+        figures.acting(found),
+        "Share of the decisions on neurons that would be others without a part; left of the dashed line "
+        "nothing should be credited to it.",
+        table=lambda: acting.table(found),
+        how="Each part is taken away alone from the run's own decision, at the same retention, and all else "
+        "stays: without RASA every module is scored from A, without MSL all thresholds are as they started, "
+        "without BCM the neurons of a layer are ranked in one list.",
+    )
+
+
+def _explained(run: Run, drawn: Card) -> None:
+    acting_parts = derived.acting(run)
+    found = acting_parts.drift_explained
+    if found.modules != found.modules:
+        st.caption("Every neuron drifts alike here, so there is nothing to explain.")
+        return
+    drawn.title(
+        f"The modules explain {100 * found.modules:.0f} % of the drift's variance, random ones "
+        f"{100 * found.random:.0f} %"
+    )
+    _warn(acting_parts.of_modules)
+    drawn.chart(
+        figures.explained(found),
+        "Share of the variance of rank drift within layers that lies between modules: what knowing a "
+        "neuron's module says of its drift.",
+        table=lambda: acting.explained_table(found),
+        how="Random modules of the same sizes explain a little by chance. Where the initialization explains "
+        "more than the modules, the refinement has given up part of what the split by drift had found.",
+    )
+
+
+def _warn(sentences: tuple[str, ...]) -> None:
+    for words in sentences:
+        st.warning(f"{plain(words[:1].upper() + words[1:])}.", icon=":material/warning:")
 
 
 def _controls(run: Run) -> tuple[str, int]:
@@ -70,8 +119,8 @@ def _retention(run: Run, drawn: Card, base: str, bins: int) -> None:
     gap = abs(ours.retention - other.retention)
     if gap > analysis.BUDGET_TOLERANCE:
         st.warning(
-            f"The budgets differ: GPrune keeps {ours.retention:.2%} of the decoder's weights, {label(base)} "
-            f"{other.retention:.2%}. Differences between the bars are partly that.",
+            f"The budgets differ: GPrune keeps {percent(ours.retention, 2)} of the decoder's weights, "
+            f"{label(base)} {percent(other.retention, 2)}. Differences between the bars are partly that.",
             icon=":material/warning:",
         )
     drawn.title(analysis.headline(result, label(base)))

@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from gprune import whatif
+from gprune.analysis.signs import percent
 from gprune.errors import GpruneError
 from gprune.methods import METHODS
 from gprune.views.frame import address, tables
@@ -97,11 +98,10 @@ def _kept(run: Run, choice: whatif.LabChoice, methods: Sequence[str]) -> dict[st
             }
         )
     if rows:
-        percent = st.column_config.NumberColumn(format="percent")
         tables.show(
             pd.DataFrame(rows),
-            alt=f"what each method keeps at {choice.retention:.0%}",
-            column_config=dict.fromkeys(list(rows[0])[1:], percent),
+            alt=f"what each method keeps at {percent(choice.retention)}",
+            shares=dict.fromkeys(list(rows[0])[1:], 2),
         )
     if "gprune" in methods and abs(choice.retention - run.study.retention) > 1e-9:
         st.caption(_SHIFTED)

@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 
 from gprune.analysis import thresholds
+from gprune.analysis.signs import percent
 from gprune.study import ReliabilitySettings
 from gprune.views.frame import address, derived, selection
 from gprune.views.frame.card import card
@@ -36,11 +37,11 @@ def show(run: Run, settings: ReliabilitySettings) -> None:
         counts = thresholds.grid(statistics, levels, levels)
         present = settings.drift_quantile, settings.score_quantile
         share = adapted.adapted.mean()
-        drawn.title(f"{share:.1%} of the modules are adapted at {present[0]:.3f} / {present[1]:.3f}")
+        drawn.title(f"{percent(share, 1)} of the modules are adapted at {present[0]:.3f} / {present[1]:.3f}")
         drawn.chart(
             figures.grid(levels, counts, len(adapted.adapted), present),
             "Share of modules adapted. Ring: the present lines; stars: the paper's. A click sets both lines.",
-            alt=f"{share:.1%} of the modules are adapted with the present lines",
+            alt=f"{percent(share, 1)} of the modules are adapted with the present lines",
             table=lambda: figures.grid_table(levels, counts),
             on_point=_set,
         )

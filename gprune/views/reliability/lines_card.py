@@ -10,6 +10,7 @@ import numpy as np
 import streamlit as st
 
 from gprune.analysis import thresholds
+from gprune.analysis.signs import percent
 from gprune.errors import GpruneError
 from gprune.records import AdaptedScores, ModuleStatistics
 from gprune.reliability import prefers_auxiliary
@@ -122,10 +123,10 @@ def _tiles(statistics: ModuleStatistics, adapted: AdaptedScores) -> None:
     counts = thresholds.count(statistics, adapted)
     tiles = (
         ("Modules adapted", f"{counts.adapted} / {counts.modules}"),
-        ("Neurons in them", f"{counts.neurons:,} ({counts.neurons / counts.all_neurons:.1%})"),
+        ("Neurons in them", f"{counts.neurons:,} ({percent(counts.neurons / counts.all_neurons, 1)})"),
         ("Scored from A", f"{counts.from_primary}"),
         ("Scored from B", f"{counts.from_auxiliary}"),
-        ("Neurons re-scored", f"{counts.rescored:,} ({counts.rescored / counts.all_neurons:.1%})"),
+        ("Neurons re-scored", f"{counts.rescored:,} ({percent(counts.rescored / counts.all_neurons, 1)})"),
     )
     with st.grid(5, min_column_width=120):
         for name, value in tiles:

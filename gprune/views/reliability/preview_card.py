@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from gprune import preview, stages, whatif
-from gprune.analysis.signs import signed
+from gprune.analysis.signs import percent, signed
 from gprune.analysis.unseen import unseen
 from gprune.errors import GpruneError
 from gprune.pipeline import outlook
@@ -212,7 +212,7 @@ def _beside(text: str, answer: Answer | None) -> str:
     against = _AGAINST[address.choice(AGAINST, _AGAINST, "gprune")]
     return (
         f"against {answer.base_perplexity:.2f} of {against}  \n"
-        f"{signed(found.change, '.2%')} ± {found.error:.2%} of perplexity, "
+        f"{signed(found.change, '.2%')} ± {percent(found.error, 2)} of perplexity, "
         f"{signed(found.nats, '.4f')} ± {found.nats_error:.4f} nats, paired over windows  \n"
         f"{answer.done} of {answer.windows} windows" + ("" if answer.progress != "open" else " …")
     )

@@ -9,6 +9,7 @@ import streamlit as st
 
 from gprune import whatif
 from gprune.analysis import decisions, flips
+from gprune.analysis.signs import percent
 from gprune.methods import METHODS
 from gprune.records import PruningMasks
 from gprune.study import ReliabilitySettings
@@ -74,22 +75,25 @@ def show(run: Run, settings: ReliabilitySettings) -> None:
 
 def described(run: Run, wanted: whatif.LabChoice) -> str:
     """A choice in short: `FLAP, 50 % kept, scored from B: science-docs`."""
-    return f"{label(wanted.method)}, {wanted.retention:.0%} kept, scored from {texts(run)[wanted.scoring]}"
+    return (
+        f"{label(wanted.method)}, {percent(wanted.retention)} kept, scored from {texts(run)[wanted.scoring]}"
+    )
 
 
 def _kept(run: Run, drawn: Card, wanted: whatif.LabChoice, masks: PruningMasks) -> None:
     own = lab.own_masks(run)
     changed = flips.compare(own, masks)
     drawn.title(
-        f"{plain(label(wanted.method))} keeps {masks.ffn.mean():.1%} of the neurons and "
-        f"{masks.heads.mean():.1%} of the key/value groups at {masks.retention:.2%} of the weights"
+        f"{plain(label(wanted.method))} keeps {percent(masks.ffn.mean(), 1)} of the neurons and "
+        f"{percent(masks.heads.mean(), 1)} of the key/value groups at {percent(masks.retention, 2)} of "
+        "the weights"
     )
     kept = decisions.layer_retention(own)[0], decisions.layer_retention(masks)[0]
     unlearned = NOT_LEARNED if wanted.method == "gprune" else DECIDED
     drawn.chart(
         figures.kept_by_layer(*kept, described(run, wanted)),
-        f"{changed.total:,} neurons ({changed.total / changed.neurons:.1%}) and {changed.heads:,} key/value "
-        f"groups differ from this run's GPrune at {run.study.retention:.0%}.",
+        f"{changed.total:,} neurons ({percent(changed.total / changed.neurons, 1)}) and {changed.heads:,} "
+        f"key/value groups differ from this run's GPrune at {percent(run.study.retention)}.",
         how=unlearned,
         table=lambda: _table(own, masks),
     )

@@ -10,14 +10,14 @@ import streamlit as st
 from gprune.analysis import flips, thresholds
 from gprune.errors import GpruneError
 from gprune.study import ReliabilitySettings
-from gprune.views.frame import derived, tables
+from gprune.views.frame import address, derived, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import said
 from gprune.views.reliability import controls, lab, sets
 from gprune.views.reliability.sets import ThresholdSet
 
-_ERROR, _CHOSEN = "rasa_sets_error", "rasa_sets_chosen"
+_ERROR = "rasa_sets_error"
 
 
 def show(run: Run, settings: ReliabilitySettings) -> None:
@@ -69,10 +69,9 @@ def _compared(run: Run, drawn: Card, settings: ReliabilitySettings, kept: list[T
     table = pd.DataFrame([_row(run, one) for one in rows])
     if kept:
         drawn.title(f"{len(kept)} threshold set{'s' if len(kept) > 1 else ''} beside the present lines")
-    percent = st.column_config.NumberColumn(format="percent")
     tables.show(
         table, alt="threshold sets side by side",
-        column_config={"neurons kept": percent, "key/value groups kept": percent},
+        shares={"neurons kept": 2, "key/value groups kept": 2},
     )  # fmt: skip
     drawn.tools(
         lambda: table,
@@ -109,8 +108,7 @@ def _use(run: Run, kept: list[ThresholdSet]) -> None:
     named = {one.name: one for one in kept}
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     with left:
-        name = st.selectbox("Set", list(named), key=_CHOSEN)
-    chosen = named.get(str(name), kept[0])
+        chosen = named[address.selectbox("Set", list(named), "rasa_set", kept[0].name)]
     rule = chosen.settings
     with right, st.container(horizontal=True):
         st.button("Set the lines", key="rasa_sets_use", icon=":material/tune:", on_click=_lines, args=(rule,))

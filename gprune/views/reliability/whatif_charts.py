@@ -168,17 +168,17 @@ def kept_by_layer(own: Array, chosen: Array, name: str) -> go.Figure:
     """Share of each layer's neurons that the run keeps, and that a choice keeps."""
     figure = go.Figure()
     layers = np.arange(len(own))
-    figure.add_bar(x=layers, y=own, name="this run's GPrune", marker={"color": PALE})
+    figure.add_bar(x=layers, y=100.0 * own, name="this run's GPrune", marker={"color": PALE})
     figure.add_scatter(
         x=layers,
-        y=chosen,
+        y=100.0 * chosen,
         name=name,
         mode="markers",
         marker={"color": BLUE, "size": 9, "symbol": "circle"},
     )
     for trace in figure.data:
-        trace.hovertemplate = "layer %{x}: %{y:.1%} kept<extra>" + trace.name + "</extra>"
-    style(figure, "layer", "share of neurons kept", 260)
+        trace.hovertemplate = "layer %{x}: %{y:.1f} % kept<extra>" + trace.name + "</extra>"
+    style(figure, "layer", "neurons kept (%)", 260)
     layer_axis(figure, len(layers))
-    figure.update_yaxes(range=[0, 1.02], tickformat=".0%")
+    figure.update_yaxes(range=[0, 102])
     return figure

@@ -15,12 +15,13 @@ from gprune.errors import DamagedError, GpruneError
 from gprune.files import amount
 from gprune.jobs import Job, queue
 from gprune.store import Store, manifests
-from gprune.views.frame import frame, packed, work
+from gprune.views.frame import address, frame, packed, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain, said
 
 PLAN = "plan.json"
+_WAYS = {"transformers": "transformers", "gprune": "with this project", "lm-eval": "lm-eval"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +124,14 @@ def _unfinished(run: Run, folder: Path | None) -> None:
 
 def _snippets(folder: Path) -> None:
     """How to load the folder."""
-    anywhere, here, measured = st.tabs(["transformers", "with this project", "lm-eval"])
-    with anywhere:
+    tabs = address.tabs(_WAYS, "sx_way", "transformers")
+    with tabs["transformers"]:
         st.code(load_anywhere(folder), language="python")
         st.caption("The folder holds the few lines of code that it needs; read them before you trust them.")
-    with here:
+    with tabs["gprune"]:
         st.code(load_here(folder), language="python")
         st.caption("Where this project is installed, no code of the folder is run.")
-    with measured:
+    with tabs["lm-eval"]:
         st.code(measure_with_lm_eval(folder), language="bash", wrap_lines=True)
 
 
@@ -166,7 +167,7 @@ def _form(run: Run, form: Form, folder: Path) -> None:
     """One further form: where it is, what makes it, or why it cannot be made."""
     out = destination(run, form)
     arguments = (form.command, str(folder), str(out))
-    with st.container(border=True):
+    with st.container(border=True, height="stretch"):
         st.markdown(f"**{form.title}**")
         st.caption(form.what)
         if out.exists():

@@ -11,6 +11,7 @@ import streamlit as st
 
 from gprune import stages
 from gprune.analysis import speed as analysis
+from gprune.analysis.signs import percent
 from gprune.errors import GpruneError
 from gprune.files import amount
 from gprune.methods import METHODS, compensates, of_masks
@@ -106,7 +107,8 @@ def _padding(run: Run, method: str, masks: PruningMasks, shape: ModelShape) -> s
     return (
         f"**Padded to an ordinary folder**, every layer gets {made.neurons:,} neurons and {made.groups} "
         f"key/value group{'s' if made.groups > 1 else ''}: dense {sizes[0]}, pruned {sizes[1]}, padded "
-        f"{sizes[2]}. **{made.kept_saving:.0%}** of what pruning saved is left; the outputs stay the same."
+        f"{sizes[2]}. **{percent(made.kept_saving)}** of what pruning saved is left; the outputs stay the "
+        "same."
     )
 
 

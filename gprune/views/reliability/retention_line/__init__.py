@@ -82,13 +82,14 @@ def draw(
         if value is not None:
             on_retention(value)
 
-    data = _data(series, dense, retention, reach) | {"alt": alt}
-    _COMPONENT(key=key, data=data, height="content", on_lines_change=released)
+    sent = data(series, dense, retention, reach) | {"alt": alt}
+    _COMPONENT(key=key, data=sent, height="content", on_lines_change=released)
 
 
-def _data(
+def data(
     series: Sequence[Series], dense: float | None, retention: float, reach: tuple[float, float]
 ) -> dict[str, Any]:
+    """What the browser draws the chart from; arguments as of `draw`."""
     values = [value for one in series for point in one.points for value in (point.low, point.high)]
     values += [] if dense is None else [dense]
     low, high = (min(values) / _MARGIN, max(values) * _MARGIN) if values else (1.0, 10.0)

@@ -112,7 +112,7 @@ function axes(self) {
   for (const value of ticks(...REACH, 10)) {
     const x = toX(self, value)
     shape(curve, "line", { class: "grid", x1: x, x2: x, y1: MARGIN.top, y2: foot })
-    shape(curve, "text", { x, y: foot + 17, "text-anchor": "middle" }, `${Math.round(100 * value)}%`)
+    shape(curve, "text", { x, y: foot + 17, "text-anchor": "middle" }, `${Math.round(100 * value)} %`)
   }
   for (const { value, text } of data.ticks) {
     const y = toY(self, value)
@@ -157,7 +157,7 @@ function take(self, point) {
 
 function hint(self, one, point) {
   if (self.dragging) return
-  const words = [`${one.name}, ${(100 * point.x).toFixed(1)}% kept`, `perplexity ${figure(point.y)}`, point.windows, "click to take its retention"]
+  const words = [`${one.name}, ${(100 * point.x).toFixed(1)} % kept`, `perplexity ${figure(point.y)}`, point.windows, "click to take its retention"]
   self.tip.textContent = words.join("\n")
   self.tip.hidden = false
   const x = toX(self, point.x)
@@ -184,7 +184,7 @@ const figure = (value) => (value < 1000 ? value.toFixed(2) : String(Number(value
 function moveLine(self) {
   const element = self.lines.retention
   const level = self.level.retention
-  const words = `${Math.round(100 * level)}% kept`
+  const words = `${Math.round(100 * level)} % kept`
   stand(self, element, toX(self, level), MARGIN, 110)
   announce(element, level, words, words)
   const found = self.data.series.map((one) => [one.name, read(one.points, level)])

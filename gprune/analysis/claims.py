@@ -1,0 +1,173 @@
+"""Answers: which claims of the paper hold on the models at hand, and which do not?
+
+A claim compares two methods on the same windows, case by case: a model, a retention and a text. Published
+figures never enter here, and no claim is judged by the model that its settings were searched on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gprune.analysis.paired import BETTER, NOISE, WORSE, Difference, over_both
+from gprune.methods import METHODS
+from gprune.records import Array
+
+HOLDS, MIXED, FAILS, UNKNOWN = "holds", "mixed", "does not hold", "not measured"
+MULTI = tuple(name for name, method in METHODS.items() if method.scoring != "single")
+"""baselines that score from both texts"""
+BASELINES = tuple(
+    name
+    for name, method in METHODS.items()
+    if not method.control and method.decision not in ("none", "learned") and name != "wanda_sp_dense"
+)
+"""what people would otherwise use"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """Every method on one text, for one model at one retention."""
+
+    model: str
+    retention: float
+    text: str
+    unseen: bool
+    """whether no method was calibrated on the text's corpus"""
+    losses: Mapping[str, Mapping[int, Array]]
+    """of each method and seed (windows,) mean losses, nats per token"""
+
+    def loss(self, method: str) -> float:
+        """Mean loss over seeds, nats per token; NaN where it was not measured."""
+        found = self.losses.get(method, {})
+        return float(np.mean([run.mean() for run in found.values()])) if found else math.nan
+
+    def best(self, methods: Sequence[str]) -> str:
+        """The method of the lowest mean loss; empty where none was measured."""
+        known = [name for name in methods if math.isfinite(self.loss(name))]
+        return min(known, key=self.loss, default="")
+
+    def difference(self, first: str, second: str) -> Difference | None:
+        """How much worse the first is than the second on the seeds that both have; None without any."""
+        one, other = self.losses.get(first, {}), self.losses.get(second, {})
+        shared = [seed for seed in one if seed in other]
+        return over_both(np.stack([one[seed] - other[seed] for seed in shared])) if shared else None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One thing that the paper says, or that must hold if what it says is to mean something."""
+
+    words: str
+    source: str
+    """where the paper says it; empty for a check of ours"""
+    first: str
+    """the method that should be better"""
+    others: tuple[str, ...]
+    """what it should beat: the best of these in each case"""
+    unseen_only: bool = False
+    """whether it is about texts that no method was calibrated on"""
+
+
+CLAIMS = (
+    Claim("GPrune is better than its base metric FLAP", "main table", "gprune", ("flap",)),
+    Claim(
+        "the same against FLAP without bias compensation, which GPrune does not use either",
+        "",
+        "gprune",
+        ("flap_no_bias",),
+    ),
+    Claim("GPrune is better than the best baseline", "main table", "gprune", BASELINES),
+    Claim("the same on text that no method was calibrated on", "main table", "gprune", BASELINES, True),
+    Claim("GPrune uses two texts better than joint scoring does", "multi-dataset table", "gprune", MULTI),
+    Claim(
+        "modules of neurons that behave alike are better than random modules",
+        "ablation",
+        "gprune_no_rasa",
+        ("msl_random",),
+    ),
+    Claim(
+        "and better than modules of the same sizes with their members shuffled",
+        "",
+        "gprune_no_rasa",
+        ("msl_shuffled",),
+    ),
+    Claim("RASA makes the model better", "ablation", "gprune", ("gprune_no_rasa",)),
+    Claim("the modules bring something beyond one learned threshold a layer", "", "gprune", ("msl_layers",)),
+    Claim(
+        "one learned threshold a layer is better than the same ratio in every layer",
+        "",
+        "msl_layers",
+        ("flap_uniform",),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A claim beside what was measured."""
+
+    claim: Claim
+    cases: tuple[tuple[Case, str, Difference], ...]
+    """where it could be judged: the case, what it was compared with, and the difference"""
+
+    def count(self, verdict: str) -> int:
+        """In how many cases the first was BETTER, WORSE, or NOISE."""
+        return sum(difference.verdict == verdict for _, _, difference in self.cases)
+
+    @property
+    def outcome(self) -> str:
+        """HOLDS where it is better in most cases and worse in none, FAILS where it is worse more often."""
+        better, worse = self.count(BETTER), self.count(WORSE)
+        if not self.cases:
+            return UNKNOWN
+        if worse == 0 and 2 * better > len(self.cases):
+            return HOLDS
+        return FAILS if worse >= better else MIXED
+
+    @property
+    def change(self) -> float:
+        """Geometric mean of the change of perplexity over the cases."""
+        nats = [difference.nats for _, _, difference in self.cases]
+        return math.expm1(float(np.mean(nats))) if nats else math.nan
+
+    @property
+    def counts(self) -> str:
+        """As `7 better, 2 within noise, 3 worse`."""
+        return ", ".join(f"{self.count(word)} {word}" for word in (BETTER, NOISE, WORSE))
+
+
+def judged(claim: Claim, cases: Sequence[Case]) -> Verdict:
+    """What the cases say of a claim."""
+    found = []
+    for case in cases:
+        if claim.unseen_only and not case.unseen:
+            continue
+        other = case.best(claim.others)
+        difference = case.difference(claim.first, other) if other else None
+        if difference is not None and math.isfinite(difference.nats):
+            found.append((case, other, difference))
+    return Verdict(claim, tuple(found))
+
+
+def growing(
+    cases: Sequence[Case], first: str = "gprune", other: str = "flap"
+) -> list[tuple[Case, Difference]]:
+    """How a gain at the lowest retention differs from that at the highest, text by text.
+
+    Returns:
+        The case at the lowest retention and the difference of both: negative where the gain grows.
+    """
+    found = []
+    for case in cases:
+        own = [one for one in cases if (one.model, one.text) == (case.model, case.text)]
+        if case.retention != min(one.retention for one in own) or len({one.retention for one in own}) < 2:
+            continue
+        mild = max(own, key=lambda one: one.retention)
+        low, high = case.difference(first, other), mild.difference(first, other)
+        if low is not None and high is not None:
+            error = math.hypot(low.nats_error, high.nats_error)
+            found.append((case, Difference(low.nats - high.nats, error, True)))
+    return found

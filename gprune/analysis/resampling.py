@@ -1,0 +1,155 @@
+"""Answers: what does sampling alone do to ranks and decisions, and how many sequences make that small?
+
+Two samples of one text that share no sequence are compared, at growing sizes, from parts of statistics that
+one forward pass has kept. A score is a true one and a sampling error whose variance falls as 1 / n: the drift
+between two samples of n sequences then follows d(n)^2 = a / (n + b), the law of Spearman and Brown in terms
+of drift. It goes through what was measured and on to larger samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gprune.ranking import ranks
+from gprune.records import Array
+
+_FALLS = 1e-3
+"""what falls by less than this part over all sizes does not fall"""
+Score = Callable[[Sequence[int]], Array]
+"""(layers, neurons) importance scores of some shards of a text"""
+
+
+@dataclass(frozen=True, slots=True)
+class Resampled:
+    """Two samples of one text against each other, by the sequences in each."""
+
+    sequences: Array
+    """(sizes,) mean number of sequences in a sample"""
+    drift: Array
+    """(sizes, draws) median rank drift of all neurons"""
+    changed: Array
+    """(sizes, draws) share of the neurons that are decided differently"""
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """How something that sampling does falls with the number of sequences: sqrt(a / (n + b))."""
+
+    scale: float
+    """a; NaN where nothing could be fitted"""
+    shift: float
+    """b, at least 0"""
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a law: what was measured falls as samples grow, or is 0."""
+        return self.scale >= 0
+
+    def at(self, sequences: float) -> float:
+        """What two samples of so many sequences differ by; NaN without a law."""
+        return float(np.sqrt(self.scale / (sequences + self.shift))) if self.known else float("nan")
+
+    def reaches(self, level: float) -> float:
+        """Sequences at which it has fallen to a level; infinite where it never does, NaN without a law."""
+        if not self.known:
+            return float("nan")
+        if not level > 0:
+            return float("inf") if self.scale else 0.0
+        return max(self.scale / level**2 - self.shift, 0.0)
+
+
+def resampled(score: Score, sizes: Array, kept: Array) -> Resampled:
+    """Compares two samples of a text at every size that its shards allow.
+
+    A sample is n neighbouring shards of the shards in a ring, the other the n that follow; all starting
+    points are drawn.
+
+    Args:
+        score: scores of chosen shards.
+        sizes: (shards,) sequences of each shard.
+        kept: (layers,) neurons that a decision keeps in each layer: those of the highest ranks.
+    """
+    shards = len(sizes)
+    rows = []
+    for count in range(1, shards // 2 + 1):
+        parts = [ranks(score([(start + step) % shards for step in range(count)])) for start in range(shards)]
+        pairs = [(parts[start], parts[(start + count) % shards]) for start in range(shards)]
+        rows.append([(rank_drift(*pair), changed(*(decided(one, kept) for one in pair))) for pair in pairs])
+    found = np.array(rows).reshape(len(rows), shards, 2)
+    sequences = np.arange(1, len(rows) + 1) * float(np.mean(sizes))
+    return Resampled(sequences, found[:, :, 0], found[:, :, 1])
+
+
+def rank_drift(first: Array, second: Array) -> float:
+    """Median rank drift of all neurons (Eq. 1) between two (layers, neurons) sets of ranks."""
+    return float(np.median(np.abs(first - second)) / max(first.shape[1] - 1, 1))
+
+
+def decided(ranked: Array, kept: Array) -> Array:
+    """(layers, neurons) bool, True for the highest ranks of each layer.
+
+    Args:
+        ranked: (layers, neurons) ascending ranks from 0.
+        kept: (layers,) neurons to keep.
+    """
+    chosen: Array = ranked >= ranked.shape[1] - kept[:, None]
+    return chosen
+
+
+def changed(first: Array, second: Array) -> float:
+    """Share of the units that two decisions do not agree on."""
+    return float(np.mean(first != second))
+
+
+def jaccard(kept: float, changed: float) -> float:
+    """Jaccard index of two decisions that keep an equal share of the units and differ in some.
+
+    Args:
+        kept: share of the units that each keeps.
+        changed: share of the units that they decide differently.
+    """
+    return (kept - changed / 2) / (kept + changed / 2)
+
+
+def law(sequences: Array, values: Array) -> Law:
+    """The law behind what was measured, by least squares of 1 / d^2 on n, in relative terms.
+
+    Args:
+        sequences: (sizes,) sequences in a sample.
+        values: (sizes, draws) what two samples differ by.
+
+    Returns:
+        With a shift of 0 where there is one size only, or where the best shift is negative. Without a law
+        where what was measured does not fall, or is not finite.
+    """
+    means = np.mean(values, axis=1) if np.size(values) else np.array([])
+    if not means.size or not np.isfinite(means).all():
+        return Law(float("nan"), 0.0)
+    if not means.any():
+        return Law(0.0, 0.0)
+    if (means <= 0).any():
+        return Law(float("nan"), 0.0)
+    # 1 / d^2 = (n + b) / a; its relative error is the same at every size
+    weights = means**2
+    design = np.stack([sequences, np.ones_like(sequences)], axis=1) * weights[:, None]
+    if len(means) > 1:
+        slope, intercept = np.linalg.lstsq(design, np.ones_like(means), rcond=None)[0]
+        if slope * sequences[-1] <= _FALLS * max(intercept, 0.0):
+            return Law(float("nan"), 0.0)
+        if intercept >= 0:
+            return Law(float(1 / slope), float(intercept / slope))
+    return Law(float((design[:, 0] @ design[:, 0]) / design[:, 0].sum()), 0.0)
+
+
+def beyond(measured: float, *noises: float) -> float:
+    """The part of a drift between two texts that sampling does not explain; 0 where it explains all.
+
+    Args:
+        measured: drift between samples of two texts.
+        noises: what two samples of one of the texts differ by, at that size, for each text. Squares add up,
+            and each text brings one of its two samples.
+    """
+    return float(np.sqrt(max(measured**2 - sum(noise**2 for noise in noises) / 2, 0.0)))

@@ -1,0 +1,48 @@
+"""Answers: how does a model's tokenizer read and write text, without loading the model?"""
+
+from __future__ import annotations
+
+from tokenizers import Tokenizer
+
+from gprune.errors import GpruneError, ModelError
+from gprune.models import identity
+from gprune.records import Array
+
+
+def tokenizer(model: str) -> Tokenizer:
+    """The tokenizer of a model.
+
+    Raises:
+        ModelError: the model is not on this machine, or has no readable tokenizer.json.
+    """
+    path = identity.locate(model) / "tokenizer.json"
+    if not path.is_file():
+        raise ModelError(
+            f"the model {model!r} has no tokenizer.json, so its tokens cannot be counted here: save the text "
+            "as a file and start a run with it on the page Launch & jobs"
+        )
+    try:
+        found: Tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise ModelError(f"{str(path)!r} cannot be read ({error}): copy the model again") from error
+    found.no_padding()
+    found.no_truncation()
+    return found
+
+
+def entries(model: str) -> int | None:
+    """Entries of a model's vocabulary; None where its folder cannot be read any more."""
+    try:
+        found = identity.configuration(identity.locate(model)).get("vocab_size")
+    except GpruneError:
+        return None
+    return found if isinstance(found, int) and found > 0 else None
+
+
+def characters(model: str, ids: Array) -> int | None:
+    """Characters that (samples, length) token ids stand for; None where the tokenizer cannot be read."""
+    try:
+        reader = tokenizer(model)
+    except ModelError:
+        return None
+    return sum(map(len, reader.decode_batch(ids.tolist(), skip_special_tokens=True)))

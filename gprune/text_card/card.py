@@ -1,0 +1,166 @@
+"""What a card says of one calibration text: its numbers, and nothing that is not measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from gprune.analysis.resampling import Law, Resampled
+
+DEFAULT_SHARE = 0.25
+"""part of the drift between texts that sampling alone may move ranks by"""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The run behind a card, and how decisions are made on it."""
+
+    run: str
+    model: str
+    metric: str
+    """what units are scored by"""
+    retention: float
+    """of the decoder's linear weights, at which one ratio in every layer decides"""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much there is of a text; NaN or None where its tokens are not there."""
+
+    sequences: int
+    length: int
+    """tokens of a sequence"""
+    available: int | None
+    """disjoint sequences that the text would give; None where that is not known, or without end"""
+    characters: int | None
+    """that the drawn tokens stand for"""
+    distinct: int | None
+    """tokens that occur"""
+    entries: int | None
+    """of the vocabulary"""
+    frequent: float
+    """share of all tokens that falls on the ten most frequent ones"""
+    halves: float
+    """token distance between two halves of the text: what sampling does"""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens drawn."""
+        return self.sequences * self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """A text beside another one of its run; sampling is what two samples of one text would differ by."""
+
+    letter: str
+    name: str
+    drift: float
+    """median rank drift between the two"""
+    drift_sampling: float
+    """of two samples of one text, on average over both texts; NaN where no law was found"""
+    drift_beyond: float
+    """what sampling does not explain of the drift"""
+    changed: float
+    """share of the neurons that the two texts decide differently"""
+    changed_sampling: float
+    """that two samples of one text do"""
+    groups_changed: float
+    """share of the key/value groups that the two texts decide differently"""
+    jaccard: float
+    """of the neurons that the two texts keep"""
+    jaccard_chance: float
+    """of independent choices of as many in every layer"""
+    jaccard_sampling: float
+    """of two samples of one text"""
+    jaccard_halves: float
+    """measured between two halves of this text"""
+    jaccard_across: float
+    """measured between a half of this text and a half of the other"""
+    token_distance: float
+    """Jensen-Shannon distance of their token frequencies; NaN where tokens are not there"""
+    distinct_shared: float
+    """share of this text's distinct tokens that the other has as well; NaN likewise"""
+    runs_shared: float
+    """share of this text's runs of `run` tokens that stand in the other; NaN likewise"""
+    run: int
+    """tokens of such a run"""
+
+
+@dataclass(frozen=True, slots=True)
+class TextCard:
+    """One calibration text of a run."""
+
+    letter: str
+    """what the pages call it"""
+    name: str
+    """as typed"""
+    described: str
+    """what it is, as the run noted it"""
+    origin: Origin
+    size: Size
+    resampled: Resampled
+    """two samples of it against each other, by their size"""
+    drift: Law
+    """of the rank drift between two samples"""
+    changed: Law
+    """of the decisions that two samples make differently"""
+    others: tuple[Against, ...]
+    """the other texts of the run whose statistics are there"""
+    undecided: float
+    """share of the neurons that not all texts of the run decide alike; NaN where there is one text"""
+
+    @property
+    def nearest(self) -> Against | None:
+        """The other text from which it differs least, sampling aside."""
+        return min(self.others, key=lambda other: other.drift_beyond, default=None)
+
+    @property
+    def farthest(self) -> Against | None:
+        """The other text that decides most neurons differently."""
+        return max(self.others, key=lambda other: other.changed, default=None)
+
+    def needed(self, share: float, other: Against | None = None) -> float:
+        """Sequences at which sampling alone moves ranks by a share of the drift to another text.
+
+        Args:
+            share: part of the drift, in (0, 1].
+            other: one of `others`; the nearest by default.
+
+        Returns:
+            Infinite where the two texts differ by no more than sampling, NaN where it cannot be said.
+        """
+        other = other or self.nearest
+        return self.drift.reaches(share * other.drift_beyond) if other else float("nan")
+
+    def recommended(self, share: float, other: Against | None = None) -> int | None:
+        """The same as a number to ask for, of two digits, at least 1; None where none can be said."""
+        needed = self.needed(share, other)
+        if not math.isfinite(needed):
+            return None
+        whole = max(math.ceil(needed), 1)
+        # an estimate is no more exact
+        step = 10 ** max(len(str(whole)) - 2, 0)
+        return -(-whole // step) * step
+
+    def to_dict(self, share: float = DEFAULT_SHARE) -> dict[str, Any]:
+        """Every number as plain JSON values, with the sequences that a share asks for."""
+        plain = asdict(self) | {
+            "share": share,
+            "recommended": {other.letter: self.recommended(share, other) for other in self.others},
+        }
+        plain["size"]["tokens"] = self.size.tokens
+        found: dict[str, Any] = _plain(plain)
+        return found
+
+
+def _plain(value: Any) -> Any:
+    """JSON knows neither NaN and infinity nor arrays."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, np.ndarray | list | tuple):
+        return [_plain(inner) for inner in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,78 @@
+"""Claims judged on made-up cases: what counts, against whom, and when a claim holds."""
+
+import numpy as np
+import pytest
+
+from gprune.analysis import claims
+from gprune.analysis.claims import Case, Claim, growing, judged
+from gprune.methods import METHODS
+
+WINDOWS = np.linspace(3.0, 5.0, 50)
+CLAIM = Claim("", "", "gprune", ("flap", "fang"))
+
+
+def a_case(text="x", retention=0.5, unseen=False, model="m", **nats):
+    """Losses of methods that lie a number above the same windows, under two seeds, almost without noise."""
+    noise = np.random.default_rng(7)
+    losses = {
+        name: {seed: WINDOWS + value + noise.normal(0, 1e-3, 50) for seed in (0, 1)}
+        for name, value in nats.items()
+    }
+    return Case(model, retention, text, unseen, losses)
+
+
+def test_a_claim_is_judged_against_the_best_of_its_rivals_in_each_case():
+    cases = [a_case(gprune=0.1, flap=0.2, fang=0.3), a_case("y", gprune=0.1, flap=0.2, fang=-0.1)]
+    found = judged(CLAIM, cases)
+    assert [other for _, other, _ in found.cases] == ["flap", "fang"]
+    assert found.counts == "1 better, 0 within noise, 1 worse" and found.outcome == claims.FAILS
+    assert found.change == pytest.approx(np.expm1((-0.1 + 0.2) / 2), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("values", "outcome"),
+    [
+        ((-0.2, -0.2, -0.2), claims.HOLDS),
+        ((-0.2, -0.2, 0.0), claims.HOLDS),
+        ((-0.2, 0.0, 0.0), claims.MIXED),
+        ((-0.2, -0.2, 0.2), claims.MIXED),
+        ((0.2, -0.2, 0.0), claims.FAILS),
+        ((0.0, 0.0, 0.0), claims.FAILS),
+        ((), claims.UNKNOWN),
+    ],
+)
+def test_a_claim_holds_where_it_is_mostly_better_and_never_worse(values, outcome):
+    cases = [a_case(str(index), gprune=value, flap=0.0) for index, value in enumerate(values)]
+    assert judged(CLAIM, cases).outcome == outcome
+
+
+def test_a_claim_about_unseen_text_leaves_the_calibration_texts_out():
+    cases = [a_case("a", gprune=0.5, flap=0.0), a_case("b", unseen=True, gprune=-0.5, flap=0.0)]
+    found = judged(Claim("", "", "gprune", ("flap",), unseen_only=True), cases)
+    assert [case.text for case, _, _ in found.cases] == ["b"] and found.outcome == claims.HOLDS
+
+
+def test_only_seeds_and_methods_that_both_sides_have_are_compared():
+    case = a_case(gprune=0.0, flap=0.1)
+    lone = Case("m", 0.5, "x", False, {"gprune": {0: WINDOWS}, "flap": {1: WINDOWS}})
+    assert case.difference("gprune", "msl_layers") is None and lone.difference("gprune", "flap") is None
+    assert judged(CLAIM, [lone]).outcome == claims.UNKNOWN
+    assert case.difference("gprune", "flap").nats == pytest.approx(-0.1, abs=1e-3)
+
+
+def test_a_gain_that_grows_as_less_is_kept_is_negative():
+    cases = [
+        a_case("x", 0.5, gprune=-0.1, flap=0.0),
+        a_case("x", 0.3, gprune=-0.4, flap=0.0),
+        a_case("y", 0.5, gprune=-0.1, flap=0.0),
+    ]
+    ((case, found),) = growing(cases)
+    assert (case.text, case.retention) == ("x", 0.3) and found.nats == pytest.approx(-0.3, abs=1e-3)
+    assert found.verdict == "better"
+
+
+def test_every_claim_names_methods_that_there_are_and_no_control_is_a_baseline():
+    for claim in claims.CLAIMS:
+        assert {claim.first, *claim.others} <= METHODS.keys() and claim.first not in claim.others
+    assert not any(METHODS[name].control for name in claims.BASELINES)
+    assert {"llm_pruner", "flap", "fang", "wanda_sp", "flap_pooled"} <= set(claims.BASELINES)
