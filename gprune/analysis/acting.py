@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gprune.analysis.signs import percent
 from gprune.ranking import module_means
 from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition
 
