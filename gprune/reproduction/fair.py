@@ -45,6 +45,8 @@ def _rows(series: Series, retention: float, seed: int) -> list[Row]:
     settings = dict(profiles.profile("recommended").settings)
     if settings:
         other = series.study(retention=retention, seed=seed, changes=settings)
+        # the settings one by one would be no name
+        other = other.renamed(f"{study.name} recommended profile")
         rows.append(Row(labels | {"method": "GPrune (FLAP), recommended profile"}, other))
     return rows
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from gprune import limits, untrusted
 from gprune.errors import ModelError
 from gprune.methods import METHODS
 from gprune.models import identity as models
@@ -180,7 +181,8 @@ class Series:
                 told = (name for name in values if name not in TASKS)
                 changed = (name for name in told if values[name] != common[section][name])
                 words += [f"{name.replace('_', ' ')} {values[name]}" for name in changed]
-        return " ".join(words)
+        # a name is for people: what does not fit is in the settings
+        return untrusted.sentence(" ".join(words), limits.LONGEST_NAME)
 
 
 def shared(study: Study) -> Study:

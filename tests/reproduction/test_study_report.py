@@ -6,7 +6,7 @@ import pytest
 from reproduction.fake_runs import finish
 from reproduction.test_reproduction_command import call
 
-from gprune import profiles
+from gprune import limits, profiles
 from gprune.methods import CONTROLS
 from gprune.profiles import Profile
 from gprune.reproduction import fair, tables, work
@@ -14,7 +14,7 @@ from gprune.reproduction.answers import Finished
 from gprune.reproduction.scale import choose
 from gprune.reproduction.series import Series
 from gprune.store import Store
-from gprune.study import Study
+from gprune.study import Study, from_dict
 
 OTHER = (("sparsity.learning_rate", 0.1),)
 PERPLEXITIES = {"gprune": 20.0, "flap": 40.0, "flap_pooled": 30.0, "msl_layers": 19.0, "gprune_no_rasa": 20.0}
@@ -43,6 +43,17 @@ def test_the_rows_are_every_method_its_controls_and_both_profiles_under_every_se
     # one study a retention and seed for all methods, one more for the other profile
     errands = work.needed([tables.TABLES["study"]], series)
     assert len(errands) == 8 and sum(len(errand.study.methods) > 1 for errand in errands) == 4
+
+
+def test_every_study_has_a_name_that_can_be_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert len(profiles.profile("recommended").settings) > 5
+    series = Series("demo", choose("demo", "study"))
+    studies = [errand.study for errand in work.needed([tables.TABLES["study"]], series)]
+    assert all(from_dict(study.to_dict()) == study for study in studies)
+    assert studies[1].name == "demo FLAP 50% recommended profile"
+    many = {"calibration.batch": 8} | dict(profiles.profile("recommended").settings)
+    assert len(series.study(changes=many).name) <= limits.LONGEST_NAME
 
 
 def test_a_profile_that_changes_nothing_adds_no_row(monkeypatch: pytest.MonkeyPatch, series: Series) -> None:
