@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gprune import profiles
+from gprune.analysis.claims import RECOMMENDED
 from gprune.methods import METHODS
 from gprune.reproduction.series import Row, Series, label, together
 
 FAIR = "study"
 """name of the table"""
-RECOMMENDED = "gprune recommended"
-"""id of GPrune under the recommended profile, where that differs from the paper's"""
 
 
 def fair_rows(series: Series) -> list[Row]:

@@ -144,7 +144,9 @@ def _claims(cases: Sequence[Case]) -> list[str]:
     lines += [_claim(verdict) for verdict in verdicts]
     grown = growing(cases)
     if grown:
-        words = ", ".join(f"{case.model} on {short(case.text)} {_percent(one)}" for case, one in grown)
+        words = ", ".join(
+            f"{case.model} on {short(case.text).partition('#')[0]} {_percent(one)}" for case, one in grown
+        )
         lines += [
             "",
             "The gain over FLAP at the lowest retention less that at the highest (the paper: it grows as "
@@ -166,7 +168,7 @@ def _claim(verdict: Verdict) -> str:
 
 
 def _table(block: Block) -> list[str]:
-    names = [short(case.text) for case in block.cases]
+    names = [_called(case.text, block) for case in block.cases]
     lines = [
         "",
         f"## {short(block.series.model)} at {100 * block.retention:.0f} %",
@@ -187,6 +189,13 @@ def _table(block: Block) -> list[str]:
         lines.append(f"| {label} | {' | '.join([given, *values, *against])} |")
         lines += [f"| | {reason} |" + " |" * (2 * len(names)) for reason in sorted(reasons)]
     return lines
+
+
+def _called(text: str, block: Block) -> str:
+    """A text without its options, where these do not tell it from another."""
+    name = short(text).partition("#")[0]
+    others = [short(case.text).partition("#")[0] for case in block.cases if case.text != text]
+    return short(text) if name in others else name
 
 
 def _given(results: Results, method: str) -> str:

@@ -7,6 +7,7 @@ from reproduction.fake_runs import finish
 from reproduction.test_reproduction_command import call
 
 from gprune import limits, profiles
+from gprune.analysis.claims import RECOMMENDED
 from gprune.methods import CONTROLS
 from gprune.profiles import Profile
 from gprune.reproduction import fair, tables, work
@@ -38,7 +39,7 @@ def test_the_rows_are_every_method_its_controls_and_both_profiles_under_every_se
     names = [fair.identifier(row) for row in rows]
     assert names[0] == "dense" and names.count("dense") == 1
     assert set(CONTROLS) < set(names) and "wanda_sp_dense" not in names
-    assert names.count("gprune") == names.count(fair.RECOMMENDED) == names.count("flap_pooled") == 4
+    assert names.count("gprune") == names.count(RECOMMENDED) == names.count("flap_pooled") == 4
     assert {fair.identifier(row) for row in rows if row.extra} == set(CONTROLS)
     # one study a retention and seed for all methods, one more for the other profile
     errands = work.needed([tables.TABLES["study"]], series)
@@ -58,7 +59,7 @@ def test_every_study_has_a_name_that_can_be_read_back(monkeypatch: pytest.Monkey
 
 def test_a_profile_that_changes_nothing_adds_no_row(monkeypatch: pytest.MonkeyPatch, series: Series) -> None:
     monkeypatch.setattr(profiles, "profile", lambda name: Profile(name, (), ""))
-    assert fair.RECOMMENDED not in {fair.identifier(row) for row in fair.fair_rows(series)}
+    assert RECOMMENDED not in {fair.identifier(row) for row in fair.fair_rows(series)}
     assert len(work.needed([tables.TABLES["study"]], series)) == 4
 
 
