@@ -7,9 +7,10 @@ at each retention under each seed, on the same texts and windows.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from gprune import profiles
-from gprune.analysis.claims import RECOMMENDED
+from gprune.analysis.claims import COMPENSATED, RECOMMENDED
 from gprune.methods import METHODS
 from gprune.reproduction.series import Row, Series, label, together
 
@@ -41,17 +42,22 @@ def _rows(series: Series, retention: float, seed: int) -> list[Row]:
     for name in compared():
         row = Row(labels, replace(study, methods=(name,)), name, extra=METHODS[name].control)
         rows.append(replace(row, labels=labels | {"method": label(row)}))
-    settings = dict(profiles.profile("recommended").settings)
-    if settings:
-        other = series.study(retention=retention, seed=seed, changes=settings)
+    for name, words, changes in _variants():
+        changed = series.study(retention=retention, seed=seed, changes=changes)
         # the settings one by one would be no name
-        other = other.renamed(f"{study.name} recommended profile")
-        rows.append(Row(labels | {"method": "GPrune (FLAP), recommended profile"}, other))
+        changed = changed.renamed(f"{study.name} {words}")
+        rows.append(Row(labels | {"method": f"GPrune (FLAP), {words}"}, changed, item=name))
     return rows
+
+
+def _variants() -> list[tuple[str, str, dict[str, Any]]]:
+    """Id, words and settings of what GPrune is compared as besides; what changes nothing is left out."""
+    compensated = {"sparsity.bias_compensation": True}
+    found = [(COMPENSATED, "bias compensation", compensated)]
+    recommended = dict(profiles.profile("recommended").settings)
+    return found + [(RECOMMENDED, "recommended profile", recommended)] * bool(recommended)
 
 
 def identifier(row: Row) -> str:
     """What tells a row's method from the others of its retention and seed."""
-    recommended = dict(profiles.profile("recommended").settings)
-    changed = bool(recommended) and row.study == row.study.with_settings(recommended)
-    return RECOMMENDED if row.method == "gprune" and changed else row.method
+    return str(row.item) or row.method
