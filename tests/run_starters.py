@@ -30,7 +30,9 @@ from gprune.study import from_file
 def interrupt(*_):
     raise KeyboardInterrupt
 
+# a shell starts what runs in its background deaf to the second
 signal.signal(signal.SIGTERM, interrupt)
+signal.signal(signal.SIGINT, interrupt)
 study, cache, folder, until, held = sys.argv[1:]
 folder = Path(folder)
 

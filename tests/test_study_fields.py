@@ -61,7 +61,9 @@ def test_a_choice_takes_its_words_and_no_other(name):
 
 def test_every_option_of_study_says_what_its_field_means():
     made = options(study)
-    assert set(made) == {*OPTIONS, "set", "with-controls"} and set(OPTIONS.values()) <= set(field_names())
+    assert set(made) == {*OPTIONS, "set", "with-controls", "profile"} and set(OPTIONS.values()) <= set(
+        field_names()
+    )
     for option, field in OPTIONS.items():
         assert made[option].help.replace("%%", "%").startswith(documentation()[field])
     assert (made["seed"].type, made["retention"].type, made["windows"].type) == (int, float, int)
@@ -72,8 +74,9 @@ def test_every_option_of_study_says_what_its_field_means():
 
 def test_options_of_reproduce_say_the_same():
     made = options(reproduce)
-    for option in ("model", "primary", "evaluate", "samples", "epochs", "windows"):
+    for option in ("primary", "evaluate", "samples", "epochs", "windows", "profile"):
         assert made[option].help == options(study)[option].help.split("; see `texts`")[0]
+    assert made["model"].nargs == "+" and made["model"].help.startswith(options(study)["model"].help)
     assert made["speed"].choices == ["auto", "cpu", "gpu"]
     assert made["limit"].help.startswith(documentation()["evaluation.limit"])
 

@@ -10,6 +10,7 @@ import io
 import math
 import os
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ _HEADER = re.compile(
     rb"'shape': \(((?:\d{1,18},? ?){0,8})\), \} *\n"
 )
 _LONGEST_HEADER = 2**12
+# NumPy parses a header as Python source, and CPython 3.11 can fail at that in two threads at once: "AST
+# constructor recursion depth mismatch"
+_PARSING = threading.Lock()
 
 
 def file_name(field: str) -> str:
@@ -62,12 +66,14 @@ def read(path: Path, wanted: str | None) -> np.ndarray[Any, Any]:
     seen = checksums.stamp(path)
     if seen[0] > LARGEST_IN_MEMORY:
         _require(wanted, checksums.of_file(path) if wanted else wanted, path)
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        with _PARSING:
+            return np.load(path, mmap_mode="r", allow_pickle=False)
     data = path.read_bytes()
     digest = checksums.of_bytes(data)
     checksums.remember(path, seen, digest)
     _require(wanted, digest if wanted else wanted, path)
-    found: np.ndarray[Any, Any] = np.load(io.BytesIO(data), allow_pickle=False)
+    with _PARSING:
+        found: np.ndarray[Any, Any] = np.load(io.BytesIO(data), allow_pickle=False)
     return found
 
 
