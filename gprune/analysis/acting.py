@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from gprune.analysis.signs import percent
 from gprune.ranking import module_means
@@ -153,21 +152,6 @@ def within_layers(scores: Array, kept: Array) -> Array:
 def changed(first: Array, second: Array) -> float:
     """Share of the neurons that two masks decide differently."""
     return float(np.mean(np.asarray(first) != np.asarray(second)))
-
-
-def table(found: Acting) -> pd.DataFrame:
-    """One row a part: what it does, and the share of the decisions that it changes, in percent."""
-    changes = found.decisions_changed.items()
-    rows = [
-        {"part": part, "does": PARTS[part], "decisions changed (%)": 100 * share} for part, share in changes
-    ]
-    return pd.DataFrame(rows)
-
-
-def explained_table(found: Explained) -> pd.DataFrame:
-    """One row a kind of modules: the share of the drift's variance that lies between them, in percent."""
-    rows = [{"modules": name, "drift explained (%)": 100 * share} for name, share in kinds(found).items()]
-    return pd.DataFrame(rows)
 
 
 def kinds(found: Explained) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from gprune import stages
-from gprune.analysis import acting, published
+from gprune.analysis import acting, acting_table, published
 from gprune.analysis import decisions as analysis
 from gprune.analysis.signs import percent
 from gprune.views.frame import address, derived, frame, selection
@@ -55,7 +55,7 @@ def _acting(run: Run, drawn: Card) -> None:
         figures.acting(found),
         "Share of the decisions on neurons that would be others without a part; left of the dashed line "
         "nothing should be credited to it.",
-        table=lambda: acting.table(found),
+        table=lambda: acting_table.table(found),
         how="Each part is taken away alone from the run's own decision, at the same retention, and all else "
         "stays: without RASA every module is scored from A, without MSL all thresholds are as they started, "
         "without BCM the neurons of a layer are ranked in one list.",
@@ -77,7 +77,7 @@ def _explained(run: Run, drawn: Card) -> None:
         figures.explained(found),
         "Share of the variance of rank drift within layers that lies between modules: what knowing a "
         "neuron's module says of its drift.",
-        table=lambda: acting.explained_table(found),
+        table=lambda: acting_table.explained_table(found),
         how="Random modules of the same sizes explain a little by chance. Where the initialization explains "
         "more than the modules, the refinement has given up part of what the split by drift had found.",
     )
