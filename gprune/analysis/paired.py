@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gprune.analysis.signs import signed
 from gprune.analysis.stamps import Stamp
 from gprune.records import Array
 
@@ -182,6 +183,12 @@ def over_both(each: Array) -> Difference:
     """
     error = np.hypot(_error(each.mean(axis=0)), _error(each.mean(axis=1)) if len(each) > 1 else 0.0)
     return Difference(float(each.mean()), float(error), True)
+
+
+def in_percent(difference: Difference) -> str:
+    """A difference as a change of perplexity with its standard error: `−3.1 ± 0.4 %`."""
+    error = f" ± {100 * difference.error:.1f}" if np.isfinite(difference.error) else ""
+    return f"{signed(100 * difference.change, '.1f')}{error} %"
 
 
 def over_texts(differences: Sequence[Difference]) -> Difference:

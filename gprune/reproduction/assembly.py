@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -207,7 +208,7 @@ def _lines(table: Table, index: int, answer: Answer) -> list[dict[str, Any]]:
         "reason": answer.reason,
         "run": answer.run,
         "precision": answer.precision,
-        **{name: _field(row.study, name) for name in _SETTINGS},
+        **{name: attrgetter(name)(row.study) for name in _SETTINGS},
     }
     values = (*answer.values, *(value for found, stamp in answer.tasks for value in _both(found, stamp)))
     return [start | _number(value) | end for value in values or (Value("", "", NAN),)]
@@ -244,12 +245,6 @@ def _number(value: Value) -> dict[str, Any]:
         "version": value.version,
         "protocol": value.stamp.line if value.stamp else "",
     }
-
-
-def _field(study: Any, dotted: str) -> Any:
-    for part in dotted.split("."):
-        study = getattr(study, part)
-    return study
 
 
 # ---- the short form ----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 from gprune import diagnostics, stages
 from gprune.analysis.acting import Acting
 from gprune.analysis.claims import CLAIMS, Case, Verdict, growing, judged
-from gprune.analysis.paired import Difference
+from gprune.analysis.paired import in_percent
 from gprune.analysis.signs import signed
 from gprune.analysis.unseen import Standing
 from gprune.errors import StoreError
@@ -53,7 +53,8 @@ def markdown(store: Store, every: Sequence[Series], command: str) -> str:
         every: the series, one a model.
         command: the command line that makes it.
     """
-    blocks = [block for series in every for block in _blocks(store, series)]
+    finished = Finished(store)
+    blocks = [block for series in every for block in _blocks(finished, series)]
     cases = [case for block in blocks for case in block.cases]
     lines = [*_head(every, blocks, command), *_claims(cases)]
     for block in blocks:
@@ -61,14 +62,14 @@ def markdown(store: Store, every: Sequence[Series], command: str) -> str:
     return "\n".join([*lines, *_why(blocks)]) + "\n"
 
 
-def _blocks(store: Store, series: Series) -> list[Block]:
-    finished, rows = Finished(store), fair_rows(series)
+def _blocks(finished: Finished, series: Series) -> list[Block]:
+    rows = fair_rows(series)
     answers = [finished.answer(row) or Answer(row, reason="not run yet") for row in rows]
     dense, others = answers[0], answers[1:]
     found = []
     for retention in series.scale.retentions:
         own = (dense, *(one for one in others if one.row.study.retention == retention))
-        results = opened(next(one.row.study for one in own if identifier(one.row) == GPRUNE), store)
+        results = opened(next(one.row.study for one in own if identifier(one.row) == GPRUNE), finished.store)
         standings = _standings(results)
         cases = tuple(_case(series, retention, known, own) for known in standings.values())
         found.append(Block(series, retention, own, cases, results, standings))
@@ -145,7 +146,7 @@ def _claims(cases: Sequence[Case]) -> list[str]:
     grown = growing(cases)
     if grown:
         words = ", ".join(
-            f"{case.model} on {short(case.text).partition('#')[0]} {_percent(one)}" for case, one in grown
+            f"{case.model} on {short(case.text).partition('#')[0]} {in_percent(one)}" for case, one in grown
         )
         lines += [
             "",
@@ -240,13 +241,7 @@ def _against(case: Case, method: str) -> str:
     if method in (GPRUNE, "dense"):
         return ""
     difference = case.difference(method, GPRUNE)
-    return "" if difference is None else f"{_percent(difference)}, {difference.verdict}"
-
-
-def _percent(difference: Difference) -> str:
-    """A difference as a change of perplexity with its standard error."""
-    error = f" ± {100 * difference.error:.1f}" if np.isfinite(difference.error) else ""
-    return f"{signed(100 * difference.change, '.1f')}{error} %"
+    return "" if difference is None else f"{in_percent(difference)}, {difference.verdict}"
 
 
 # ---- why ---------------------------------------------------------------------------------------------------

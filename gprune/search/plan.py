@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ class Plan:
         space = dict(self.space)
         # one more than wanted: the study's own values may be among those drawn
         drawn = ParameterSampler(space, self.rungs[0].configurations + 1, random_state=self.seed)
-        own = {name: _value(self.study, name) for name in space}
+        own = {name: attrgetter(name)(self.study) for name in space}
         different = [point for point in drawn if point != own][: self.rungs[0].configurations]
         points = [
             tuple((name, value) for name, value in sorted(point.items()) if value != own[name])
@@ -200,11 +201,6 @@ def _placed(values: dict[str, Any], within: Path | None) -> dict[str, Any]:
     if isinstance(evaluation, dict) and isinstance(evaluation.get("texts"), list):
         made["evaluation"] = evaluation | {"texts": [placed(text) for text in evaluation["texts"]]}
     return values | made
-
-
-def _value(study: Study, name: str) -> Any:
-    section, _, field = name.rpartition(".")
-    return getattr(getattr(study, section) if section else study, field)
 
 
 def words(configuration: Configuration) -> str:

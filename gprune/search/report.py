@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.paired import Difference
-from gprune.analysis.signs import signed
+from gprune.analysis.paired import in_percent
 from gprune.analysis.spreadsheet import csv
 from gprune.errors import StoreError
 from gprune.files import make_folder, write_json, write_text
@@ -124,10 +124,8 @@ def markdown(plan: Plan, rounds: Sequence[Round], made: Made) -> str:
         "| setting | values | the study's own |",
         "| --- | --- | --- |",
     ]
-    plain = study.to_dict()
     for name, values in plan.space:
-        section, _, field = name.rpartition(".")
-        own = plain[section][field] if section else plain[field]
+        own = attrgetter(name)(study)
         lines.append(f"| `{name}` | {', '.join(map(_cell, values))} | {_cell(own)} |")
     for number, done in enumerate(rounds, start=1):
         lines += ["", *_round(plan, number, done)]
@@ -164,13 +162,7 @@ def _row(score: Score, own: Score) -> str:
 def _change(score: Score, own: Score) -> str:
     if not np.isfinite([score.objective, own.objective]).all():
         return "could not be run"
-    return percent(gain(score, own))
-
-
-def percent(difference: Difference) -> str:
-    """A difference as a change of perplexity with its standard error: `−3.1 ± 0.4 %`."""
-    spread = f" ± {100 * difference.error:.1f}" if math.isfinite(difference.error) else ""
-    return f"{signed(100 * difference.change, '.1f')}{spread} %"
+    return in_percent(gain(score, own))
 
 
 def _perplexity(losses: np.ndarray) -> str:
@@ -191,8 +183,8 @@ def _verdict(rounds: Sequence[Round]) -> str:
         )
     return (
         f"Configuration {best.configuration.number} of {drawn} changes the perplexity under the study's own "
-        f"settings by {percent(gain(best, last.scores[0]))}: {words(best.configuration)}. It is the profile "
-        "`recommended`."
+        f"settings by {in_percent(gain(best, last.scores[0]))}: {words(best.configuration)}. It is the "
+        "profile `recommended`."
     )
 
 
