@@ -37,7 +37,7 @@ def test_an_address_opens_its_page_on_a_fresh_server_and_a_slider_writes_it(
     older = min(first, second)
     page.goto(f"{server.address}/rasa?run={older}")
     page.locator(".js-plotly-plot .main-svg").first.wait_for(timeout=PATIENCE)
-    page.get_by_role("heading", name="RASA thresholds").wait_for(timeout=PATIENCE)
+    page.get_by_role("heading", name="RASA thresholds", level=1).wait_for(timeout=PATIENCE)
     page.wait_for_timeout(500)
     assert page.get_by_role("dialog").count() == 0
 
@@ -50,7 +50,7 @@ def test_an_address_opens_its_page_on_a_fresh_server_and_a_slider_writes_it(
     expect(page.get_by_role("spinbutton").first).to_have_value("0.895", timeout=PATIENCE)
 
     page.get_by_role("link", name="Compare", exact=True).click()
-    page.get_by_role("heading", name="Compare").first.wait_for(timeout=PATIENCE)
+    page.get_by_role("heading", name="Compare", level=1).wait_for(timeout=PATIENCE)
     page.locator(".js-plotly-plot .main-svg").first.wait_for(timeout=PATIENCE)
     assert asked == []
 

@@ -66,7 +66,7 @@ def test_a_deep_link_survives_the_token_and_the_address_is_clean(
     assert page.url == wanted and loaded == []
     page.keyboard.type(server.token)
     page.keyboard.press("Enter")
-    page.get_by_role("heading", name="RASA thresholds").wait_for()
+    page.get_by_role("heading", name="RASA thresholds", level=1).wait_for()
     page.locator(PLOT).first.wait_for()
     expect(page.get_by_role("spinbutton").first).to_have_value("0.800")
     assert "rasa_qd=0.8" in page.url and server.token not in page.url
@@ -137,7 +137,7 @@ def test_a_link_on_another_site_opens_the_page_of_whoever_is_known(
         # to a browser, localhost and 127.0.0.1 are two sites
         page.goto(f"http://localhost:{port}/")
         page.get_by_role("link").click()
-        page.get_by_role("heading", name="Rank drift").wait_for()
+        page.get_by_role("heading", name="Rank drift", level=1).wait_for()
         assert page.evaluate("[window.opener, document.referrer]") == [None, ""]
     context.close()
 

@@ -166,7 +166,7 @@ def test_back_brings_the_thresholds_back(page: Any) -> None:
     page.keyboard.press("PageDown")
     agrees(page, "rasa_qd", 0, 0.85)
     page.get_by_role("link", name="Rank drift", exact=True).click()
-    page.get_by_role("heading", name="Rank drift").first.wait_for()
+    page.get_by_role("heading", name="Rank drift", level=1).wait_for()
     page.wait_for_url("**/drift?run=**")
     page.go_back(wait_until="commit")
     page.wait_for_url("**/rasa?**")
