@@ -19,6 +19,7 @@ from gprune.pipeline.keeper import Keeper
 from gprune.pipeline.outlook import expected
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.summary import summarized
+from gprune.progress import Notice
 from gprune.stages import KINDS, Graph, Results, Stage, Work, adapted, course, drift, needed, resolve, served
 from gprune.stages.inputs import doubtful_tasks, read
 from gprune.store import Store
@@ -142,13 +143,15 @@ class _Runner:
         store, work = self.results.store, self.work
         self.keeper.announce()
         self.listener(stage.name, 0, 1, self.results.set_aside(stage))
-        work.progress = partial(self.listener, stage.name)
+        notices: list[str] = []
+        work.progress = partial(self._heard, stage, notices)
         before = work.tokens_passed()
         needs = resolve(stage.needs, self._load)
 
         def details() -> dict[str, Any]:
             seconds = round(time.perf_counter() - started, 3)
             known = {"seconds": seconds, "passes": self._passes(before), **provenance.versions()}
+            known |= {"notices": notices} if notices else {}
             return known | (
                 {"left_out": [one.name for one in self._left_out(stage)]} if stage.optional else {}
             )
@@ -165,6 +168,12 @@ class _Runner:
                 # what is there is the result of a run that could have less
                 store.discard(stage.kind, stage.key)
             store.put(stage.kind, stage.key, made, details())
+
+    def _heard(self, stage: Stage[Any], notices: list[str], done: int, total: int, message: str) -> None:
+        """Passes progress on, and keeps what is to be kept of it."""
+        if isinstance(message, Notice):
+            notices.append(str(message))
+        self.listener(stage.name, done, total, message)
 
     def _load(self, stage: Stage[Any]) -> Any:
         if stage in self.record.unavailable:
