@@ -17,6 +17,11 @@ class CountedMemory(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        # without a graph, whole functions arrive here, and what they make inside would not be seen
+        with self:
+            parts = func.decompose(*args, **kwargs)
+        if parts is not NotImplemented:
+            return parts
         before = {_storage(one)._cdata for one in tree_leaves((args, kwargs)) if _counts(one)}
         made = func(*args, **kwargs)
         for tensor in filter(_counts, tree_leaves(made)):

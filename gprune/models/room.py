@@ -21,6 +21,7 @@ from gprune.errors import GpruneError, SettingsError
 from gprune.progress import Notice, Progress
 
 T = TypeVar("T")
+MACHINE = torch.device("cpu")
 Pending = list[tuple[torch.Tensor, torch.Tensor]]
 """Tensors of what was measured so far, each with what it becomes by a batch."""
 
@@ -82,15 +83,13 @@ class Sequences:
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
                     raise
-                asked = asked_for(error)
                 if count == 1:
-                    raise self._refusal(asked) from error
+                    what = f"{self.setting}: memory ran out with a single sequence of {self.length:,} tokens"
+                    raise self.kind(f"{what} ({sizes(error, self.device)}): {self.remedy}") from error
             # only now, when the frames of the attempt have gone with all that they held
             self._halve(count, done, total)
 
-    def over(
-        self, total: int, run: Callable[[slice], None], standing: tuple[int, int] | None = None
-    ) -> None:
+    def over(self, total: int, run: Callable[[slice], None], standing: tuple[int, int] | None = None) -> None:
         """Goes through sequences a batch at a time.
 
         Args:
@@ -120,12 +119,6 @@ class Sequences:
             done, total, Notice(f"{words}going on with {self.size}, which takes longer and changes no result")
         )
 
-    def _refusal(self, asked: str) -> GpruneError:
-        free, whole = memory(self.device)
-        sizes = f"{free / 2**30:,.1f} of {whole / 2**30:,.1f} GiB are free on {self.device}"
-        what = f"{self.setting}: memory ran out with a single sequence of {self.length:,} tokens"
-        return self.kind(f"{what} ({asked}{sizes}): {self.remedy}")
-
 
 def release() -> None:
     """Gives back what nothing holds any more."""
@@ -142,11 +135,13 @@ def memory(device: torch.device) -> tuple[int, int]:
     return machine.memory()
 
 
-def asked_for(error: BaseException) -> str:
-    """How much was asked for when memory ran out, as a remark begins; empty where it is not told."""
+def sizes(error: BaseException, device: torch.device) -> str:
+    """How much was asked for when memory ran out, where that is told, and how much there is, as a remark."""
+    free, whole = memory(device)
+    there = f"{free / 2**30:,.1f} of {whole / 2**30:,.1f} GiB are free on {device}"
     found = _ASKED.search(str(error))
     if found is None:
-        return ""
+        return there
     number, unit = found.groups()
-    size = f"{float(number) / 2**20:,.1f} MiB" if unit == "bytes" else f"{number} {unit}"
-    return f"{size} more were asked for, "
+    asked = f"{float(number) / 2**20:,.1f} MiB" if unit == "bytes" else f"{number} {unit}"
+    return f"{asked} more were asked for, {there}"

@@ -15,6 +15,7 @@ from typing import Any
 from gprune import untrusted
 from gprune.errors import MethodError, StoreError, TaskError
 from gprune.pipeline import provenance
+from gprune.pipeline.beforehand import require_room
 from gprune.pipeline.keeper import Keeper
 from gprune.pipeline.outlook import expected
 from gprune.pipeline.record import Listener, RunRecord
@@ -28,7 +29,9 @@ from gprune.study import Study
 __all__ = ["Listener", "opened", "run"]
 
 
-def run(study: Study, store: Store, listener: Listener, until: str = "all") -> dict[str, Any]:
+def run(
+    study: Study, store: Store, listener: Listener, until: str = "all", anyway: bool = False
+) -> dict[str, Any]:
     """Runs a study through the store.
 
     Args:
@@ -36,6 +39,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all") -> d
         store: where results are kept.
         listener: told of every stage's progress; may raise Cancelled.
         until: the last thing wanted, one of gprune.stages.UNTIL.
+        anyway: whether it starts even if it cannot fit in memory, as far as arithmetic tells.
 
     Returns:
         Settings, keys, retention, parameters, checkpoint, perplexities and seconds, as plain JSON
@@ -50,6 +54,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all") -> d
     wanted = course(results.graph, until, results.holds)
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
     record.doubtful_tasks = doubtful_tasks(study, missing_tasks)
+    require_room(wanted, results, listener, anyway)
     store.sweep()
     with Keeper(record, wanted, listener) as keeper:
         _Runner(results, record, keeper).run(wanted, _essential(results.graph, until))
@@ -157,13 +162,15 @@ class _Runner:
             )
 
         def fill(folder: Path) -> dict[str, Any]:
-            stage.make(work, folder, **needs)
+            with work.within_memory(stage.title):
+                stage.make(work, folder, **needs)
             return details()
 
         if KINDS[stage.kind].record is None:
             store.put_folder(stage.kind, stage.key, fill)
         else:
-            made = stage.make(work, **needs)
+            with work.within_memory(stage.title):
+                made = stage.make(work, **needs)
             if stage.optional:
                 # what is there is the result of a run that could have less
                 store.discard(stage.kind, stage.key)

@@ -152,7 +152,7 @@ class RunRecord:
             "missing_tasks": self.unmeasured_tasks(),
             "doubtful_tasks": self.doubtful_tasks,
             "texts": self._texts,
-            "provenance": provenance.collect(self.results.graph.inputs),
+            "provenance": provenance.collect(self.results.graph.inputs, self.results.graph.study.device),
             "result": result or self._result,
         }
         run_records.save(self.results.store, self.name, values)
