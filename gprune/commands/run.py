@@ -93,8 +93,9 @@ def _show_course(options: argparse.Namespace) -> int:
         words = "" if taken is None else f"{taken:10.1f} s"
         print(f"{stage.name:<{widest}}  {stage.key}  {state:<7}{words}".rstrip())
     missing = len({stage.key for stage in stages if not results.holds(stage)})
+    if missing:
+        shown_forecast(foreseen(stages, results))
     print(f"{len(stages)} stages, {missing} missing", file=sys.stderr)
-    shown_forecast(foreseen(stages, results))
     return 0
 
 

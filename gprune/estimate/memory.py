@@ -69,8 +69,13 @@ class Case:
 
     @property
     def weights(self) -> float:
-        """Bytes of the dense model."""
-        return float(self.model.parameters * self.width)
+        """Bytes of the dense model; where its layers stay in their files, of what lies beside them."""
+        if not self.study.offload:
+            return float(self.model.parameters * self.width)
+        shape = self.model.shape
+        tables = self.model.parameters - shape.decoder_weights
+        # a module's weights are read and widened while the last one's are still there
+        return float((tables + 2 * shape.neurons * shape.hidden) * self.width)
 
     def cut(self, method: str) -> float:
         """Bytes of a method's model beside the dense one, of which embeddings and norms are shared."""
@@ -253,6 +258,7 @@ def _speed(_: StageId, case: Case) -> Need:
 
 
 def _model(_: StageId, case: Case) -> Need:
+    """Loading reads a model into the machine's own memory first."""
     return Need(weights=case.weights, host=case.weights if case.gpu else 0.0)
 
 
@@ -262,6 +268,8 @@ def _checkpoint(_: StageId, case: Case) -> Need:
     return Need(weights=case.weights + cut, host=cut)
 
 
+OFFLOADED = ("statistics", "contexts", "clusters", "partition", "norms", "size", "shape", "sampled")
+"""the kinds that a model larger than memory can go through, its layers left in their files"""
 _KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
     "statistics": _statistics,
     "contexts": _contexts,

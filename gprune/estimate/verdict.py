@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from gprune.errors import SettingsError
 from gprune.estimate.dimensions import WIDTHS
 from gprune.estimate.forecast import Forecast, StageNeed
-from gprune.estimate.memory import Case, Need, need
+from gprune.estimate.memory import OFFLOADED, Case, Need, need
 from gprune.progress import in_words
 from gprune.study import Study
 
@@ -54,7 +54,9 @@ class Verdict:
 
 def judged(found: Forecast) -> Verdict:
     """Holds what a run takes against what there is."""
-    refusals = [words for one in found.stages if (words := _refusal(found, one))]
+    # what no offload helps comes first: it decides whether the run can be had at all
+    ordered = sorted(found.stages, key=lambda one: one.identity.kind in OFFLOADED)
+    refusals = [words for one in ordered if (words := _refusal(found, one))]
     warnings = [words for one in found.stages if (words := _halving(found, one))]
     if not refusals:
         warnings += _scarce(found)
@@ -113,6 +115,8 @@ def _remedy(found: Forecast, one: StageNeed) -> str:
     tries: list[tuple[str, str, Study]] = []
     if found.precision == "float32":
         tries.append(("set dtype bfloat16", "bfloat16", study))
+    if one.identity.kind in OFFLOADED and not study.offload:
+        tries.append(("switch offload on", found.precision, replace(study, offload=True)))
     shorter = study.calibration.length
     while shorter > 16 and one.need.setting in ("calibration.batch", "sparsity.batch"):
         shorter //= 2
@@ -121,7 +125,8 @@ def _remedy(found: Forecast, one: StageNeed) -> str:
     if study.evaluation.length > 128 and one.need.setting == "evaluation.batch":
         changed = replace(study, evaluation=replace(study.evaluation, preset="128"))
         tries.append(("set evaluation.preset 128", found.precision, changed))
-    tries += [(f"{words} and dtype bfloat16", "bfloat16", changed) for words, _, changed in tries[1:]]
+    if found.precision == "float32":
+        tries += [(f"{words} and dtype bfloat16", "bfloat16", changed) for words, _, changed in tries[1:]]
     fitting = (words for words, precision, changed in tries if _fits(found, one, precision, changed))
     larger = "use a GPU with more memory" if found.capacity.gpu else "use a machine with more memory"
     return next(fitting, f"choose a smaller model, or {larger}")

@@ -7,7 +7,7 @@ import pytest
 from gprune.estimate import ANYWAY, TooLarge, judged
 from gprune.estimate.dimensions import WIDTHS, Dimensions
 from gprune.estimate.forecast import Capacity, Forecast, StageNeed
-from gprune.estimate.memory import Case, need
+from gprune.estimate.memory import OFFLOADED, Case, need
 from gprune.estimate.work import RATES, Rate, operations, rate
 from gprune.models.shapes import SHAPES
 from gprune.stages import Graph, course
@@ -74,6 +74,14 @@ def test_the_named_setting_makes_it_fit():
     named = int(verdict.refusal.partition("set calibration.length ")[2].split(",")[0])
     assert named < 4096
     assert not judged(forecast_of(**(changes | {"calibration.length": named}))).refusal
+
+
+def test_a_model_larger_than_memory_is_explored_with_its_layers_in_their_files():
+    whole = forecast_of(card=12.0)
+    explored = replace(whole, stages=tuple(one for one in whole.stages if one.identity.kind in OFFLOADED))
+    assert judged(explored).refusal.endswith("of a card: switch offload on, or start it with --anyway")
+    other = forecast_of(card=12.0, offload=True)
+    assert not judged(replace(other, stages=other.stages[: len(explored.stages)])).refusal
 
 
 def test_formulas_that_give_too_much_refuse_nothing_that_may_fit():
