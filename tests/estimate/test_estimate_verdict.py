@@ -39,7 +39,7 @@ def test_the_papers_setting_fits_on_one_card_of_80_gib():
     verdict = judged(forecast_of())
     assert not verdict.refusal and not verdict.warnings
     verdict.require_fitting()
-    assert "of a card with 80.0 GiB and 128.0 GiB of memory" in verdict.summary
+    assert "of a card with 80.0 GiB, beside 128.0 GiB of memory" in verdict.summary
 
 
 def test_what_is_halved_is_warned_of_and_not_refused():
