@@ -49,19 +49,40 @@ def load(
         ModelError: the model cannot be found, read or pruned.
         SettingsError: the device or the number type is not available.
     """
-    place = device_of(device)
-    folder = locate(name, download=True)
-    layout = layout_of(configuration(folder).get("model_type"), f"the model {str(folder)!r}")
-    require_readable(weight_files(folder))
-    tokenizer = load_tokenizer(str(folder), trust_remote_code)
+    device_of(device)
+    tokenizer = load_tokenizer(str(_checked(name)), trust_remote_code)
+    return Decoder.from_model(load_model(name, device, dtype, trust_remote_code, offload), tokenizer)
+
+
+def load_model(
+    name: str,
+    device: str = "auto",
+    dtype: str = "auto",
+    trust_remote_code: bool = False,
+    offload: bool = False,
+) -> nn.Module:
+    """Loads a model without its tokenizer, which need not be there; see `load`."""
+    place, folder = device_of(device), _checked(name)
     arguments = {"dtype": _dtype(dtype, place), "trust_remote_code": trust_remote_code}
     loader = _automatic("AutoModelForCausalLM")
     if offload:
-        model = _read_offloaded(loader, folder, layout, place, arguments)
+        model = _read_offloaded(loader, folder, place, arguments)
     else:
         model = move(read_model(loader, folder, **arguments), place)
     require_finite(model, folder)
-    return Decoder.from_model(model, tokenizer)
+    return model
+
+
+def _checked(name: str) -> Path:
+    """The folder of a model whose family is supported and whose files can be opened."""
+    folder = locate(name, download=True)
+    _layout(folder)
+    require_readable(weight_files(folder))
+    return folder
+
+
+def _layout(folder: Path) -> Layout:
+    return layout_of(configuration(folder).get("model_type"), f"the model {str(folder)!r}")
 
 
 def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
@@ -135,13 +156,11 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
     return checked
 
 
-def _read_offloaded(
-    loader: Any, folder: Path, layout: Layout, place: torch.device, arguments: dict[str, Any]
-) -> nn.Module:
+def _read_offloaded(loader: Any, folder: Path, place: torch.device, arguments: dict[str, Any]) -> nn.Module:
     trusted = {"trust_remote_code": arguments["trust_remote_code"], "local_files_only": True}
     with quiet(), _as_model_error(f"config.json in {str(folder)!r} cannot be read"):
         known = _automatic("AutoConfig").from_pretrained(folder, **trusted)
-    places = offloading.device_map(loader, known, layout, place)
+    places = offloading.device_map(loader, known, _layout(folder), place)
     with offloading.workspace() as work:
         return read_model(loader, folder, device_map=places, offload_folder=work, **arguments)
 
