@@ -38,7 +38,9 @@ def require_differentiable(decoder: Decoder, purpose: str) -> None:
 
     Raises:
         MethodError: a weight is quantized, or was made for inference only.
+        SettingsError: the layers are offloaded.
     """
+    decoder.require_whole(purpose)
     for name, weight in decoder.model.named_parameters():
         if weight.is_floating_point() and not weight.is_inference():
             continue

@@ -72,9 +72,11 @@ def learn(
         The masks, whose retention is as near R* as one neuron allows, and the course of the learning.
 
     Raises:
-        SettingsError: a calibration set is too small to be split, or R* cannot be met.
+        SettingsError: a calibration set is too small to be split, R* cannot be met, or the layers are
+            offloaded.
         NumericsError: a loss or a gradient is not finite.
     """
+    decoder.require_whole("learning")
     require_reachable(decoder.shape, target, settings.alignment)
     units = RankedUnits.build(decoder.shape, scores, head_scores, partition)
     if attention is not None:

@@ -42,7 +42,9 @@ class Work:
 
         study = self.study
         self._loading(0, 1, f"loading {study.model}")
-        decoder = load(study.model, study.device, self.inputs.precision, study.trust_remote_code)
+        decoder = load(
+            study.model, study.device, self.inputs.precision, study.trust_remote_code, study.offload
+        )
         self._loading(1, 1, f"loaded {study.model}")
         return decoder
 
