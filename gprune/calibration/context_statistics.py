@@ -246,7 +246,8 @@ class _Pass:
 
     def _require_finite(self, sums: torch.Tensor, what: str) -> None:
         """Names the first layer, or for gradients the last, where (layers, ...) sums went wrong."""
-        bad = (~torch.isfinite(sums.flatten(1)).all(dim=1)).nonzero().flatten().tolist()
+        finite = torch.isfinite(sums.flatten(1)).all(dim=1).tolist()
+        bad = [layer for layer, sound in enumerate(finite) if not sound]
         if not bad:
             return
         layer = bad[-1] if what.startswith("gradient") else bad[0]

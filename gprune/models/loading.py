@@ -18,7 +18,7 @@ from torch import nn
 
 from gprune import untrusted
 from gprune.errors import GpruneError, ModelError, SettingsError
-from gprune.models import offloading
+from gprune.models import devices, offloading
 from gprune.models.decoder import Decoder
 from gprune.models.families import Layout, layout_of
 from gprune.models.identity import configuration, locate, require_tokenizer, weight_files
@@ -105,13 +105,15 @@ def device_of(device: str) -> torch.device:
         SettingsError: a GPU is asked for that torch does not see.
     """
     if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return devices.automatic()
     try:
         place = torch.device(device)
     except RuntimeError as error:
         raise SettingsError(f"device must be auto, cpu or cuda (got {device!r})") from error
-    count = torch.cuda.device_count()
-    if place.type == "cuda" and (place.index or 0) >= count:
+    if not devices.is_gpu(place):
+        return place
+    count = devices.count()
+    if (place.index or 0) >= count:
         raise SettingsError(
             f"device is {device!r}, but torch sees {count} CUDA devices here: use auto or cpu"
         )
