@@ -267,7 +267,7 @@ class _Pass:
     def _require_finite(self, what: str) -> None:
         """Names the first layer, or for gradients the last, where the batch at hand went wrong."""
         sound = torch.stack([self.sound[layer] for layer in range(self.decoder.shape.layers)])
-        bad = (~sound).nonzero().flatten().tolist()
+        bad = [layer for layer, is_sound in enumerate(sound.tolist()) if not is_sound]
         if not bad:
             return
         layer = bad[-1] if what.startswith("gradient") else bad[0]

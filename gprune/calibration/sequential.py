@@ -16,6 +16,7 @@ import torch
 
 from gprune.calibration.accumulators import ChannelMoments, require_finite
 from gprune.calibration.collection import SHORTER, observed
+from gprune.models import devices
 from gprune.models.decoder import Decoder
 from gprune.models.masking import masked
 from gprune.models.room import Sequences
@@ -125,11 +126,10 @@ def enter(decoder: Decoder, tokens: Tokens, batch: int) -> list[Block]:
 
 
 def _home(decoder: Decoder, tokens: int) -> torch.device:
-    if decoder.device.type != "cuda":
+    if not devices.is_gpu(decoder.device):
         return decoder.device
-    free, _ = torch.cuda.mem_get_info(decoder.device)
     needed = tokens * decoder.shape.hidden * decoder.dtype.itemsize
-    return decoder.device if needed < free / 2 else torch.device("cpu")
+    return decoder.device if needed < devices.memory(decoder.device)[0] / 2 else torch.device("cpu")
 
 
 class _Reached(Exception):  # noqa: N818

@@ -17,7 +17,7 @@ from gprune import budget
 from gprune.errors import ModelError, SettingsError
 from gprune.export import checkpoint
 from gprune.export.modeling_gprune import MODEL_CLASSES
-from gprune.models import loading
+from gprune.models import devices, loading
 from gprune.models.families import PRUNED_PREFIX, layout_of
 from gprune.models.identity import configuration, locate, weight_files
 from gprune.models.room import out_of_memory
@@ -70,9 +70,8 @@ def _random_model(text: str, device: str, dtype: str, align: int) -> nn.Module:
     checkpoint.register()
     config = _random_config(text, align)
     place = loading.device_of(device)
-    generators = [place] if place.type == "cuda" else []
     try:
-        with torch.random.fork_rng(devices=generators), torch.device(place):
+        with devices.kept_random(place), torch.device(place):
             model: Any = AutoModelForCausalLM.from_config(config, dtype=loading.DTYPES[dtype])
     except Exception as error:  # sizes that fit nowhere or not together
         if not out_of_memory(error):

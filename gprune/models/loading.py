@@ -18,7 +18,7 @@ from torch import nn
 
 from gprune import untrusted
 from gprune.errors import GpruneError, ModelError, SettingsError
-from gprune.models import offloading
+from gprune.models import devices, offloading
 from gprune.models.decoder import Decoder
 from gprune.models.families import Layout, layout_of
 from gprune.models.identity import configuration, locate, require_tokenizer, weight_files
@@ -48,19 +48,40 @@ def load(
         ModelError: the model cannot be found, read or pruned.
         SettingsError: the device or the number type is not available.
     """
-    place = device_of(device)
-    folder = locate(name, download=True)
-    layout = layout_of(configuration(folder).get("model_type"), f"the model {str(folder)!r}")
-    require_readable(weight_files(folder))
-    tokenizer = load_tokenizer(str(folder), trust_remote_code)
+    device_of(device)
+    tokenizer = load_tokenizer(str(_checked(name)), trust_remote_code)
+    return Decoder.from_model(load_model(name, device, dtype, trust_remote_code, offload), tokenizer)
+
+
+def load_model(
+    name: str,
+    device: str = "auto",
+    dtype: str = "auto",
+    trust_remote_code: bool = False,
+    offload: bool = False,
+) -> nn.Module:
+    """Loads a model without its tokenizer, which need not be there; see `load`."""
+    place, folder = device_of(device), _checked(name)
     arguments = {"dtype": _dtype(dtype, place), "trust_remote_code": trust_remote_code}
     loader = _automatic("AutoModelForCausalLM")
     if offload:
-        model = _read_offloaded(loader, folder, layout, place, arguments)
+        model = _read_offloaded(loader, folder, place, arguments)
     else:
         model = move(read_model(loader, folder, **arguments), place)
     require_finite(model, folder)
-    return Decoder.from_model(model, tokenizer)
+    return model
+
+
+def _checked(name: str) -> Path:
+    """The folder of a model whose family is supported and whose files can be opened."""
+    folder = locate(name, download=True)
+    _layout(folder)
+    require_readable(weight_files(folder))
+    return folder
+
+
+def _layout(folder: Path) -> Layout:
+    return layout_of(configuration(folder).get("model_type"), f"the model {str(folder)!r}")
 
 
 def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
@@ -83,13 +104,15 @@ def device_of(device: str) -> torch.device:
         SettingsError: a GPU is asked for that torch does not see.
     """
     if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return devices.automatic()
     try:
         place = torch.device(device)
     except RuntimeError as error:
         raise SettingsError(f"device must be auto, cpu or cuda (got {device!r})") from error
-    count = torch.cuda.device_count()
-    if place.type == "cuda" and (place.index or 0) >= count:
+    if not devices.is_gpu(place):
+        return place
+    count = devices.count()
+    if (place.index or 0) >= count:
         raise SettingsError(
             f"device is {device!r}, but torch sees {count} CUDA devices here: use auto or cpu"
         )
@@ -134,13 +157,11 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
     return checked
 
 
-def _read_offloaded(
-    loader: Any, folder: Path, layout: Layout, place: torch.device, arguments: dict[str, Any]
-) -> nn.Module:
+def _read_offloaded(loader: Any, folder: Path, place: torch.device, arguments: dict[str, Any]) -> nn.Module:
     trusted = {"trust_remote_code": arguments["trust_remote_code"], "local_files_only": True}
     with quiet(), _as_model_error(f"config.json in {str(folder)!r} cannot be read"):
         known = _automatic("AutoConfig").from_pretrained(folder, **trusted)
-    places = offloading.device_map(loader, known, layout, place)
+    places = offloading.device_map(loader, known, _layout(folder), place)
     with offloading.workspace() as work:
         return read_model(loader, folder, device_map=places, offload_folder=work, **arguments)
 

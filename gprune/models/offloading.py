@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gprune.models import devices
 from gprune.models.families import Layout
 
 _DISK = "disk"
@@ -33,7 +34,7 @@ def device_map(loader: Any, configuration: Any, layout: Layout, place: torch.dev
     with torch.device("meta"):
         parent: nn.Module = loader.from_config(configuration)
     # safetensors knows devices by name, and of several GPUs only with a number
-    device = f"cuda:{place.index or 0}" if place.type == "cuda" else str(place)
+    device = f"{place.type}:{place.index or 0}" if devices.is_gpu(place) else str(place)
     places: dict[str, str] = {}
     path = ""
     for step in layout.layers.split("."):

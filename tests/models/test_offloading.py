@@ -19,7 +19,7 @@ from gprune.calibration.gradients import taylor_scores
 from gprune.errors import ModelError, SettingsError
 from gprune.models.decoder import Decoder
 from gprune.models.families import FAMILIES
-from gprune.models.loading import load, quiet
+from gprune.models.loading import load_model, quiet
 from gprune.models.tiny import tiny_decoder
 from gprune.records import PruningMasks, Tokens
 from gprune.settings import BaselineSettings, CalibrationSettings, ContextSettings
@@ -42,11 +42,11 @@ def saved(folder: Path, family: str = "llama", dtype: torch.dtype = torch.float3
     return folder
 
 
-def both(folder: Path, dtype: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Decoder, Decoder]:
+def both(folder: Path, dtype: str) -> tuple[Decoder, Decoder]:
     """The model in memory, and the same with its layers in their files."""
-    # neither the passes nor the weights ask for a tokenizer
-    monkeypatch.setattr("gprune.models.loading.load_tokenizer", lambda *_: None)
-    whole, offloaded = (load(str(folder), "cpu", dtype, offload=wanted) for wanted in (False, True))
+    whole, offloaded = (
+        Decoder.from_model(load_model(str(folder), "cpu", dtype, offload=wanted)) for wanted in (False, True)
+    )
     assert offloaded.offloaded and not whole.offloaded
     assert (offloaded.device, offloaded.dtype) == (whole.device, whole.dtype)
     return whole, offloaded
@@ -66,11 +66,9 @@ def require_same(first: Any, second: Any) -> None:
     ("family", "dtype"),
     [*((family, "float32") for family in FAMILIES), ("llama", "bfloat16"), ("llama", "float16")],
 )
-def test_every_number_is_that_of_the_whole_model(
-    tmp_path: Path, family: str, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_number_is_that_of_the_whole_model(tmp_path: Path, family: str, dtype: str) -> None:
     # the file's number type is another one, so that the weights are converted as they are read
-    whole, offloaded = both(saved(tmp_path / "model", family), dtype, monkeypatch)
+    whole, offloaded = both(saved(tmp_path / "model", family), dtype)
     settings, contexts = (
         CalibrationSettings(batch=5, shards=2),
         ContextSettings(count=3, dimensions=2, tokens=99),
@@ -84,8 +82,8 @@ def test_every_number_is_that_of_the_whole_model(
         assert torch.equal(whole.neuron_parameters(layer), offloaded.neuron_parameters(layer))
 
 
-def test_no_more_than_one_projection_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, decoder = both(saved(tmp_path / "model"), "float32", monkeypatch)
+def test_no_more_than_one_projection_is_in_memory(tmp_path: Path) -> None:
+    _, decoder = both(saved(tmp_path / "model"), "float32")
     linears = [part for layer in decoder.layers for part in layer.modules() if isinstance(part, nn.Linear)]
     inside = nn.ModuleList(decoder.layers)
     seen: list[int] = []
@@ -102,10 +100,8 @@ def test_no_more_than_one_projection_is_in_memory(tmp_path: Path, monkeypatch: p
     assert all(parameter.is_meta for parameter in inside.parameters())
 
 
-def test_what_changes_or_copies_weights_is_refused_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, decoder = both(saved(tmp_path / "model"), "float32", monkeypatch)
+def test_what_changes_or_copies_weights_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    _, decoder = both(saved(tmp_path / "model"), "float32")
     masks = PruningMasks("flap", np.ones((3, 13), bool), np.ones((3, 2), bool), 1.0, 1.0)
     sentence = "needs the whole model in memory.*switch offload off, or stop before .--until adapted."
     with pytest.raises(SettingsError, match=f"pruning {sentence}"):
@@ -114,7 +110,7 @@ def test_what_changes_or_copies_weights_is_refused_with_what_to_do(
         taylor_scores(decoder, TOKENS, BaselineSettings(taylor_samples=2, taylor_length=4))
 
 
-def test_a_weight_that_is_not_finite_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_weight_that_is_not_finite_is_named(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     file = saved(tmp_path / "model") / "model.safetensors"
@@ -122,7 +118,7 @@ def test_a_weight_that_is_not_finite_is_named(tmp_path: Path, monkeypatch: pytes
     tensors["model.layers.2.mlp.down_proj.weight"][0, 3] = float("nan")
     save_file(tensors, file, metadata={"format": "pt"})
     with pytest.raises(ModelError, match=r"model\.layers\.2\.mlp\.down_proj\.weight in .* holds 1 values"):
-        both(file.parent, "float32", monkeypatch)
+        both(file.parent, "float32")
 
 
 def test_a_run_of_an_offloaded_model_is_the_run_of_the_model(tmp_path: Path) -> None:
