@@ -110,6 +110,17 @@ def test_halves_may_come_one_by_one(example):
     np.testing.assert_array_equal(again.u_primary, statistics.u_primary)
 
 
+def test_modules_that_are_equally_repeatable_are_found_to_be():
+    """Thirds and sevenths that add up to the same in another order are a tie, which rounding would break."""
+    parts = partition()
+    halves = [(raw(seed), raw(seed + 50)) for seed in range(12)]
+    score = unit_scores(raw(0)), unit_scores(raw(1))
+    both = reliability.module_statistics(*score, parts, halves, halves[::-1], ReliabilitySettings())
+    np.testing.assert_array_equal(both.u_primary, both.u_auxiliary)
+    exact = sum(loop_discrepancy(*pair, parts) for pair in halves) / len(halves)
+    np.testing.assert_allclose(both.u_primary, exact, rtol=1e-12)
+
+
 def test_identical_halves_are_perfectly_repeatable():
     parts, a = partition(), raw(0)
     same = [(a, 3 * a + 1)]

@@ -21,7 +21,7 @@ from gprune.errors import SettingsError
 from gprune.evaluation.decoding import Decoding, EagerDecoding, StaticDecoding
 from gprune.machine import processor, version
 from gprune.models import devices
-from gprune.models.loading import out_of_memory
+from gprune.models.room import out_of_memory
 from gprune.progress import Progress, silent
 from gprune.records import Array
 

@@ -168,6 +168,16 @@ class Decoder:
         finally:
             self.forward_tokens, self.backward_tokens = before
 
+    @contextmanager
+    def counted_whole(self) -> Iterator[None]:
+        """Counts what is done inside only if it comes to its end: what memory has cut short is done again."""
+        before = self.forward_tokens, self.backward_tokens
+        try:
+            yield
+        except BaseException:
+            self.forward_tokens, self.backward_tokens = before
+            raise
+
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Applies the LM head; the supported families neither scale nor cap its output.
 

@@ -22,11 +22,10 @@ from gprune.models import devices, offloading
 from gprune.models.decoder import Decoder
 from gprune.models.families import Layout, layout_of
 from gprune.models.identity import configuration, locate, require_tokenizer, weight_files
+from gprune.models.room import out_of_memory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _MESSAGE_LENGTH = 160
-# what torch says without a class of its own, on a CPU and inside cuBLAS
-_OUT_OF_MEMORY = ("can't allocate memory", "ALLOC_FAILED")
 
 
 def load(
@@ -214,17 +213,13 @@ def move(model: nn.Module, place: torch.device) -> nn.Module:
     """
     try:
         return model.to(place)
-    except torch.OutOfMemoryError as error:
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
         size = sum(p.numel() * p.element_size() for p in model.parameters()) / 2**30
         raise ModelError(
             f"the model needs {size:.1f} GiB, more than {place} has free: use dtype bfloat16 or device cpu"
         ) from error
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether an error of torch says that memory ran out."""
-    known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-    return known or any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 @contextmanager

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gprune.records import ActivationStatistics, Array, ModelShape, UnitScores, WeightNorms
+import numpy as np
+
+from gprune.records import ActivationStatistics, Array, ModelShape, UnitScores, WeightNorms, merge_moments
 from gprune.study import CalibrationSettings
 
 
@@ -34,6 +36,22 @@ def score(
         channels = channels**2
     heads = channels.reshape(shape.layers, shape.kv_heads, shape.group_channels).mean(axis=-1)
     return UnitScores("flap", statistics.text, ffn, heads, channels)
+
+
+def layer_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
+    """(neurons,) plain scores of one layer on some shards.
+
+    Args:
+        statistics: of the whole calibration set, per shard.
+        norms: column norms of down_proj.
+        shards: indices of the shards.
+        layer: index of the layer.
+    """
+    counts = statistics.shard_tokens[shards]
+    mean, moment = statistics.ffn_mean[shards, layer], statistics.ffn_moment[shards, layer]
+    _, merged = merge_moments(counts.astype(np.float64), mean, moment)
+    scores: Array = merged / counts.sum() * norms.down_column_square[layer]
+    return scores
 
 
 def plain(settings: CalibrationSettings) -> CalibrationSettings:

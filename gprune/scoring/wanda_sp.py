@@ -33,6 +33,20 @@ def score(
     return UnitScores("wanda_sp", statistics.text, ffn, heads, channels)
 
 
+def layer_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
+    """(neurons,) scores of one layer on some shards.
+
+    Args:
+        statistics: of the whole calibration set, per shard.
+        norms: column norms of down_proj.
+        shards: indices of the shards.
+        layer: index of the layer.
+    """
+    samples = int(statistics.shard_samples[shards].sum())
+    energy = statistics.ffn_energy[shards, layer].sum(axis=0)
+    return _product(norms.down_column_absolute[layer], energy, samples)
+
+
 def layer_scores(
     norms: WeightNorms,
     shape: ModelShape,

@@ -51,7 +51,7 @@ def _split_scores(work: Work, text: str, scorer: Scorer) -> Iterator[tuple[Array
     splits = balanced_splits(work.study.calibration.shards)
     for done, (first, second) in enumerate(splits):
         work.progress(done, len(splits), f"repeatability on the {text} text")
-        yield scorer(shards=first).ffn, scorer(shards=second).ffn
+        yield scorer.neurons(first), scorer.neurons(second)
 
 
 @once

@@ -8,23 +8,32 @@ that count. The coupling is visible below, where `scores`, `drift` and `partitio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from gprune.drift import rank_drift
 from gprune.methods import METRICS
-from gprune.records import Partition, RankDrift, UnitScores
+from gprune.records import Array, Partition, RankDrift, UnitScores
 from gprune.scoring import score, twflap
+from gprune.scoring.neurons import neuron_scorer
 from gprune.stages.graph import LETTERS, PAIR, Graph, Part, Stage, StageId, once, settings_of
 from gprune.stages.reading import another, context_statistics, contexts, norms, seeded, shape, statistics
 from gprune.stages.work import Work
 from gprune.study import Study
 
 Pair = tuple[str, str]
-Scorer = Callable[..., UnitScores]
-"""Scores a calibration set, or the shards given by the keyword `shards`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """Scores a text that has been measured."""
+
+    units: Callable[..., UnitScores]
+    """scores a calibration set, or the shards given by the keyword `shards`"""
+    neurons: Callable[[Sequence[int]], Array]
+    """(layers, neurons) scores of neurons alone on some shards, by less work"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,7 @@ class Scoring:
         """The scores of the whole text."""
 
         def make(work: Work, **parts: Any) -> UnitScores:
-            return self.scorer(work.study, parts)()
+            return self.scorer(work.study, parts).units()
 
         settings = {**self.settings, **self.head_settings}
         return graph.stage(self.identity, self.title, make, needs=self.needs, settings=settings)
@@ -89,8 +98,9 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
     }
 
     def scorer(study: Study, parts: Mapping[str, Any]) -> Scorer:
-        known = parts["statistics"], parts["norms"], parts["shape"]
-        return partial(score, metric, *known, study.calibration)
+        measured, norms = parts["statistics"], parts["norms"]
+        whole = partial(score, metric, measured, norms, parts["shape"], study.calibration)
+        return Scorer(whole, neuron_scorer(metric, measured, norms))
 
     flap = metric == "flap"
     settings = {"metric": metric} | ({"variant": calibration.flap_variant} if flap else {})
@@ -115,7 +125,8 @@ def _weighted(graph: Graph, identity: StageId, title: str, pair: Pair, modules: 
         made, kind = parts["modules"], study.contexts.module_profile
         profile = twflap.module_profile(parts["own"].affinity, made.labels, int(made.counts.max()), kind)
         known = parts["measured"], parts["contexts"], parts["norms"]
-        return partial(twflap.score, *known, made.labels, profile, parts["heads"], study.contexts)
+        whole = partial(twflap.score, *known, made.labels, profile, parts["heads"], study.contexts)
+        return Scorer(whole, lambda shards: whole(shards=shards).ffn)
 
     settings = {"metric": "twflap", "temperature": chosen.temperature, "profile": chosen.module_profile}
     return Scoring(identity, title, needs, scorer, settings, {})
@@ -160,7 +171,7 @@ def _drifted(graph: Graph, identity: StageId, title: str, hows: list[Scoring]) -
     def make(work: Work, both: list[UnitScores], parts: list[Mapping[str, Any]]) -> RankDrift:
         shards = range(work.study.calibration.shards)
         makes = scorers(work.study, hows, parts)
-        halves = [(one(shards=shards[::2]), one(shards=shards[1::2])) for one in makes]
+        halves = [(one.units(shards=shards[::2]), one.units(shards=shards[1::2])) for one in makes]
         return rank_drift(both[0], both[1], *halves)
 
     return graph.stage(identity, title, make, needs=whole_and_in_shards(graph, hows))

@@ -6,9 +6,8 @@ nothing but the text. A metric that parts of a text cannot be scored by is stood
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,27 +15,19 @@ from gprune import scoring, stages
 from gprune.allocation import uniform
 from gprune.analysis import calibration as texts_apart
 from gprune.analysis import kept_units, resampling
-from gprune.analysis.resampling import Law, Resampled, Score
+from gprune.analysis.resampling import Law, Resampled
 from gprune.corpora import is_sampled, overlap
 from gprune.errors import SettingsError, StoreError
 from gprune.models import vocabulary
 from gprune.ranking import ranks
-from gprune.records import (
-    ActivationStatistics,
-    Array,
-    ModelShape,
-    PruningMasks,
-    Tokens,
-    UnitScores,
-    WeightNorms,
-)
+from gprune.records import Array, PruningMasks, Tokens, UnitScores
+from gprune.scoring.neurons import neuron_scorer
 from gprune.stages import Results
 from gprune.stages.inputs import roles
-from gprune.study import CalibrationSettings, Study
+from gprune.study import Study
 from gprune.text_card.card import Against, Origin, Size, TextCard
 from gprune.untrusted import quoted
 
-T = TypeVar("T", ActivationStatistics, WeightNorms)
 _VOCABULARY = 32_000
 """entries that are supposed where the model's folder cannot be read"""
 
@@ -95,25 +86,6 @@ def scored_by(study: Study) -> str:
     return study.metric if study.metric in scoring.METRICS else "flap"
 
 
-def neuron_scorer(
-    metric: str, statistics: ActivationStatistics, norms: WeightNorms, shape: ModelShape
-) -> Score:
-    """What scores the neurons of chosen shards; attention, which takes time to merge, is left out."""
-    moments, weights = _of_neurons(statistics), _of_neurons(norms)
-    alone = replace(shape, heads=1, kv_heads=1, head_width=1)
-
-    def score(shards: Sequence[int]) -> Array:
-        return scoring.score(metric, moments, weights, alone, CalibrationSettings(), list(shards)).ffn
-
-    return score
-
-
-def _of_neurons(record: T) -> T:
-    """A record with one channel of attention."""
-    names = [field.name for field in fields(record) if field.name.startswith(("attention_", "out_"))]
-    return replace(record, **{name: getattr(record, name)[..., :1] for name in names})
-
-
 def _measured(results: Results, role: str) -> _Measured:
     study, shape, norms = results.graph.study, results.get(stages.shape), results.get(stages.norms)
     statistics, metric = results.get(stages.statistics, role), scored_by(study)
@@ -129,7 +101,7 @@ def _measured(results: Results, role: str) -> _Measured:
         uniform.allocate(scores, shape, study.retention)
         for scores in (whole, *(scored(range(start, statistics.shards, 2)) for start in (0, 1)))
     ]
-    make = neuron_scorer(metric, statistics, norms, shape)
+    make = neuron_scorer(metric, statistics, norms)
     found = resampling.resampled(make, statistics.shard_samples, decided[0].ffn.sum(axis=1))
     return _Measured(
         role=role,

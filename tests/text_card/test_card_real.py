@@ -7,8 +7,8 @@ from gprune import corpora
 from gprune.analysis import resampling
 from gprune.calibration import collect
 from gprune.models.loading import load
+from gprune.scoring.neurons import neuron_scorer
 from gprune.study import CalibrationSettings
-from gprune.text_card.measuring import neuron_scorer
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +18,7 @@ def samples(shared, decoder, sequences):
     name = str(shared / "data" / "wikitext-2" / "valid.txt")
     tokens = corpora.draw(name, decoder.tokenizer, sequences, settings.length, 0)
     statistics = collect(decoder, tokens, settings)
-    score = neuron_scorer("flap", statistics, decoder.weight_norms(), decoder.shape)
+    score = neuron_scorer("flap", statistics, decoder.weight_norms())
     half = np.full(decoder.shape.layers, decoder.shape.neurons // 2)
     return resampling.resampled(score, statistics.shard_samples, half)
 

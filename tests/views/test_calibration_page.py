@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -165,7 +165,7 @@ def test_parts_are_scored_as_the_whole_model_is(cache: Path, metric: str) -> Non
     assert run.shape is not None
     moments, norms = run.load(stages.statistics, "primary"), run.load(stages.norms)
     keys = run.key(stages.statistics, "primary"), run.key(stages.norms)
-    score, sizes = _scorer(run.root, metric, *keys, astuple(run.shape))
+    score, sizes = _scorer(run.root, metric, *keys)
     whole = scoring.score(metric, moments, norms, run.shape, CalibrationSettings(), [1, 3])
     assert np.array_equal(score([1, 3]), whole.ffn) and sizes.tolist() == [8, 8, 8, 8]
 

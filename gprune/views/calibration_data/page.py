@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -16,10 +15,11 @@ import streamlit as st
 from gprune import records, stages
 from gprune.analysis import calibration as analysis
 from gprune.models import vocabulary
-from gprune.records import Array, ModelShape
+from gprune.records import Array
+from gprune.scoring.neurons import neuron_scorer
 from gprune.stages.inputs import roles as roles_of
 from gprune.store import Store
-from gprune.text_card.measuring import neuron_scorer, scored_by
+from gprune.text_card.measuring import scored_by
 from gprune.views.calibration_data import charts as figures
 from gprune.views.calibration_data import one_text, own_text
 from gprune.views.frame import address, frame, tables
@@ -222,9 +222,9 @@ def _levels(run: Run, index: int) -> pd.DataFrame:
         raise MissingResultError(stages.drift(run.graph).title)
     for letter in {letter for pair in found for letter in pair}:
         known = run.has(stages.statistics, roles[letter]) and run.has(stages.norms)
-        if (letter, letter) not in found and known and run.shape is not None:
+        if (letter, letter) not in found and known:
             keys = run.key(stages.statistics, roles[letter]), run.key(stages.norms)
-            found[letter, letter] = _within(run.root, scored_by(run.study), *keys, astuple(run.shape))
+            found[letter, letter] = _within(run.root, scored_by(run.study), *keys)
     return analysis.square({pair: values[index] for pair, values in found.items()})
 
 
@@ -240,16 +240,12 @@ def _between(root: str, first: str, second: str) -> tuple[float, float]:
 
 
 @st.cache_data(max_entries=256, show_spinner=False)
-def _within(
-    root: str, metric: str, statistics: str, norms: str, shape: tuple[int, ...]
-) -> tuple[float, float]:
-    score, sizes = _scorer(root, metric, statistics, norms, shape)
+def _within(root: str, metric: str, statistics: str, norms: str) -> tuple[float, float]:
+    score, sizes = _scorer(root, metric, statistics, norms)
     return analysis.rank_levels(score(range(0, len(sizes), 2)), score(range(1, len(sizes), 2)))
 
 
-def _scorer(
-    root: str, metric: str, statistics: str, norms: str, shape: tuple[int, ...]
-) -> tuple[analysis.Score, Array]:
+def _scorer(root: str, metric: str, statistics: str, norms: str) -> tuple[analysis.Score, Array]:
     """What scores chosen shards of a text, and the sequences of each shard.
 
     The statistics are not shared like other records: they are read once for a result that is kept, and at
@@ -258,14 +254,14 @@ def _scorer(
     store = Store(Path(root))
     moments = store.get("statistics", statistics, records.ActivationStatistics)
     weights = store.get("norms", norms, records.WeightNorms)
-    return neuron_scorer(metric, moments, weights, ModelShape(*shape)), moments.shard_samples
+    return neuron_scorer(metric, moments, weights), moments.shard_samples
 
 
 @st.cache_data(max_entries=64, show_spinner="Scoring parts of the texts …")
 def _curves(
-    root: str, metric: str, statistics: tuple[tuple[str, str], ...], norms: str, shape: tuple[int, ...]
+    root: str, metric: str, statistics: tuple[tuple[str, str], ...], norms: str
 ) -> list[analysis.Curve]:
-    made = {letter: _scorer(root, metric, key, norms, shape) for letter, key in statistics}
+    made = {letter: _scorer(root, metric, key, norms) for letter, key in statistics}
     scores = {letter: score for letter, (score, _) in made.items()}
     return analysis.stability(scores, {letter: sizes for letter, (_, sizes) in made.items()})
 
@@ -274,11 +270,11 @@ def _sizes(run: Run, drawn: Card) -> None:
     roles = [role for role in roles_of(run.study) if run.has(stages.statistics, role)]
     if not roles:
         raise MissingResultError(stages.statistics(run.graph).title)
-    if run.shape is None:
+    if not run.has(stages.norms):
         raise MissingResultError(stages.norms(run.graph).title)
     keys = tuple((analysis.ROLES[role], run.key(stages.statistics, role)) for role in roles)
     metric, samples = scored_by(run.study), run.study.calibration.samples
-    curves = _curves(run.root, metric, keys, run.key(stages.norms), astuple(run.shape))
+    curves = _curves(run.root, metric, keys, run.key(stages.norms))
     drawn.title(analysis.headline(curves))
     other = "" if metric == run.study.metric else " This run's own metric cannot score parts of a text."
     drawn.chart(
