@@ -44,7 +44,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all") -> d
         GpruneError: with one sentence that says what is wrong and what to do.
     """
     missing_tasks: dict[str, str] = {}
-    inputs = read(study, missing_tasks, on_progress=partial(listener, "download"))
+    inputs = read(study, missing_tasks, on_progress=partial(listener, "download"), memory=store.digests)
     results = Results(store, Graph(study, inputs))
     wanted = course(results.graph, until, results.holds)
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
@@ -63,7 +63,7 @@ def opened(study: Study, store: Store) -> Results:
     Raises:
         GpruneError: what the study reads is not on this machine.
     """
-    return Results(store, Graph(study, read(study, download=False)))
+    return Results(store, Graph(study, read(study, download=False, memory=store.digests)))
 
 
 def _essential(graph: Graph, until: str) -> tuple[Stage[Any], ...]:
