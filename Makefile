@@ -8,7 +8,7 @@ PORT ?= 8501
 PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 EVERY_CORE := -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: app quick test test-long faults check demo screenshots gguf clean
+.PHONY: app quick test test-long faults check gpu-check demo screenshots gguf clean
 
 # `make app ARGS="--public-address localhost:9000"`: see `python -m gprune app --help`
 app: $(VENV)/.app
@@ -35,6 +35,10 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# for whoever has a GPU: its tests, the pipeline at 7B and the speed table, in one file to paste into an issue
+gpu-check: $(VENV)/.dev
+	$(BIN)/python scripts/gpu_check.py
 
 demo: $(VENV)/.app
 	$(BIN)/python -m gprune run demo

@@ -5,10 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import resource
 from functools import cache
 from pathlib import Path
 
+import psutil
+
 THREADS_VARIABLE = "OMP_NUM_THREADS"
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""where a container says how much memory it may have, in the two forms of Linux"""
 
 
 def has_gpu() -> bool:
@@ -32,6 +37,41 @@ def cards() -> tuple[str, ...]:
         known = known and driver.cuDeviceGetName(name, len(name), device) == 0
         found.append(name.value.decode(errors="replace") if known else "GPU")
     return tuple(found)
+
+
+@cache
+def card_memory(index: int = 0) -> int:
+    """Bytes of a CUDA device's memory, whoever uses them; 0 where the driver does not tell."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    device, size = ctypes.c_int(0), ctypes.c_size_t(0)
+    known = driver.cuInit(0) == 0 and driver.cuDeviceGet(ctypes.byref(device), index) == 0
+    known = known and driver.cuDeviceTotalMem_v2(ctypes.byref(size), device) == 0
+    return size.value if known else 0
+
+
+def memory() -> tuple[int, int]:
+    """Bytes of this machine's memory that are free, and in all; of a container what it may have."""
+    found = psutil.virtual_memory()
+    whole = min([int(found.total), *(limit for limit in map(_limit, _LIMITS) if limit)])
+    return min(int(found.available), whole), whole
+
+
+def _limit(file: Path) -> int:
+    """The number in a file; 0 where there is none."""
+    try:
+        words = file.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return 0
+    return int(words) if words.isdecimal() else 0
+
+
+def address_space() -> int:
+    """Bytes of addresses that a process may have (`ulimit -v`); 0 where they are not limited."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return 0 if limit == resource.RLIM_INFINITY else int(limit)
 
 
 def version(package: str) -> str:

@@ -55,6 +55,8 @@ __all__ = [
 ]
 
 METRIC_NAMES = ("flap", "wanda_sp", "twflap")
+_UNNAMED = ("name", "group", "offload")
+"""fields that do not tell one study from another: what it is called, and where its model waits"""
 _LATER = {
     "baselines": {"taylor_text": ""},
     "contexts": {"clustering": "balanced"},
@@ -93,6 +95,9 @@ class Study:
     """auto: float32 on a CPU; on a GPU the type of the checkpoint"""
     trust_remote_code: bool = False
     """run Python code that comes with this model; only for models you trust"""
+    offload: bool = False
+    """leave the layers' weights in their files and read each when it is needed: for statistics, drift and
+    modules of a model larger than memory (nothing can be pruned so); changes no result"""
     calibration: CalibrationSettings = field(default_factory=CalibrationSettings)
     """calibration sets and their statistics"""
     contexts: ContextSettings = field(default_factory=ContextSettings)
@@ -174,8 +179,8 @@ class Study:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of every setting but the names for people: equal for studies that are the same."""
-        values = {name: value for name, value in self.to_dict().items() if name not in ("name", "group")}
+        """SHA-256 of every setting that tells studies apart: equal for studies that are the same."""
+        values = {name: value for name, value in self.to_dict().items() if name not in _UNNAMED}
         for section, plain in _LATER.items():
             values[section] = dict(values[section].items() - plain.items())
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

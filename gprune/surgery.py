@@ -40,7 +40,9 @@ def cut(decoder: Decoder, masks: PruningMasks, statistics: ActivationStatistics 
     Raises:
         ModelError: the masks or the statistics are of another model, or a layer would lose all its neurons or
             all its key/value groups.
+        SettingsError: the dense model's layers are offloaded.
     """
+    decoder.require_whole("pruning")
     _require_fit(decoder.shape, masks)
     _require_something_left(masks)
     means = None if statistics is None else _means(decoder.shape, statistics)

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gprune.analysis.stamps import MARKS
+from gprune.progress import Notice
 from gprune.study import short
 
 _REDRAW_SECONDS = 10.0
@@ -56,7 +57,10 @@ class Reporter:
             if stage not in self.reused:
                 self.reused.append(stage)
             return
-        if self.console.is_terminal:
+        if isinstance(message, Notice):
+            # what a result was made by stays to be read when the bars have gone on
+            self.console.print(f"{stage}: {message}", soft_wrap=True, highlight=False)
+        elif self.console.is_terminal:
             self._draw(stage, done, total, message)
         elif done >= total or time.monotonic() - self.printed.get(stage, 0.0) > _REDRAW_SECONDS:
             self.printed[stage] = time.monotonic()

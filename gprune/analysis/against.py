@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+from gprune.analysis.signs import percent
 from gprune.analysis.studies import Setting, StudyRow, columns, is_perplexity, settings
 from gprune.analysis.tables import PERPLEXITY
 from gprune.methods import METHODS
@@ -43,7 +44,7 @@ def against(rows: Iterable[StudyRow]) -> pd.DataFrame:
 def _line(ours: Setting, others: list[Setting], column: str) -> dict[str, str]:
     rivals = [one for one in others if _is_baseline(one) and one.values(column)]
     best = min(rivals, key=lambda one: one.mean(column), default=None)
-    line = {"retention": f"{ours.retention:.0%}", "text": column.removeprefix(PERPLEXITY)}
+    line = {"retention": percent(ours.retention), "text": column.removeprefix(PERPLEXITY)}
     line["GPrune (FLAP)"] = _figure(ours, column)
     name = METHODS[best.method].label if best is not None else ""
     line[f"best baseline {_BESIDE}"] = f"{name} {_beside(ours, best, column)}".strip()

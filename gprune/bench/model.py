@@ -22,6 +22,7 @@ from gprune.bench.protocol import unpacked
 from gprune.errors import CorpusError, ModelError, SettingsError
 from gprune.evaluation.perplexity import window_losses, windows
 from gprune.models import identity, loading
+from gprune.models.room import out_of_memory
 from gprune.records import ActivationStatistics, Array, SampledText, pool
 from gprune.store import Store
 from gprune.study import EvaluationSettings
@@ -124,15 +125,10 @@ class Bench:
             return window_losses(
                 self.decoder.model, read[numbers], str(text["name"]), settings, numbers=numbers
             )
-        except Exception as error:
-            if not loading.out_of_memory(_origin(error)):
+        except SettingsError as error:
+            if not out_of_memory(_origin(error)):
                 raise
-            if len(numbers) == 1:
-                raise SettingsError(_TOO_SMALL) from error
-        # only now, when what the failed attempt held is free
-        torch.cuda.empty_cache()
-        parts = np.array_split(numbers, 2)
-        return np.concatenate([self._measured(read, part, text) for part in parts])
+            raise SettingsError(_TOO_SMALL) from error
 
     def _silenced(self, masks: dict[str, Any], means: list[str]) -> Silenced:
         """The masks, prepared; those that were asked for longest ago make way."""
@@ -156,7 +152,7 @@ class Bench:
 
 def sentence(error: Exception) -> str:
     """What went wrong, for people: running out of memory first, then whatever else a library says."""
-    if loading.out_of_memory(_origin(error)):
+    if out_of_memory(_origin(error)):
         return _TOO_SMALL
     return f"the preview failed ({type(error).__name__}: {loading.one_line(error)}): ask again"
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from gprune.errors import NumericsError
+from gprune.models.room import Pending, commit
 from gprune.records import Array
 
 # Activations reduced at a time: half of a usual second-level cache; on a GPU enough to keep it busy.
@@ -102,25 +103,40 @@ class ChannelMoments:
         Args:
             shard: (sequences,) ascending shard of each sequence of the batch.
         """
-        centre = self.shift.double()
+        self.commit(shard, self.prepare(shard))
+
+    def prepare(self, shard: Array) -> Pending:
+        """What the batch that every layer has added changes; nothing is changed yet.
+
+        Args:
+            shard: (sequences,) ascending shard of each sequence of the batch.
+        """
+        centre, pending = self.shift.double(), Pending()
         if self.released is not None:
-            self.released.extend(self.sums, self.squares, centre, self.length)
-        last = int(shard[-1])
-        for index in range(int(shard[0]), last + 1):
-            rows = slice(*np.searchsorted(shard, (index, index + 1)).tolist())
+            pending += self.released.extend(self.sums, self.squares, centre, self.length)
+        for index, rows in _runs(shard):
             tokens = (rows.stop - rows.start) * self.length
             offset = self.sums[:, rows].sum(dim=1, dtype=torch.float64) / tokens
             moment = self.squares[:, rows].sum(dim=1, dtype=torch.float64) - tokens * offset**2
-            self._extend(index, tokens, centre + offset, moment)
-        self.shift.copy_(self.mean[last])
+            pending += self._extended(index, tokens, centre + offset, moment)
+        return pending
 
-    def _extend(self, shard: int, tokens: int, mean: torch.Tensor, moment: torch.Tensor) -> None:
+    def commit(self, shard: Array, pending: Pending) -> None:
+        """Merges a batch that was prepared; this takes no memory, so it happens whole."""
+        commit(pending)
+        for index, rows in _runs(shard):
+            self.tokens[index] += (rows.stop - rows.start) * self.length
+        if self.released is not None:
+            self.released.samples += len(shard)
+        self.shift.copy_(self.mean[int(shard[-1])])
+
+    def _extended(self, shard: int, tokens: int, mean: torch.Tensor, moment: torch.Tensor) -> Pending:
         """Chan's rule for one shard and one group of tokens."""
         before, after = self.tokens[shard], self.tokens[shard] + tokens
-        difference = mean - self.mean[shard]
-        self.mean[shard] += difference * (tokens / after)
-        self.moment[shard] += moment + difference**2 * (before * tokens / after)
-        self.tokens[shard] = after
+        centre, spread = self.mean[shard], self.moment[shard]
+        difference = mean - centre
+        between = difference**2 * (before * tokens / after)
+        return [(centre, centre + difference * (tokens / after)), (spread, spread + (moment + between))]
 
     def not_finite(self, shard: int) -> tuple[int, str] | None:
         """Layer and place of a shard's first input that is NaN or infinite; this waits for the device."""
@@ -136,6 +152,12 @@ class ChannelMoments:
         tokens = np.array(self.tokens, dtype=np.float64).reshape(-1, 1, 1)
         released = np.zeros(mean.shape[1:]) if self.released is None else self.released.result()
         return Moments(mean, moment, moment + tokens * mean**2, released)
+
+
+def _runs(shard: Array) -> list[tuple[int, slice]]:
+    """Every shard of a batch with its rows."""
+    indices = range(int(shard[0]), int(shard[-1]) + 1)
+    return [(index, slice(*np.searchsorted(shard, (index, index + 1)).tolist())) for index in indices]
 
 
 def require_finite(attention: ChannelMoments, ffn: ChannelMoments, shard: int) -> None:
@@ -166,16 +188,17 @@ class _ReleasedFluctuation:
         self.sum = torch.zeros_like(like, dtype=torch.float64)
         self.total = torch.zeros_like(self.sum)
 
-    def extend(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, length: int) -> None:
-        """Appends the sequences of a batch, given their (layers, sequences, channels) sums about `centre`."""
+    def extend(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, length: int) -> Pending:
+        """What a batch's sequences change, given their (layers, sequences, channels) sums about `centre`."""
+        together, total = self.sum.clone(), self.total.clone()
         for sample in range(sums.shape[1]):
-            offset_sum, j = sums[:, sample].double(), self.samples
-            self.sum += offset_sum + length * centre
+            offset_sum, j = sums[:, sample].double(), self.samples + sample
+            together += offset_sum + length * centre
             # sum of (x - mean)^2 from the sums about `centre`, which lies `distance` from the mean of 0 ... j
-            distance = self.sum / ((j + 1) * length) - centre
+            distance = together / ((j + 1) * length) - centre
             about_mean = squares[:, sample].double() - 2 * distance * offset_sum + length * distance**2
-            self.total += about_mean * (j / (j + 1))
-            self.samples += 1
+            total += about_mean * (j / (j + 1))
+        return [(self.sum, together), (self.total, total)]
 
     def result(self) -> Array:
         """(layers, channels) fluctuation; zeros for a single sample."""

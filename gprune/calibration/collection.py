@@ -15,9 +15,13 @@ import torch
 from gprune.calibration.accumulators import ChannelMoments, require_finite
 from gprune.errors import SettingsError
 from gprune.models.decoder import Decoder
+from gprune.models.room import Sequences
 from gprune.progress import Progress, silent
 from gprune.records import ActivationStatistics, Array, Tokens
 from gprune.study import CalibrationSettings
+
+# how to get along with less than one sequence at a time
+SHORTER = "set a smaller calibration.length, dtype bfloat16, or a device with more memory"
 
 Observer = Callable[[int, torch.Tensor], None]
 """Told of a layer's index and the (sequences, length, channels) inputs of one of its projections."""
@@ -30,7 +34,7 @@ def collect(
     """Runs the unmodified model once and keeps the moments of every FFN and attention channel per shard.
 
     Shards are contiguous runs of the sequences, whose order is random already; the batch size changes speed
-    and nothing else.
+    and nothing else, and is halved where memory runs out.
 
     Args:
         decoder: the dense model.
@@ -42,7 +46,8 @@ def collect(
         Statistics per shard, float64.
 
     Raises:
-        SettingsError: there are fewer sequences than shards, or they are longer than the model's positions.
+        SettingsError: there are fewer sequences than shards, they are longer than the model's positions, or
+            not even one of them fits in memory.
         NumericsError: an activation is NaN or infinite.
     """
     samples, length = tokens.ids.shape
@@ -59,16 +64,23 @@ def collect(
         )
     shard = shard_of(samples, settings.shards)
     ffn, attention = _accumulators(decoder, settings)
+
+    def measure(rows: slice) -> None:
+        on_progress(rows.start, samples, "activation statistics")
+        with decoder.counted_whole():
+            decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
+            prepared = [part.prepare(shard[rows]) for part in (ffn, attention)]
+        for part, pending in zip((ffn, attention), prepared, strict=True):
+            part.commit(shard[rows], pending)
+        # each shard once, when nothing more comes to it: the check waits for the device
+        for complete in range(
+            shard[rows.start], shard[rows.stop] if rows.stop < samples else settings.shards
+        ):
+            require_finite(attention, ffn, complete)
+
+    batch = settings.batch, length, "calibration.batch", SHORTER
     with observed(decoder, range(decoder.shape.layers), ffn.add, attention.add):
-        for start in range(0, samples, settings.batch):
-            on_progress(start, samples, "activation statistics")
-            stop = min(start + settings.batch, samples)
-            decoder.hidden_states(torch.from_numpy(tokens.ids[start:stop].astype(np.int64)))
-            for part in (ffn, attention):
-                part.finish_batch(shard[start:stop])
-            # each shard once, when nothing more comes to it: the check waits for the device
-            for complete in range(shard[start], shard[stop] if stop < samples else settings.shards):
-                require_finite(attention, ffn, complete)
+        Sequences(*batch, decoder.device, on_progress).over(samples, measure)
     on_progress(samples, samples, "activation statistics")
     return _record(tokens, np.bincount(shard), length, ffn, attention)
 

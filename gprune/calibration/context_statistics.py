@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from gprune.calibration.collection import shard_of
+from gprune.calibration.collection import SHORTER, shard_of
 from gprune.calibration.contexts import Lookup, hooked
 from gprune.calibration.gradients import loss_gradient, require_differentiable
 from gprune.errors import MethodError, NumericsError, SettingsError
 from gprune.models.decoder import Decoder
+from gprune.models.room import Pending, Sequences, commit
 from gprune.progress import Progress, silent
 from gprune.records import Array, Contexts, ContextStatistics, Tokens
 
@@ -41,7 +42,7 @@ def collect_contexts(
         tokens: the calibration set.
         contexts: of this model, made from any text.
         shards: contiguous runs of the sequences that are kept apart.
-        batch: sequences of one pass; changes speed, not results.
+        batch: sequences of one pass; changes speed, not results, and is halved where memory runs out.
         gradient: whether the affinity is wanted, which takes a backward pass as well. The loss of a sequence
             is the sum over its predictions. Without it, no graph is built and the LM head is not run.
         on_progress: told of the sequences done; may raise to stop.
@@ -50,9 +51,10 @@ def collect_contexts(
         Statistics per shard, float64; the affinity is zero where no gradient was asked for.
 
     Raises:
-        SettingsError: there are fewer sequences than shards, or a batch does not fit on the GPU.
+        SettingsError: there are fewer sequences than shards, or not even one of them fits in memory.
         ModelError: the contexts were made with a model of another shape.
-        MethodError: a gradient is asked for and the model cannot give one.
+        MethodError: a gradient is asked for and the model cannot give one, or not even that of one sequence
+            fits in memory.
         NumericsError: an activation or a gradient is NaN or infinite.
     """
     samples = len(tokens.ids)
@@ -65,11 +67,16 @@ def collect_contexts(
         require_differentiable(decoder, "the affinity of contexts and neurons")
     pass_ = _Pass(decoder, contexts, shards, gradient)
     shard = shard_of(samples, shards)
+
+    def measure(rows: slice) -> None:
+        on_progress(rows.start, samples, "context statistics")
+        pass_.run(torch.from_numpy(tokens.ids[rows].astype(np.int64)), shard[rows])
+
+    known = batch, tokens.ids.shape[1], "calibration.batch", SHORTER, decoder.device, on_progress
+    # only some methods need the gradient; the forward pass alone is as large as everyone's
+    kind = MethodError if gradient else SettingsError
     with torch.set_grad_enabled(gradient), pass_.observing():
-        for start in range(0, samples, batch):
-            on_progress(start, samples, "context statistics")
-            rows = slice(start, start + batch)
-            pass_.run(torch.from_numpy(tokens.ids[rows].astype(np.int64)), shard[rows])
+        Sequences(*known, kind).over(samples, measure)
     on_progress(samples, samples, "context statistics")
     return pass_.record(tokens.text, contexts.text)
 
@@ -89,7 +96,11 @@ class GroupMoments:
         self.moment = torch.zeros_like(self.mean)
 
     def add(self, layer: int, shards: slice, inputs: torch.Tensor, members: torch.Tensor) -> None:
-        """Adds tokens of one layer.
+        """Adds tokens of one layer; see `prepare`."""
+        commit(self.prepare(layer, shards, inputs, members))
+
+    def prepare(self, layer: int, shards: slice, inputs: torch.Tensor, members: torch.Tensor) -> Pending:
+        """What tokens of one layer change; nothing is changed yet.
 
         Args:
             layer: index of the layer.
@@ -108,18 +119,21 @@ class GroupMoments:
         moment = (members @ centred.square_()).double() - tokens * rest**2
         shape = self.mean[shards, layer].shape
         mean = (centre.double() + rest).view(shape)
-        self._extend(layer, shards, tokens.view(*shape[:-1], 1), mean, moment.view(shape))
+        return self._extended(layer, shards, tokens.view(*shape[:-1], 1), mean, moment.view(shape))
 
-    def _extend(
+    def _extended(
         self, layer: int, shards: slice, tokens: torch.Tensor, mean: torch.Tensor, moment: torch.Tensor
-    ) -> None:
+    ) -> Pending:
         """Chan's rule for (shards, contexts) groups of one layer; a group without tokens changes nothing."""
-        before = self.tokens[shards, layer].unsqueeze(-1)
+        count, centre, spread = (part[shards, layer] for part in (self.tokens, self.mean, self.moment))
+        before = count.unsqueeze(-1)
         after = (before + tokens).clamp(min=1)
-        difference = mean - self.mean[shards, layer]
-        self.mean[shards, layer] += difference * (tokens / after)
-        self.moment[shards, layer] += moment + difference**2 * (before * tokens / after)
-        self.tokens[shards, layer] += tokens.squeeze(-1)
+        difference = mean - centre
+        return [
+            (centre, centre + difference * (tokens / after)),
+            (spread, spread + (moment + difference**2 * (before * tokens / after))),
+            (count, count + tokens.squeeze(-1)),
+        ]
 
 
 class _Pass:
@@ -139,6 +153,9 @@ class _Pass:
         self.members: dict[int, torch.Tensor] = {}
         self.scale = torch.ones((), dtype=torch.float64, device=device)
         self.reached: set[int] = set()
+        # what it changes, taken over when both ways are done: memory may run out on the way
+        self.pending: Pending = []
+        self.sound: dict[int, torch.Tensor] = {}
 
     @contextmanager
     def observing(self) -> Iterator[None]:
@@ -158,20 +175,15 @@ class _Pass:
         self.shards = slice(int(shard[0]), int(shard[-1]) + 1)
         local = torch.from_numpy(shard - shard[0]).repeat_interleave(ids.shape[1])
         self.shard_of_token = local.to(self.decoder.device)
-        try:
+        self.pending, self.members = [], {}
+        with self.decoder.counted_whole():
             hidden = self.decoder.hidden_states(ids)
-            self._require_finite(self.moments.mean[self.shards].sum(dim=0), "input of down_proj")
+            self._require_finite("input of down_proj")
             if self.gradient:
                 self._backward(hidden, ids)
-        except torch.OutOfMemoryError as error:
-            # only some methods need the gradient; the forward pass alone is as large as everyone's
-            kind = MethodError if self.gradient else SettingsError
-            raise kind(
-                f"calibration.batch is {len(ids)} or more: so many sequences of {ids.shape[1]} tokens do not "
-                "fit in the GPU's memory, choose a smaller batch"
-            ) from error
+        commit(self.pending)
         self.tokens += ids.numel()
-        self.members.clear()
+        self.pending, self.members = [], {}
 
     def record(self, text: str, contexts: str) -> ContextStatistics:
         """Copies the statistics out of the device."""
@@ -196,7 +208,7 @@ class _Pass:
         for layer in reversed(range(self.decoder.shape.layers)):
             if layer not in self.reached:
                 raise _no_gradient(layer)
-        self._require_finite(self.affinity, "gradient at the input of down_proj")
+        self._require_finite("gradient at the input of down_proj")
 
     def _assign(self, layer: int) -> Callable[..., None]:
         def hook(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
@@ -211,7 +223,8 @@ class _Pass:
     def _measure(self, layer: int) -> Callable[..., tuple[torch.Tensor] | None]:
         def hook(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor] | None:
             inputs = arguments[0].detach()
-            self.moments.add(layer, self.shards, inputs.flatten(0, 1), self.members[layer])
+            known = self.shards, inputs.flatten(0, 1), self.members[layer]
+            self._note(layer, self.moments.prepare(layer, *known))
             if not self.gradient:
                 return None
             # nothing below the first neurons needs a gradient, so the graph begins there
@@ -229,7 +242,8 @@ class _Pass:
             # widened first: a product of float16 numbers would underflow
             effect = gradient.float().mul(inputs).abs_().flatten(0, 1)
             total = (self.members[layer] @ effect).double() / self.scale
-            self.affinity[layer] += total.view(-1, *self.affinity[layer].shape).sum(dim=0)
+            there = self.affinity[layer]
+            self._note(layer, [(there, there + total.view(-1, *there.shape).sum(dim=0))])
             self.reached.add(layer)
 
         return hook
@@ -240,13 +254,20 @@ class _Pass:
             before = arguments[0] if arguments else keywords["hidden_states"]
             after = output[0] if isinstance(output, tuple) else output
             cosine = nn.functional.cosine_similarity(before.float(), after.float(), dim=-1)
-            self.change[layer] += (1 - cosine).sum(dtype=torch.float64)
+            there = self.change[layer]
+            self.pending.append((there, there + (1 - cosine).sum(dtype=torch.float64)))
 
         return hook
 
-    def _require_finite(self, sums: torch.Tensor, what: str) -> None:
-        """Names the first layer, or for gradients the last, where (layers, ...) sums went wrong."""
-        bad = (~torch.isfinite(sums.flatten(1)).all(dim=1)).nonzero().flatten().tolist()
+    def _note(self, layer: int, pending: Pending) -> None:
+        """Keeps what a batch changes in a layer, and whether that is sound; the latter is asked for later."""
+        self.pending += pending
+        self.sound[layer] = torch.isfinite(pending[0][1]).all()
+
+    def _require_finite(self, what: str) -> None:
+        """Names the first layer, or for gradients the last, where the batch at hand went wrong."""
+        sound = torch.stack([self.sound[layer] for layer in range(self.decoder.shape.layers)])
+        bad = [layer for layer, is_sound in enumerate(sound.tolist()) if not is_sound]
         if not bad:
             return
         layer = bad[-1] if what.startswith("gradient") else bad[0]

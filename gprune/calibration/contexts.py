@@ -17,9 +17,11 @@ import numpy as np
 import torch
 
 from gprune.calibration.clusters import balanced_clusters, bounded_clusters
+from gprune.calibration.collection import SHORTER
 from gprune.calibration.principal import principal
 from gprune.errors import ModelError, NumericsError, SettingsError
 from gprune.models.decoder import Decoder
+from gprune.models.room import Sequences
 from gprune.progress import Progress, silent
 from gprune.records import Array, Contexts, Tokens
 from gprune.settings import ContextSettings
@@ -56,14 +58,15 @@ def project_inputs(
         decoder: the dense model.
         tokens: the calibration set; its first sequences are used, until they hold ``settings.tokens`` tokens.
         settings: number of contexts, of principal components (fewer than tokens), and tokens.
-        batch: sequences of one forward pass; changes speed, not results.
+        batch: sequences of one forward pass; changes speed, not results, and is halved where memory runs out.
         on_progress: told of the sequences and then of the layers done; may raise to stop.
 
     Returns:
         Principal components of every layer, and the inputs in them.
 
     Raises:
-        SettingsError: there are fewer than two tokens for each context.
+        SettingsError: there are fewer than two tokens for each context, or not even one sequence fits in
+            memory.
         NumericsError: an FFN input is NaN or infinite.
     """
     samples, length = tokens.ids.shape
@@ -173,10 +176,15 @@ def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress)
 
         return hook
 
+    def run(rows: slice) -> None:
+        nonlocal first
+        first = rows.start
+        on_progress(first, sequences, "FFN inputs")
+        decoder.hidden_states(torch.from_numpy(ids[rows].astype(np.int64)))
+
+    known = batch, length, "calibration.batch", SHORTER, decoder.device, on_progress
     with hooked({decoder.gate_proj(layer): keep(layer) for layer in range(shape.layers)}):
-        for first in range(0, sequences, batch):
-            on_progress(first, sequences, "FFN inputs")
-            decoder.hidden_states(torch.from_numpy(ids[first : first + batch].astype(np.int64)))
+        Sequences(*known).over(sequences, run)
     on_progress(sequences, sequences, "FFN inputs")
     return kept.flatten(1, 2)
 

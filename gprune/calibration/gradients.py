@@ -38,7 +38,9 @@ def require_differentiable(decoder: Decoder, purpose: str) -> None:
 
     Raises:
         MethodError: a weight is quantized, or was made for inference only.
+        SettingsError: the layers are offloaded.
     """
+    decoder.require_whole(purpose)
     for name, weight in decoder.model.named_parameters():
         if weight.is_floating_point() and not weight.is_inference():
             continue
@@ -172,7 +174,8 @@ def _checked_outputs(decoder: Decoder) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
-    for layer, good in enumerate(finite):
+    # one answer of the device for all layers
+    for layer, good in enumerate(torch.stack(finite).tolist()):
         if not good:
             raise NumericsError(
                 f"the output of layer {layer} is not finite: check the model's weights for NaN, or use "
@@ -217,6 +220,8 @@ def _reduce(place: tuple[int, str], reduced: Reduced) -> Callable[[torch.Tensor]
 
 def _require_gradients(decoder: Decoder, reduced: Reduced) -> None:
     """Checks from the last layer to the first, the way the gradients went."""
+    finite = [torch.isfinite(total).all() for total in reduced.values()]
+    sound = dict(zip(reduced, torch.stack(finite).tolist() if finite else [], strict=True))
     for layer in reversed(range(decoder.shape.layers)):
         for name in _SUMMED:
             if (layer, name) not in reduced:
@@ -224,7 +229,7 @@ def _require_gradients(decoder: Decoder, reduced: Reduced) -> None:
                     f"LLM-Pruner needs gradients, but none reached {name} of layer {layer}: a part of the "
                     "model works without a graph, so load it for training or choose another method"
                 )
-            if not torch.isfinite(reduced[layer, name]).all():
+            if not sound[layer, name]:
                 raise NumericsError(
                     f"the gradient of {name} in layer {layer} is not finite: use float32 or bfloat16"
                 )

@@ -15,9 +15,11 @@ import numpy as np
 import torch
 
 from gprune.calibration.accumulators import ChannelMoments, require_finite
-from gprune.calibration.collection import observed
+from gprune.calibration.collection import SHORTER, observed
+from gprune.models import devices
 from gprune.models.decoder import Decoder
 from gprune.models.masking import masked
+from gprune.models.room import Sequences
 from gprune.progress import Progress, silent
 from gprune.records import Array, Tokens
 
@@ -40,16 +42,33 @@ def walk(
     Args:
         decoder: the dense model; it is left as it was.
         tokens: the calibration set.
-        batch: sequences of one forward pass.
-        decide: chooses the units of a layer from the sum over tokens of the squares of its channels.
+        batch: sequences of one forward pass; changes speed, not results, and is halved where memory runs out.
+        decide: chooses the units of a layer from the sum over tokens of the squares of its channels; asked
+            again where the walk begins anew.
         on_progress: told of the layers done; may raise to stop.
 
     Returns:
         (layers, neurons) and (layers, key/value groups) bool, True = kept.
 
     Raises:
+        SettingsError: not even one sequence fits in memory.
         NumericsError: an activation is NaN or infinite.
     """
+    samples, length = tokens.ids.shape
+    known = batch, length, "calibration.batch", SHORTER, decoder.device, on_progress
+    # layers stand on those below them, so where memory runs out the walk begins anew
+    found = Sequences(*known).fitting(
+        lambda size: _walked(decoder, tokens, size, decide, on_progress), samples
+    )
+    on_progress(decoder.shape.layers, decoder.shape.layers, "layer-by-layer pruning")
+    decoder.count_forward(tokens.ids.size)
+    return np.stack([ffn for ffn, _ in found]), np.stack([heads for _, heads in found])
+
+
+def _walked(
+    decoder: Decoder, tokens: Tokens, batch: int, decide: Decide, on_progress: Progress
+) -> list[tuple[Array, Array]]:
+    """The masks of neurons and groups of every layer."""
     blocks = enter(decoder, tokens, batch)
     decisions: list[tuple[Array, Array]] = []
     for layer in range(decoder.shape.layers):
@@ -60,9 +79,7 @@ def walk(
         with masked(decoder, {layer: decisions[-1]}):
             for block in blocks:
                 block.states = block.run(decoder, layer).to(block.states.device)
-    on_progress(decoder.shape.layers, decoder.shape.layers, "layer-by-layer pruning")
-    decoder.count_forward(tokens.ids.size)
-    return np.stack([ffn for ffn, _ in decisions]), np.stack([heads for _, heads in decisions])
+    return decisions
 
 
 @dataclass
@@ -109,11 +126,10 @@ def enter(decoder: Decoder, tokens: Tokens, batch: int) -> list[Block]:
 
 
 def _home(decoder: Decoder, tokens: int) -> torch.device:
-    if decoder.device.type != "cuda":
+    if not devices.is_gpu(decoder.device):
         return decoder.device
-    free, _ = torch.cuda.mem_get_info(decoder.device)
     needed = tokens * decoder.shape.hidden * decoder.dtype.itemsize
-    return decoder.device if needed < free / 2 else torch.device("cpu")
+    return decoder.device if needed < devices.memory(decoder.device)[0] / 2 else torch.device("cpu")
 
 
 class _Reached(Exception):  # noqa: N818

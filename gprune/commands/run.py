@@ -33,7 +33,12 @@ def add(commands: Any) -> None:
     )
     run.add_argument("--until", choices=UNTIL, default=UNTIL[-1], help="stop after this stage")
     run.add_argument(
-        "--dry-run", action="store_true", help="print every stage, its key and whether it is there, and stop"
+        "--dry-run",
+        action="store_true",
+        help="print every stage, its key and whether it is there, what the rest will take, and stop",
+    )
+    run.add_argument(
+        "--anyway", action="store_true", help="start even if the estimate says that it cannot fit in memory"
     )
     run.add_argument("--job", type=place, help=argparse.SUPPRESS)
     run.set_defaults(command=_run)
@@ -71,6 +76,8 @@ def _run(options: argparse.Namespace) -> int:
 def _show_course(options: argparse.Namespace) -> int:
     """Prints the stages of a run in order: name, key, there or missing, seconds it took last time."""
     from gprune import pipeline
+    from gprune.commands.foreseen import shown_forecast
+    from gprune.pipeline.beforehand import foreseen
     from gprune.pipeline.outlook import last_time
     from gprune.stages import course
 
@@ -86,6 +93,8 @@ def _show_course(options: argparse.Namespace) -> int:
         words = "" if taken is None else f"{taken:10.1f} s"
         print(f"{stage.name:<{widest}}  {stage.key}  {state:<7}{words}".rstrip())
     missing = len({stage.key for stage in stages if not results.holds(stage)})
+    if missing:
+        shown_forecast(foreseen(stages, results))
     print(f"{len(stages)} stages, {missing} missing", file=sys.stderr)
     return 0
 
@@ -120,7 +129,7 @@ def _show_seeds(options: argparse.Namespace, studies: list[Study], store: Store)
 def _run_seeds(options: argparse.Namespace) -> int:
     """Runs a study under every seed; what does not depend on the seed is made once."""
     studies, store = _of_seeds(read(options.study), options.seeds), Store(options.cache)
-    results = [_result(study, store, options.until, None) for study in studies]
+    results = [_result(study, store, options, None) for study in studies]
     from gprune import terminal
     from gprune.analysis.seeds import spread
 
@@ -136,7 +145,7 @@ def _run_seeds(options: argparse.Namespace) -> int:
 def _run_here(options: argparse.Namespace, reporter: Any) -> int:
     study, store = read(options.study), Store(options.cache)
     options.run_name = run_name(study)
-    result = _result(study, store, options.until, reporter)
+    result = _result(study, store, options, reporter)
     kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks", "doubtful_tasks")
     options.summary = {name: result[name] for name in kept if name in result}
     if options.json:
@@ -162,7 +171,7 @@ def _ended(results: list[dict[str, Any]]) -> int:
     return EXIT_UNFILLED
 
 
-def _result(study: Study, store: Store, until: str, reporter: Any) -> dict[str, Any]:
+def _result(study: Study, store: Store, options: argparse.Namespace, reporter: Any) -> dict[str, Any]:
     """Runs one study, and shows how it gets on."""
     from gprune import corpora
 
@@ -179,7 +188,7 @@ def _result(study: Study, store: Store, until: str, reporter: Any) -> dict[str, 
             if reporter is not None:
                 reporter(stage, done, total, message)
 
-        result = pipeline.run(study, store, listener, until)
+        result = pipeline.run(study, store, listener, options.until, options.anyway)
     return result | _diagnosed(study, store, result)
 
 

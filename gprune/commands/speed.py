@@ -112,9 +112,11 @@ def _machine(device: str) -> dict[str, str]:
     import torch
     import transformers
 
+    from gprune.models import devices
+
     names = {"torch": torch.__version__, "transformers": transformers.__version__}
-    if device.startswith("cuda"):
-        return {"GPU": torch.cuda.get_device_name(device), **names}
+    if devices.is_gpu(device):
+        return {"GPU": devices.name(device), **names}
     return {"threads": str(torch.get_num_threads()), **names}
 
 

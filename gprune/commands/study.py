@@ -47,6 +47,11 @@ def add(commands: Any) -> None:
         action="store_true",
         help=f"compare the controls too, which say where a gain comes from: {', '.join(CONTROLS)}",
     )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say what memory and time the study will take, and write nothing",
+    )
     add_profile(parser)
     parser.set_defaults(command=_study, primary="wikitext2", auxiliary="ptb")
 
@@ -99,7 +104,13 @@ def _study(options: argparse.Namespace) -> int:
         study = study.with_settings(dict(assignment(word) for word in options.set))
     if options.with_controls:
         study = replace(study, methods=with_controls(study.methods))
-    sys.stdout.write(study.to_json())
+    if not options.dry_run:
+        sys.stdout.write(study.to_json())
+        return 0
+    from gprune.commands.foreseen import shown_forecast
+    from gprune.pipeline.beforehand import anew
+
+    shown_forecast(anew(study))
     return 0
 
 

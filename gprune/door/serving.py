@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from gprune.door import ahead
 from gprune.door.guard import Guard
 from gprune.door.place import UNSAFE, Place
 from gprune.door.terms import Terms, open_with
@@ -61,12 +62,14 @@ def app(place: Place, shown: AbstractContextManager[None]) -> Any:
         print(place.told(), flush=True)
         if not place.private:
             print(UNSAFE, file=sys.stderr, flush=True)
+        ahead.begin_imports()
         with shown:
             yield
 
     _only_own_addresses()
     guard = Middleware(Guard, names=place.names, keys=place.keys)
-    return st.App(SCRIPT, routes=[Route(HOME, _home)], middleware=[guard], lifespan=lifespan)
+    hint = Middleware(ahead.Hint, scripts=Path(st.__file__).parent / ahead.SCRIPTS)
+    return st.App(SCRIPT, routes=[Route(HOME, _home)], middleware=[guard, hint], lifespan=lifespan)
 
 
 def _only_own_addresses() -> None:

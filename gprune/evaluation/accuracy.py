@@ -11,9 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from torch import OutOfMemoryError, nn
+from torch import nn
 
-from gprune.errors import CorpusError, SettingsError
+from gprune.errors import CorpusError
 from gprune.evaluation.tasks import TaskSource, documents, fingerprint, resolve
 from gprune.evaluation.tasks.columns import Row
 from gprune.progress import Progress, silent
@@ -36,7 +36,8 @@ def accuracy(
         tokenizer: its tokenizer.
         tasks: names in ``gprune.evaluation.tasks.known()``, or paths of files of one's own.
         settings: ``limit`` documents a task at most, where the seven tasks are, and ``batch``, which changes
-            speed, not results. The documents of a limit are the first of the task.
+            speed, not results, and is halved where memory runs out. The documents of a limit are the first of
+            the task.
         on_progress: told after every batch; what it raises ends the measurement.
         cache: folder that keeps the demo's texts from call to call.
 
@@ -44,7 +45,7 @@ def accuracy(
         The accuracy of each task, in the order asked for. Standard errors of a single document are infinite.
 
     Raises:
-        SettingsError: a task is unknown, or the batch does not fit on the GPU.
+        SettingsError: a task is unknown, or not even a single choice fits in memory.
         CorpusError: a task has no data or a row of it cannot be used; nothing has been measured then.
         NumericsError: a log-likelihood is NaN.
     """
@@ -60,11 +61,6 @@ def accuracy(
     training = model.training
     try:
         return _measure(model, tokenizer, sources, rows, settings, on_progress)
-    except OutOfMemoryError as error:
-        raise SettingsError(
-            f"evaluation.batch is {settings.batch}: so many choices do not fit in the GPU's memory, choose a "
-            "smaller batch"
-        ) from error
     finally:
         model.train(training)
 
@@ -83,7 +79,7 @@ def _measure(
 
     with harness.quiet(), harness.reporting(on_progress, settings.batch):
         built = {task: harness.task(source, rows[task]) for task, source in sources.items()}
-        asked = harness.language_model(model, tokenizer, settings.batch)
+        asked = harness.language_model(model, tokenizer, settings.batch, on_progress)
         # The errors of means are closed formulas, so bootstrapping is named and never done.
         found = evaluate(asked, {"tasks": built}, bootstrap_iters=1, log_samples=False)
     results = {}

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
 from gprune.errors import SettingsError
+from gprune.models import devices
 
 # Attention kernels want rows of masks that start at multiples of this many elements.
 _ROW = 8
@@ -216,15 +217,9 @@ class StaticDecoding:
     def _captured(self) -> Any:
         """A CUDA graph of one step; token and position are put back to where they stood."""
         token, position = self._token.clone(), self._position.clone()
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            self._step()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
+        devices.aside(self._step)
         try:
-            with torch.cuda.graph(graph):
-                self._step()
+            graph = devices.captured(self._step)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:

@@ -16,10 +16,12 @@ from torch import nn
 from gprune.corpora.overlap import cut
 from gprune.errors import CorpusError, NumericsError, SettingsError
 from gprune.models.families import FAMILIES, PRUNED_PREFIX
+from gprune.models.room import Sequences
 from gprune.progress import Progress, silent
 from gprune.records import Array, Perplexity
 from gprune.study import PRESET_LENGTHS, EvaluationSettings
 
+_SHORTER = "choose a preset of shorter windows, dtype bfloat16, or a device with more memory"
 # Logits in float32 that exist at a time: 64 MiB.
 _BLOCK_LOGITS = 2**24
 
@@ -37,7 +39,8 @@ def perplexity(
         model: a Hugging Face causal language model, dense or cut, on any device.
         tokens: (tokens,) token ids of the whole text.
         text: the text as the person named it.
-        settings: length and number of the windows; ``batch`` changes speed, not results.
+        settings: length and number of the windows; ``batch`` changes speed, not results, and is halved where
+            memory runs out.
         on_progress: told after every batch.
 
     Returns:
@@ -46,7 +49,7 @@ def perplexity(
 
     Raises:
         CorpusError: the stream is shorter than one window, or is of another tokenizer.
-        SettingsError: the window is longer than the model can read, or the batch does not fit on the GPU.
+        SettingsError: the window is longer than the model can read, or not even one fits in memory.
         NumericsError: a loss is not finite.
     """
     read = windows(model, tokens, text, settings)
@@ -107,24 +110,20 @@ def window_losses(
         (windows,) float64 mean negative log-likelihood of each window.
 
     Raises:
-        SettingsError: the batch does not fit on the GPU.
+        SettingsError: not even one window fits in memory.
         NumericsError: a loss is not finite.
     """
     losses, places = np.empty(len(windows)), np.arange(len(windows)) if numbers is None else numbers
     device = next(model.parameters()).device
-    for start in range(0, len(windows), settings.batch):
-        chosen = slice(start, start + settings.batch)
+
+    def measure(chosen: slice) -> None:
         ids = torch.as_tensor(windows[chosen].astype(np.int64), device=device)
-        try:
-            losses[chosen] = _batch_losses(model, ids).cpu().numpy()
-        except torch.OutOfMemoryError as error:
-            raise SettingsError(
-                f"evaluation.batch is {settings.batch}: so many windows of {settings.length} tokens do not "
-                "fit in the GPU's memory, choose a smaller batch"
-            ) from error
+        losses[chosen] = _batch_losses(model, ids).cpu().numpy()
         _require_finite(losses[chosen], places[chosen], text, model)
-        done = min(start + settings.batch, len(windows))
-        on_progress(done, len(windows), f"perplexity on {text}")
+        on_progress(chosen.stop, len(windows), f"perplexity on {text}")
+
+    known = settings.batch, settings.length, "evaluation.batch", _SHORTER, device, on_progress
+    Sequences(*known).over(len(windows), measure)
     return losses
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +20,8 @@ from torch import Tensor, nn
 from gprune.errors import SettingsError
 from gprune.evaluation.decoding import Decoding, EagerDecoding, StaticDecoding
 from gprune.machine import processor, version
-from gprune.models.loading import out_of_memory
+from gprune.models import devices
+from gprune.models.room import out_of_memory
 from gprune.progress import Progress, silent
 from gprune.records import Array
 
@@ -60,7 +60,7 @@ class SpeedSettings:
             raise SettingsError(f"dtype must be one of {', '.join(_DTYPES)} (got {self.dtype!r})")
         if not self.modes or len({*self.modes}) < len(self.modes) or not {*self.modes} <= {*MODES}:
             raise SettingsError(f"modes must be one or more of {', '.join(MODES)} (got {self.modes})")
-        if "graph" in self.modes and not self.device.startswith("cuda"):
+        if "graph" in self.modes and not devices.is_gpu(self.device):
             raise SettingsError(f"the mode graph needs a CUDA device (device is {self.device!r}): use eager")
 
     def describe(self) -> str:
@@ -88,7 +88,7 @@ def preset(name: str) -> SpeedSettings:
         SettingsError: the name is unknown.
     """
     if name == "auto":
-        return PRESETS["gpu" if torch.cuda.is_available() else "cpu"]
+        return PRESETS["gpu" if devices.is_gpu(devices.automatic()) else "cpu"]
     if name not in PRESETS:
         raise SettingsError(f"preset must be one of auto, {', '.join(PRESETS)} (got {name!r})")
     return PRESETS[name]
@@ -103,7 +103,7 @@ def with_changes(settings: SpeedSettings, **changes: Any) -> SpeedSettings:
         SettingsError: the result contradicts itself.
     """
     given = {name: value for name, value in changes.items() if value is not None}
-    if "modes" not in given and not str(given.get("device", settings.device)).startswith("cuda"):
+    if "modes" not in given and not devices.is_gpu(given.get("device", settings.device)):
         given["modes"] = tuple(mode for mode in settings.modes if mode != "graph") or ("eager",)
     return replace(settings, **given)
 
@@ -184,7 +184,7 @@ def measure(
     prompt = _prompt(models, settings)
     training = {name: model.training for name, model in models.items()}
     try:
-        with torch.inference_mode(), _current(torch.device(settings.device)):
+        with torch.inference_mode(), devices.current(torch.device(settings.device)):
             runners = [
                 _Runner(name, model.eval(), mode, _decoding(mode, model, prompt, settings))
                 for name, model in models.items()
@@ -234,36 +234,25 @@ def _warm_up(runner: _Runner) -> None:
 
 def _run(runner: _Runner, device: torch.device, clock: Callable[[], float]) -> None:
     """One timed repetition and its memory."""
-    decoding, cuda = runner.decoding, device.type == "cuda"
+    decoding, gpu = runner.decoding, devices.is_gpu(device)
     own = _weight_bytes(runner.model)
-    if cuda:
-        torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device) - own - decoding.static_bytes()
+    if gpu:
+        before = devices.allocated(device) - own - decoding.static_bytes()
     runner.prefill.append(_timed(decoding.prefill, device, clock))
     runner.decode.append(_timed(decoding.decode, device, clock))
     # Other models are resident as well: only what this one has beyond them counts.
-    peak = torch.cuda.max_memory_allocated(device) - before if cuda else own + decoding.cache_bytes()
+    peak = devices.peak(device) - before if gpu else own + decoding.cache_bytes()
     runner.peak = max(runner.peak, peak)
     decoding.release()
 
 
 def _timed(work: Callable[[], None], device: torch.device, clock: Callable[[], float]) -> float:
     """Seconds of a piece of work, from an idle device to an idle device."""
-    _synchronise(device)
+    devices.synchronise(device)
     start = clock()
     work()
-    _synchronise(device)
+    devices.synchronise(device)
     return clock() - start
-
-
-def _current(device: torch.device) -> AbstractContextManager[Any]:
-    """Makes a GPU the current one, whose streams graphs are captured on."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-
-
-def _synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _decoding(mode: str, model: nn.Module, prompt: Tensor, settings: SpeedSettings) -> Decoding:
@@ -330,7 +319,7 @@ def _speed(runner: _Runner, reference: _Runner, phase: str, settings: SpeedSetti
         ratio=ratio,
         ratio_spread=ratio_spread,
         peak_bytes=runner.peak,
-        memory="allocated" if settings.device.startswith("cuda") else "weights and cache",
+        memory="allocated" if devices.is_gpu(settings.device) else "weights and cache",
         seconds=tuple(seconds.tolist()),
     )
 
@@ -353,6 +342,6 @@ def fitting(config: Any, preset: SpeedSettings) -> dict[str, int]:
 def where(device: torch.device) -> str:
     """Processor or GPU on which a speed is measured, its threads, and the libraries."""
     libraries = f"torch {torch.__version__}, transformers {version('transformers')}"
-    if device.type == "cuda":
-        return f"{torch.cuda.get_device_name(device)}, {libraries}"
+    if devices.is_gpu(device):
+        return f"{devices.name(device)}, {libraries}"
     return f"{processor()}, {torch.get_num_threads()} threads, {libraries}"

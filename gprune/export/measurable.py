@@ -17,9 +17,10 @@ from gprune import budget
 from gprune.errors import ModelError, SettingsError
 from gprune.export import checkpoint
 from gprune.export.modeling_gprune import MODEL_CLASSES
-from gprune.models import loading
+from gprune.models import devices, loading
 from gprune.models.families import PRUNED_PREFIX, layout_of
 from gprune.models.identity import configuration, locate, weight_files
+from gprune.models.room import out_of_memory
 from gprune.models.shapes import SHAPES
 from gprune.records import ModelShape
 from gprune.untrusted import quoted
@@ -69,12 +70,11 @@ def _random_model(text: str, device: str, dtype: str, align: int) -> nn.Module:
     checkpoint.register()
     config = _random_config(text, align)
     place = loading.device_of(device)
-    generators = [place] if place.type == "cuda" else []
     try:
-        with torch.random.fork_rng(devices=generators), torch.device(place):
+        with devices.kept_random(place), torch.device(place):
             model: Any = AutoModelForCausalLM.from_config(config, dtype=loading.DTYPES[dtype])
     except Exception as error:  # sizes that fit nowhere or not together
-        if not loading.out_of_memory(error):
+        if not out_of_memory(error):
             raise ModelError(f"{RANDOM}{text} cannot be made: {loading.one_line(error)}") from error
         raise SettingsError(
             f"{RANDOM}{text} in {dtype} does not fit in the memory of {place}: use a smaller shape or fewer "

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from gprune.errors import ModelError
+from gprune.errors import ModelError, SettingsError
 from gprune.models.families import Layout, layout_of
+from gprune.models.offloading import present
 from gprune.records import Array, ModelShape, ModelSize, WeightNorms
 
 # Rows of a weight matrix that are widened to float64 at a time: 4 MiB for every 1000 columns.
@@ -81,8 +82,26 @@ class Decoder:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.q_proj(0).weight.device
+        """Where the model computes."""
+        embeddings: nn.Module = self.model.get_input_embeddings()  # type: ignore[operator]
+        return next(embeddings.parameters()).device
+
+    @property
+    def offloaded(self) -> bool:
+        """Whether the layers' weights stay in their files until they are needed."""
+        return self.q_proj(0).weight.is_meta and self.device.type != "meta"
+
+    def require_whole(self, purpose: str) -> None:
+        """Checks that all weights are in memory.
+
+        Raises:
+            SettingsError: the layers are offloaded.
+        """
+        if self.offloaded:
+            raise SettingsError(
+                f"{purpose} needs the whole model in memory, and offload leaves its layers in their files: "
+                "switch offload off, or stop before (--until adapted)"
+            )
 
     @property
     def dtype(self) -> torch.dtype:
@@ -149,6 +168,16 @@ class Decoder:
         finally:
             self.forward_tokens, self.backward_tokens = before
 
+    @contextmanager
+    def counted_whole(self) -> Iterator[None]:
+        """Counts what is done inside only if it comes to its end: what memory has cut short is done again."""
+        before = self.forward_tokens, self.backward_tokens
+        try:
+            yield
+        except BaseException:
+            self.forward_tokens, self.backward_tokens = before
+            raise
+
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Applies the LM head; the supported families neither scale nor cap its output.
 
@@ -165,8 +194,8 @@ class Decoder:
     @torch.no_grad()
     def weight_norms(self) -> WeightNorms:
         """Squared norm and mean absolute value of every column of down_proj and o_proj, in float64."""
-        down = [_column_norms(self.down_proj(layer).weight) for layer in range(self.shape.layers)]
-        out = [_column_norms(self.o_proj(layer).weight) for layer in range(self.shape.layers)]
+        down = [_column_norms(self.down_proj(layer)) for layer in range(self.shape.layers)]
+        out = [_column_norms(self.o_proj(layer)) for layer in range(self.shape.layers)]
         return WeightNorms(
             down_column_square=np.stack([square for square, _ in down]),
             down_column_absolute=np.stack([absolute for _, absolute in down]),
@@ -182,19 +211,22 @@ class Decoder:
             (neurons, 3 * hidden) float32 rows of unit length, on the model's device; a neuron whose weights
             are all zero stays zero.
         """
-        gate, up, down = (part(layer).weight for part in (self.gate_proj, self.up_proj, self.down_proj))
-        joined = torch.cat([gate.float(), up.float(), down.float().T], dim=1)
-        return nn.functional.normalize(joined, dim=1)
+        gate, up, down = (part(layer) for part in (self.gate_proj, self.up_proj, self.down_proj))
+        with present(gate), present(up), present(down):
+            weights = gate.weight.float(), up.weight.float(), down.weight.float().T
+            return nn.functional.normalize(torch.cat(weights, dim=1), dim=1)
 
 
-def _column_norms(weight: torch.Tensor) -> tuple[Array, Array]:
+def _column_norms(linear: nn.Linear) -> tuple[Array, Array]:
     """Sum of squares and mean of |w| down each column of (rows, columns), a block of rows at a time."""
-    square = torch.zeros(weight.shape[1], dtype=torch.float64, device=weight.device)
-    absolute = torch.zeros_like(square)
-    for rows in weight.split(_BLOCK_ROWS):
-        wide = rows.double()
-        square += wide.square().sum(dim=0)
-        absolute += wide.abs().sum(dim=0)
+    with present(linear):
+        weight = linear.weight
+        square = torch.zeros(weight.shape[1], dtype=torch.float64, device=weight.device)
+        absolute = torch.zeros_like(square)
+        for rows in weight.split(_BLOCK_ROWS):
+            wide = rows.double()
+            square += wide.square().sum(dim=0)
+            absolute += wide.abs().sum(dim=0)
     return square.cpu().numpy(), (absolute / weight.shape[0]).cpu().numpy()
 
 

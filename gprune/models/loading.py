@@ -18,17 +18,23 @@ from torch import nn
 
 from gprune import untrusted
 from gprune.errors import GpruneError, ModelError, SettingsError
+from gprune.models import devices, offloading
 from gprune.models.decoder import Decoder
-from gprune.models.families import layout_of
+from gprune.models.families import Layout, layout_of
 from gprune.models.identity import configuration, locate, require_tokenizer, weight_files
+from gprune.models.room import out_of_memory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _MESSAGE_LENGTH = 160
-# what torch says without a class of its own, on a CPU and inside cuBLAS
-_OUT_OF_MEMORY = ("can't allocate memory", "ALLOC_FAILED")
 
 
-def load(name: str, device: str = "auto", dtype: str = "auto", trust_remote_code: bool = False) -> Decoder:
+def load(
+    name: str,
+    device: str = "auto",
+    dtype: str = "auto",
+    trust_remote_code: bool = False,
+    offload: bool = False,
+) -> Decoder:
     """Loads a model with its tokenizer.
 
     Args:
@@ -36,20 +42,46 @@ def load(name: str, device: str = "auto", dtype: str = "auto", trust_remote_code
         device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``auto`` (float32 on a CPU, the checkpoint's type on a GPU), float32, bfloat16 or float16.
         trust_remote_code: run Python code that comes with the model.
+        offload: leave the layers' weights in their files until they are needed (`gprune.models.offloading`).
 
     Raises:
         ModelError: the model cannot be found, read or pruned.
         SettingsError: the device or the number type is not available.
     """
-    place = device_of(device)
-    folder = locate(name, download=True)
-    layout_of(configuration(folder).get("model_type"), f"the model {str(folder)!r}")
-    require_readable(weight_files(folder))
-    tokenizer = load_tokenizer(str(folder), trust_remote_code)
+    device_of(device)
+    tokenizer = load_tokenizer(str(_checked(name)), trust_remote_code)
+    return Decoder.from_model(load_model(name, device, dtype, trust_remote_code, offload), tokenizer)
+
+
+def load_model(
+    name: str,
+    device: str = "auto",
+    dtype: str = "auto",
+    trust_remote_code: bool = False,
+    offload: bool = False,
+) -> nn.Module:
+    """Loads a model without its tokenizer, which need not be there; see `load`."""
+    place, folder = device_of(device), _checked(name)
     arguments = {"dtype": _dtype(dtype, place), "trust_remote_code": trust_remote_code}
-    model = move(read_model(_automatic("AutoModelForCausalLM"), folder, **arguments), place)
+    loader = _automatic("AutoModelForCausalLM")
+    if offload:
+        model = _read_offloaded(loader, folder, place, arguments)
+    else:
+        model = move(read_model(loader, folder, **arguments), place)
     require_finite(model, folder)
-    return Decoder.from_model(model, tokenizer)
+    return model
+
+
+def _checked(name: str) -> Path:
+    """The folder of a model whose family is supported and whose files can be opened."""
+    folder = locate(name, download=True)
+    _layout(folder)
+    require_readable(weight_files(folder))
+    return folder
+
+
+def _layout(folder: Path) -> Layout:
+    return layout_of(configuration(folder).get("model_type"), f"the model {str(folder)!r}")
 
 
 def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
@@ -72,13 +104,15 @@ def device_of(device: str) -> torch.device:
         SettingsError: a GPU is asked for that torch does not see.
     """
     if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return devices.automatic()
     try:
         place = torch.device(device)
     except RuntimeError as error:
         raise SettingsError(f"device must be auto, cpu or cuda (got {device!r})") from error
-    count = torch.cuda.device_count()
-    if place.type == "cuda" and (place.index or 0) >= count:
+    if not devices.is_gpu(place):
+        return place
+    count = devices.count()
+    if (place.index or 0) >= count:
         raise SettingsError(
             f"device is {device!r}, but torch sees {count} CUDA devices here: use auto or cpu"
         )
@@ -123,6 +157,15 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
     return checked
 
 
+def _read_offloaded(loader: Any, folder: Path, place: torch.device, arguments: dict[str, Any]) -> nn.Module:
+    trusted = {"trust_remote_code": arguments["trust_remote_code"], "local_files_only": True}
+    with quiet(), _as_model_error(f"config.json in {str(folder)!r} cannot be read"):
+        known = _automatic("AutoConfig").from_pretrained(folder, **trusted)
+    places = offloading.device_map(loader, known, _layout(folder), place)
+    with offloading.workspace() as work:
+        return read_model(loader, folder, device_map=places, offload_folder=work, **arguments)
+
+
 def require_readable(files: list[Path]) -> None:
     """Opens every safetensors file, which checks its header against its length.
 
@@ -146,14 +189,20 @@ def require_finite(model: nn.Module, folder: Path) -> None:
     Raises:
         ModelError: a tensor holds NaN or infinity.
     """
-    for name, parameter in model.named_parameters():
-        count = int((~torch.isfinite(parameter)).sum())
-        if count:
-            dtype = str(parameter.dtype).removeprefix("torch.")
-            raise ModelError(
-                f"{name} in {str(folder)!r} holds {count} values that are NaN or infinite in {dtype}: "
-                "use float32 or bfloat16, or copy the model again"
-            )
+    for path, module in model.named_modules():
+        with offloading.present(module):
+            for name, parameter in module.named_parameters(path, recurse=False):
+                _require_finite(name, parameter, folder)
+
+
+def _require_finite(name: str, parameter: torch.Tensor, folder: Path) -> None:
+    count = int((~torch.isfinite(parameter)).sum())
+    if count:
+        dtype = str(parameter.dtype).removeprefix("torch.")
+        raise ModelError(
+            f"{name} in {str(folder)!r} holds {count} values that are NaN or infinite in {dtype}: "
+            "use float32 or bfloat16, or copy the model again"
+        )
 
 
 def move(model: nn.Module, place: torch.device) -> nn.Module:
@@ -164,17 +213,13 @@ def move(model: nn.Module, place: torch.device) -> nn.Module:
     """
     try:
         return model.to(place)
-    except torch.OutOfMemoryError as error:
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
         size = sum(p.numel() * p.element_size() for p in model.parameters()) / 2**30
         raise ModelError(
             f"the model needs {size:.1f} GiB, more than {place} has free: use dtype bfloat16 or device cpu"
         ) from error
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether an error of torch says that memory ran out."""
-    known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-    return known or any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 @contextmanager

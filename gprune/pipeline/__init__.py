@@ -15,10 +15,12 @@ from typing import Any
 from gprune import untrusted
 from gprune.errors import MethodError, StoreError, TaskError
 from gprune.pipeline import provenance
+from gprune.pipeline.beforehand import require_room
 from gprune.pipeline.keeper import Keeper
 from gprune.pipeline.outlook import expected
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.summary import summarized
+from gprune.progress import Notice
 from gprune.stages import KINDS, Graph, Results, Stage, Work, adapted, course, drift, needed, resolve, served
 from gprune.stages.inputs import doubtful_tasks, read
 from gprune.store import Store
@@ -27,7 +29,9 @@ from gprune.study import Study
 __all__ = ["Listener", "opened", "run"]
 
 
-def run(study: Study, store: Store, listener: Listener, until: str = "all") -> dict[str, Any]:
+def run(
+    study: Study, store: Store, listener: Listener, until: str = "all", anyway: bool = False
+) -> dict[str, Any]:
     """Runs a study through the store.
 
     Args:
@@ -35,6 +39,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all") -> d
         store: where results are kept.
         listener: told of every stage's progress; may raise Cancelled.
         until: the last thing wanted, one of gprune.stages.UNTIL.
+        anyway: whether it starts even if it cannot fit in memory, as far as arithmetic tells.
 
     Returns:
         Settings, keys, retention, parameters, checkpoint, perplexities and seconds, as plain JSON
@@ -49,6 +54,7 @@ def run(study: Study, store: Store, listener: Listener, until: str = "all") -> d
     wanted = course(results.graph, until, results.holds)
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
     record.doubtful_tasks = doubtful_tasks(study, missing_tasks)
+    require_room(wanted, results, listener, anyway)
     store.sweep()
     with Keeper(record, wanted, listener) as keeper:
         _Runner(results, record, keeper).run(wanted, _essential(results.graph, until))
@@ -142,29 +148,39 @@ class _Runner:
         store, work = self.results.store, self.work
         self.keeper.announce()
         self.listener(stage.name, 0, 1, self.results.set_aside(stage))
-        work.progress = partial(self.listener, stage.name)
+        notices: list[str] = []
+        work.progress = partial(self._heard, stage, notices)
         before = work.tokens_passed()
         needs = resolve(stage.needs, self._load)
 
         def details() -> dict[str, Any]:
             seconds = round(time.perf_counter() - started, 3)
             known = {"seconds": seconds, "passes": self._passes(before), **provenance.versions()}
+            known |= {"notices": notices} if notices else {}
             return known | (
                 {"left_out": [one.name for one in self._left_out(stage)]} if stage.optional else {}
             )
 
         def fill(folder: Path) -> dict[str, Any]:
-            stage.make(work, folder, **needs)
+            with work.within_memory(stage.title):
+                stage.make(work, folder, **needs)
             return details()
 
         if KINDS[stage.kind].record is None:
             store.put_folder(stage.kind, stage.key, fill)
         else:
-            made = stage.make(work, **needs)
+            with work.within_memory(stage.title):
+                made = stage.make(work, **needs)
             if stage.optional:
                 # what is there is the result of a run that could have less
                 store.discard(stage.kind, stage.key)
             store.put(stage.kind, stage.key, made, details())
+
+    def _heard(self, stage: Stage[Any], notices: list[str], done: int, total: int, message: str) -> None:
+        """Passes progress on, and keeps what is to be kept of it."""
+        if isinstance(message, Notice):
+            notices.append(str(message))
+        self.listener(stage.name, done, total, message)
 
     def _load(self, stage: Stage[Any]) -> Any:
         if stage in self.record.unavailable:

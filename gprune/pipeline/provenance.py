@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gprune import __version__
-from gprune.machine import version
+from gprune.machine import has_gpu, version
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "lm_eval")
 
@@ -41,12 +41,18 @@ def commit() -> dict[str, Any]:
     return {"commit": described.removesuffix("-dirty"), "uncommitted_changes": described.endswith("-dirty")}
 
 
-def collect(inputs: Any) -> dict[str, Any]:
-    """Versions, machine, precision and fingerprints of what a run read."""
+def collect(inputs: Any, device: str) -> dict[str, Any]:
+    """Versions, machine, precision and fingerprints of what a run read.
+
+    Args:
+        inputs: digests of what it read.
+        device: auto, cpu or cuda, as in its study.
+    """
     return {
         **versions(),
         "platform": platform.platform(terse=True),
         "cores": os.cpu_count(),
+        "device": "gpu" if device != "cpu" and has_gpu() else "cpu",
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "inputs": asdict(inputs),
     }

@@ -111,7 +111,8 @@ class RunRecord:
         details = self.results.details(stage)
         seconds, passes = float(details.get("seconds") or 0.0), details.get("passes")
         entry = {"key": stage.key, "seconds": round(seconds, 3), "reused": reused}
-        self.stages[stage.name] = entry | ({"passes": passes} if passes else {})
+        kept = {"passes": passes, "notices": details.get("notices")}
+        self.stages[stage.name] = entry | {name: value for name, value in kept.items() if value}
         if reused:
             self.listener(stage.name, 1, 1, "reused")
         else:
@@ -151,7 +152,7 @@ class RunRecord:
             "missing_tasks": self.unmeasured_tasks(),
             "doubtful_tasks": self.doubtful_tasks,
             "texts": self._texts,
-            "provenance": provenance.collect(self.results.graph.inputs),
+            "provenance": provenance.collect(self.results.graph.inputs, self.results.graph.study.device),
             "result": result or self._result,
         }
         run_records.save(self.results.store, self.name, values)

@@ -27,6 +27,8 @@ from gprune.store import Store
 from gprune.study import short
 
 GPRUNE = "gprune"
+VERDICTS, MEASURED = "Which claims hold here", "Models: "
+"""heading of the claims, and how the paragraph begins that says what was measured"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +109,7 @@ def _head(every: Sequence[Series], blocks: Sequence[Block], command: str) -> lis
         "",
         f"Command: `{command}`{state}.",
         "",
-        f"Models: {', '.join(short(series.model) for series in every)}. Calibration: {scale.samples} "
+        f"{MEASURED}{', '.join(short(series.model) for series in every)}. Calibration: {scale.samples} "
         f"sequences of A ({short(scale.primary)}) and of B ({short(scale.auxiliary)}), "
         f"{scale.epochs} epochs, seeds {seeds}; each seed draws its own sequences. Perplexity over "
         f"{scale.windows or 'all'} windows of {lengths_read} tokens of each text:",
@@ -135,7 +137,7 @@ def _claims(cases: Sequence[Case]) -> list[str]:
     verdicts = [judged(claim, cases) for claim in CLAIMS]
     lines = [
         "",
-        "## Which claims hold here",
+        f"## {VERDICTS}",
         "",
         "A case is a model, a retention and a text. Lower perplexity is better.",
         "",

@@ -63,6 +63,13 @@ def _text(value: Any, where: str, most: int = MOST_TEXT) -> None:
         _refuse(value, where, "text of whole letters")
 
 
+def _texts(value: Any, where: str) -> None:
+    if not isinstance(value, list) or len(value) > MOST_ENTRIES:
+        _refuse(value, where, "a list of texts")
+    for one in value:
+        _text(one, where)
+
+
 def _label(value: Any, where: str) -> None:
     _text(value, where, 200)
 
@@ -178,7 +185,14 @@ def _reasons(value: Any) -> dict[str, dict[str, str]]:
     }
 
 
-_STAGE = _fields({"seconds": _or_none(_number), "reused": _truth, "passes": _or_none(_each(_number))})
+_STAGE = _fields(
+    {
+        "seconds": _or_none(_number),
+        "reused": _truth,
+        "passes": _or_none(_each(_number)),
+        "notices": _or_none(_texts),
+    }
+)
 _INPUTS = _or_none(
     _fields(
         {name: _text for name in ("model", "tokenizer", "precision", "scoring", "machine")}

@@ -20,7 +20,8 @@ from gprune.progress import Progress
 from gprune.records import Array, LearningHistory, Partition, PruningMasks, Tokens
 from gprune.sparsity.batches import SubsetSampler, Teacher
 from gprune.sparsity.masks import SUBSETS, MaskFamily, MaskGate, gated
-from gprune.sparsity.objective import HeadLosses, RetentionConstraint, head_losses
+from gprune.sparsity.objective import RetentionConstraint
+from gprune.sparsity.passes import Passes
 from gprune.sparsity.rounding import exact_masks, require_reachable
 from gprune.sparsity.supervision import combine
 from gprune.sparsity.units import RankedUnits
@@ -61,7 +62,7 @@ def learn(
         partition: modules of the neurons.
         primary: calibration set A.
         auxiliary: calibration set B.
-        settings: settings of this stage.
+        settings: settings of this stage; where memory runs out, a batch goes through the model in portions.
         target: R*, the fraction of the decoder's linear weights to keep, in (0, 1).
         seed: seed of the subsets and of the order of the sequences.
         on_progress: called after every step; may raise to stop.
@@ -72,9 +73,12 @@ def learn(
         The masks, whose retention is as near R* as one neuron allows, and the course of the learning.
 
     Raises:
-        SettingsError: a calibration set is too small to be split, or R* cannot be met.
+        SettingsError: a calibration set is too small to be split, R* cannot be met, or the layers are
+            offloaded.
+        MethodError: not even one sequence fits in memory.
         NumericsError: a loss or a gradient is not finite.
     """
+    decoder.require_whole("learning")
     require_reachable(decoder.shape, target, settings.alignment)
     units = RankedUnits.build(decoder.shape, scores, head_scores, partition)
     if attention is not None:
@@ -84,8 +88,8 @@ def learn(
     rows: list[list[float]] = []
     if settings.epochs:
         with gated(decoder) as gate:
-            learner = _Learner(decoder, family, gate, primary, auxiliary, settings, target, seed)
-            rows = learner.run(thresholds, on_progress)
+            learner = _Learner(decoder, family, gate, primary, auxiliary, settings, target, seed, on_progress)
+            rows = learner.run(thresholds)
     plan = exact_masks(family.units, thresholds.cpu().numpy(), target, settings.alignment)
     history = LearningHistory(
         steps=np.array(rows, dtype=np.float64).reshape(-1, len(COLUMNS)),
@@ -123,14 +127,16 @@ class _Learner:
         settings: SparsitySettings,
         target: float,
         seed: int,
+        on_progress: Progress,
     ) -> None:
-        self._decoder, self._family, self._gate, self._settings = decoder, family, gate, settings
-        self._ids = np.concatenate([primary.ids, auxiliary.ids]).astype(np.int64)
+        self._family, self._settings, self._on_progress = family, settings, on_progress
+        ids = np.concatenate([primary.ids, auxiliary.ids]).astype(np.int64)
         self._sampler = SubsetSampler(primary, auxiliary, settings.batch, seed)
-        self._teacher = Teacher.build(decoder, len(self._ids), self._ids.shape[1], settings.epochs)
+        teacher = Teacher.build(decoder, len(ids), ids.shape[1], settings.epochs)
+        self._passes = Passes(decoder, family, gate, teacher, ids, settings, on_progress)
         self._constraint = RetentionConstraint(target, settings.penalty, settings.dual_rate)
 
-    def run(self, thresholds: Tensor, on_progress: Progress) -> list[list[float]]:
+    def run(self, thresholds: Tensor) -> list[list[float]]:
         """Learns the (thresholds,) values in place and returns one history row for each step."""
         steps = self._settings.epochs * self._sampler.steps_per_epoch
         optimizer = torch.optim.Adam([thresholds], lr=self._settings.learning_rate)
@@ -138,15 +144,15 @@ class _Learner:
         for step in range(steps):
             rate = self._settings.learning_rate * (1 + math.cos(math.pi * step / steps)) / 2
             optimizer.param_groups[0]["lr"] = rate
-            row = self._step(step, rate, thresholds, optimizer)
+            row = self._step(step, steps, rate, thresholds, optimizer)
             rows.append(row)
-            on_progress(step + 1, steps, _message(row))
+            self._on_progress(step + 1, steps, _message(row))
         return rows
 
     def _step(
-        self, step: int, rate: float, thresholds: Tensor, optimizer: torch.optim.Optimizer
+        self, step: int, steps: int, rate: float, thresholds: Tensor, optimizer: torch.optim.Optimizer
     ) -> list[float]:
-        measured = self._measure(thresholds)
+        measured = self._measure(thresholds, step, steps)
         retention = self._family.retention(thresholds)
         slope = self._family.threshold_gradient(self._family.share, thresholds, self._settings.surrogate)
         if step == 0:
@@ -169,44 +175,23 @@ class _Learner:
         epoch = step // self._sampler.steps_per_epoch
         return [step, epoch, *losses, kept, multiplier, admitted, rate]
 
-    def _measure(self, thresholds: Tensor) -> _Measured:
-        """Runs teacher and student on the next batch."""
-        numbers = self._sampler.draw()
-        ids = torch.from_numpy(self._ids[numbers]).to(self._decoder.device)
-        distils = self._settings.distillation_weight > 0
-        target = self._teacher.hidden_states(numbers, ids) if distils else None
-        self._gate.open(self._family, thresholds)
-        student = self._decoder.hidden_states(ids)
-        temperature = self._settings.distillation_temperature
-        losses = head_losses(self._decoder.logits, student, target, ids, temperature)
-        measured = self._supervise(thresholds, student, losses)
-        self._gate.close()
-        return measured
-
-    def _supervise(self, thresholds: Tensor, student: Tensor, losses: HeadLosses) -> _Measured:
-        """Carries the losses' gradients back to the thresholds and combines them."""
-        quarter, length = self._sampler.quarter, student.shape[1]
+    def _measure(self, thresholds: Tensor, step: int, steps: int) -> _Measured:
+        """Runs teacher and student on the next batch, and combines what it says."""
+        numbers = self._sampler.draw().reshape(SUBSETS, -1)
+        sums = self._passes.run(thresholds, numbers, step, steps)
+        quarter, length = sums.cross_entropy.shape[1:]
         kind, weight = self._settings.surrogate, self._settings.distillation_weight
-        soft = losses.distillation_gradient
-        sums = self._unit_gradients(student, losses.cross_entropy_gradient, retain=soft is not None)
-        sums = self._family.threshold_gradient(sums, thresholds, kind)
+        hard = self._family.threshold_gradient(sums.cross_entropy_gradient, thresholds, kind)
         # from sums, which float16 can hold on their way back, to means over a subset's predictions
         gradient, admitted = combine(
-            sums / (quarter * (length - 1)), self._family.modules, self._settings.supervision
+            hard / (quarter * (length - 1)), self._family.modules, self._settings.supervision
         )
-        if soft is not None:
-            sums = self._unit_gradients(student, soft, retain=False).sum(0)
-            sums = self._family.threshold_gradient(sums, thresholds, kind)
-            gradient = gradient + weight * sums / losses.distillation.numel()
-        by_text = losses.cross_entropy.unflatten(0, (2, -1)).sum((1, 2))
+        if sums.distillation_gradient is not None:
+            soft = self._family.threshold_gradient(sums.distillation_gradient, thresholds, kind)
+            gradient = gradient + weight * soft / sums.distillation.numel()
+        by_text = sums.cross_entropy.flatten(0, 1).unflatten(0, (2, -1)).sum((1, 2))
         predictions = SUBSETS // 2 * quarter * (length - 1)
-        return _Measured(by_text / predictions, losses.distillation.mean(), gradient, admitted)
-
-    def _unit_gradients(self, student: Tensor, hidden_gradient: Tensor, retain: bool) -> Tensor:
-        """(subsets, units) mask gradients of a loss that is known at the final hidden states."""
-        found = torch.autograd.grad(student, self._gate.channels, hidden_gradient, retain_graph=retain)
-        self._decoder.count_backward(student.shape[0] * student.shape[1])
-        return self._gate.unit_gradient(found)
+        return _Measured(by_text / predictions, sums.distillation.mean(), gradient, admitted)
 
 
 def _message(row: list[float]) -> str:

@@ -165,12 +165,18 @@ class MaskGate:
     shape: ModelShape
     channels: list[Tensor] = field(default_factory=list)
 
-    def open(self, family: MaskFamily, thresholds: Tensor) -> None:
-        """Puts the masks of these thresholds before down_proj and o_proj, ready for a backward pass."""
+    def open(self, family: MaskFamily, thresholds: Tensor, copies: int = SUBSETS) -> None:
+        """Puts the masks of these thresholds before down_proj and o_proj, ready for a backward pass.
+
+        Args:
+            family: the masks that thresholds can express.
+            thresholds: (thresholds,) of which ones.
+            copies: subsets that the sequences of the next forward pass are from, equally many from each.
+        """
         neurons, groups = family.split((family.margins(thresholds) >= 0).float())
         attention = groups.repeat_interleave(self.shape.group_channels, dim=1)
         rows = [*neurons, *attention]
-        self.channels = [row.expand(SUBSETS, -1).clone().requires_grad_() for row in rows]
+        self.channels = [row.expand(copies, -1).clone().requires_grad_() for row in rows]
 
     def close(self) -> None:
         """Takes the masks away: the decoder is dense again."""
@@ -223,32 +229,33 @@ class _Multiply(torch.autograd.Function):
         """Gradients of the activations (where one is asked for) and of the mask copies."""
         activations, mask = ctx.saved_tensors
         gradient = output_gradients[0]
-        mask_gradient = summed_products(gradient, activations)
+        mask_gradient = summed_products(gradient, activations, len(mask))
         return _scale(gradient, mask) if ctx.needs_input_grad[0] else None, mask_gradient
 
 
 def _scale(values: Tensor, mask: Tensor) -> Tensor:
-    spread = mask.to(values.dtype).repeat_interleave(len(values) // SUBSETS, dim=0)
+    spread = mask.to(values.dtype).repeat_interleave(len(values) // len(mask), dim=0)
     return values * spread[:, None, :]
 
 
-def summed_products(gradient: Tensor, activations: Tensor) -> Tensor:
+def summed_products(gradient: Tensor, activations: Tensor, subsets: int = SUBSETS) -> Tensor:
     """Gradient times activations, summed over the sequences and tokens of each subset in float32.
 
     Args:
         gradient: (subsets * sequences, tokens, channels) of any floating type.
         activations: of the same shape and type.
+        subsets: how many there are.
 
     Returns:
         (subsets, channels) float32.
     """
-    left, right = (values.unflatten(0, (SUBSETS, -1)) for values in (gradient, activations))
+    left, right = (values.unflatten(0, (subsets, -1)) for values in (gradient, activations))
     if gradient.dtype not in (torch.float16, torch.bfloat16):
         return (left * right).sum(dim=(1, 2), dtype=torch.float32)
     # half-precision products underflow where gradients are small, so each piece is widened first; what is
     # written out is a piece and not the whole product
-    total = torch.zeros(SUBSETS, left.shape[-1], device=gradient.device)
-    step = max(_PIECE // (SUBSETS * left.shape[2] * left.shape[3]), 1)
+    total = torch.zeros(subsets, left.shape[-1], device=gradient.device)
+    step = max(_PIECE // (subsets * left.shape[2] * left.shape[3]), 1)
     for start in range(0, left.shape[1], step):
         rows = slice(start, start + step)
         total += left[:, rows].float().mul_(right[:, rows]).sum(dim=(1, 2))

@@ -42,7 +42,7 @@ def combine(gradients: Tensor, modules: int, supervision: str) -> tuple[Tensor, 
     both, primary = gradients.mean(dim=0), gradients[:2].mean(dim=0)
     fixed = {"primary": False, "dual": True}
     if supervision in fixed:
-        admitted = torch.tensor(fixed[supervision], device=gradients.device)
+        admitted = torch.full((), fixed[supervision], device=gradients.device)
     else:
         admitted = admits(gradients[:, :modules])
     ffn = torch.where(admitted, both[:modules], primary[:modules])

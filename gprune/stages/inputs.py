@@ -108,7 +108,7 @@ def read(
             corpora.prepare(text, "calibration")
         for text in study.evaluation.texts:
             corpora.prepare(text, "evaluation")
-    model, precision = identity.fingerprint(study.model, memory), _precision(study)
+    model, precision = identity.fingerprint(study.model, memory), precision_of(study)
     content = partial(_content, study, f"{model} {precision}", memory)
     calibration = {role: content(text, "calibration") for role, text in texts.items()}
     _require_different(texts, calibration)
@@ -201,7 +201,7 @@ def _scoring(study: Study) -> str:
     return tasks.scoring_version()
 
 
-def _precision(study: Study) -> str:
+def precision_of(study: Study) -> str:
     """The number type that `auto` means on this machine."""
     if study.dtype != "auto":
         return study.dtype

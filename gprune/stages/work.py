@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gprune import corpora
+from gprune.errors import SettingsError
 from gprune.progress import Progress, silent
 from gprune.records import ActivationStatistics, Array, PruningMasks, Tokens, pool
 from gprune.stages.inputs import Inputs
@@ -43,7 +46,9 @@ class Work:
 
         study = self.study
         self._loading(0, 1, f"loading {study.model}")
-        decoder = load(study.model, study.device, self.inputs.precision, study.trust_remote_code)
+        decoder = load(
+            study.model, study.device, self.inputs.precision, study.trust_remote_code, study.offload
+        )
         self._loading(1, 1, f"loaded {study.model}")
         return decoder
 
@@ -103,6 +108,30 @@ class Work:
 
         statistics = None if not means else means[0] if len(means) == 1 else pool(means[0], means[1])
         return surgery.cut(self.decoder, masks, statistics)
+
+    @contextmanager
+    def within_memory(self, what: str) -> Iterator[None]:
+        """Says in one sentence that memory ran out where fewer sequences at a time do not help.
+
+        Args:
+            what: what is done inside, in words.
+
+        Raises:
+            SettingsError: memory ran out.
+        """
+        try:
+            yield
+        except (RuntimeError, MemoryError) as error:
+            from gprune.models import room
+
+            if not room.out_of_memory(error):
+                raise
+            decoder = self.__dict__.get("decoder")
+            sizes = room.sizes(error, room.MACHINE if decoder is None else decoder.device)
+            raise SettingsError(
+                f"{what}: memory ran out ({sizes}): use dtype bfloat16, close what else uses the memory, or "
+                "choose a smaller model"
+            ) from error
 
     def tokens_passed(self) -> tuple[int, int]:
         """Tokens that the dense model has been run over so far, forward and backward."""

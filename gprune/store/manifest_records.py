@@ -54,15 +54,17 @@ def record_fault(folder: Path, manifest: Mapping[str, Any], kind: type) -> str:
 
 def details_fault(manifest: Mapping[str, Any]) -> str:
     """What is wrong with the entries on how a result was made, which the pipeline reads; empty if nothing."""
-    seconds, passes, left_out = (manifest.get(name) for name in ("seconds", "passes", "left_out"))
+    seconds, passes = manifest.get("seconds"), manifest.get("passes")
     fits = (
         (seconds is None or _is_amount(seconds))
         and (passes is None or (isinstance(passes, dict) and all(map(_is_amount, passes.values()))))
-        and (
-            left_out is None or (isinstance(left_out, list) and all(isinstance(one, str) for one in left_out))
-        )
+        and all(_are_texts(manifest.get(name)) for name in ("left_out", "notices"))
     )
     return "" if fits else "it does not say how it was made"
+
+
+def _are_texts(value: object) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value))
 
 
 def _is_amount(value: object) -> bool:

@@ -28,7 +28,7 @@ SECTIONS = {
     "sparsity": settings.SparsitySettings,
     "evaluation": settings.EvaluationSettings,
 }
-SPEED = {"calibration.batch", "evaluation.batch", "device", "trust_remote_code"}
+SPEED = {"calibration.batch", "evaluation.batch", "device", "trust_remote_code", "offload"}
 """fields that change how fast a result is made, or who is asked, and not what it says"""
 READ_BY_CONTENT = {
     "model",

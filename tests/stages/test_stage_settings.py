@@ -22,6 +22,7 @@ CHANGES = {
     "device": ("cpu", FREE),
     "dtype": ("float16", FREE),
     "trust_remote_code": (True, FREE),
+    "offload": (True, FREE),
     "calibration.batch": (4, FREE),
     "evaluation.batch": (4, FREE),
     "evaluation.task_folder": ("/elsewhere", FREE),

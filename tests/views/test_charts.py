@@ -295,7 +295,18 @@ def test_a_text_without_a_difference_has_no_panel(small_run: Run) -> None:
     figure = comparison.changes(found, line, [second, first], names)
     assert figure is not None
     assert [note.text for note in figure.layout.annotations] == [first]
-    assert {trace.xaxis for trace in figure.data} == {"x"} and len(figure.data) == len(found) - 1
+    assert {trace.xaxis for trace in figure.data} == {"x"}
+    # every line but the pinned one has its dot, those of one hue in one trace
+    assert sorted(row for trace in figure.data for row in trace.y) == sorted({*names.values()} - {pinned})
+    hues = [trace.marker.color for trace in figure.data]
+    assert len(hues) == len(set(hues)) < len(found) - 1
+    for trace in figure.data:
+        for row, value, error, words in zip(
+            trace.y, trace.x, trace.error_x.array, trace.customdata, strict=True
+        ):
+            one = compare.change(next(one for one in found if one.method == row), line, first)
+            assert value == pytest.approx(100 * one.change) and error == pytest.approx(100 * one.error)
+            assert words == one.verdict and trace.marker.color == style.METHOD_COLORS.get(row, style.GREY)
     both = comparison.changes(compare.lines(compare.rows(cells)), line, [second, first], names)
     assert both is not None and [note.text for note in both.layout.annotations] == [second, first]
     assert comparison.changes(found, line, [second], names) is None

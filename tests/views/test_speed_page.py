@@ -66,7 +66,7 @@ def test_every_phase_and_mode_has_its_dots(cache: Path) -> None:
     name = write_run(cache, study=a_timed_study())
     exchange(cache, name, a_throughput(modes=("eager", "graph")), stages.speed)
     app = page()
-    assert [trace["y"][0] for trace in charts(app)[0]["data"]][:2] == ["Dense, eager", "Dense, graph"]
+    assert list(charts(app)[0]["data"][0]["y"]) == ["Dense, eager", "Dense, graph"]
     app.selectbox(key="sx_phase_selectbox").set_value("prefill").run()
     figure = charts(app)[0]
     assert len(figure["data"]) == 3 and "prefill" in figure["layout"]["xaxis"]["title"]["text"]
@@ -76,10 +76,14 @@ def test_every_phase_and_mode_has_its_dots(cache: Path) -> None:
 def test_whiskers_are_quartiles_and_captured_graphs_are_open() -> None:
     table = analysis.speed_table(speed_rows(modes=("eager", "graph")), "decode")
     figure = figures.dots(table, "decode")
+    model = table["model"].iloc[2]
     low, middle, high = table[["low", "tokens/s", "high"]].to_numpy()[2]
-    assert figure.data[2].error_x.array[0] == pytest.approx(high - middle)
-    assert figure.data[2].error_x.arrayminus[0] == pytest.approx(middle - low)
-    assert [figure.data[index].marker.symbol for index in (2, 3)] == ["circle", "circle-open"]
+    drawn = next(trace for trace in figure.data if trace.marker.color == METHOD_COLORS[model])
+    assert len({trace.marker.color for trace in figure.data}) == len(figure.data) == table["model"].nunique()
+    assert list(drawn.x) == list(table[table["model"] == model]["tokens/s"])
+    assert drawn.error_x.array[0] == pytest.approx(high - middle)
+    assert drawn.error_x.arrayminus[0] == pytest.approx(middle - low)
+    assert drawn.marker.symbol == ("circle", "circle-open")
     assert figure.layout.xaxis.range[0] == 0 and len(figure.layout.shapes) == 2
 
 

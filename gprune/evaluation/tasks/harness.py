@@ -20,7 +20,7 @@ from gprune.evaluation.tasks import own
 from gprune.evaluation.tasks.columns import Row
 from gprune.evaluation.tasks.reading import TaskSource
 from gprune.evaluation.tasks.standard import STANDARD_TASKS
-from gprune.progress import Progress
+from gprune.progress import Progress, silent
 
 _METRICS = [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("acc", "acc_norm")]
 # lm-eval tells what it is about by tqdm only; one of its bars has no words.
@@ -30,6 +30,7 @@ _PHASES = {
     "Running loglikelihood requests": "answering",
 }
 _SHOWN = 60
+_SHORTER = "leave the task of the longest questions out, or use dtype bfloat16 or a device with more memory"
 
 
 def version() -> str:
@@ -55,7 +56,7 @@ def task(source: TaskSource, rows: list[Row]) -> Any:
     return ConfigurableTask(config={**definition, "custom_dataset": _in_memory(rows, definition)})
 
 
-def language_model(model: Any, tokenizer: Any, batch: int) -> Any:
+def language_model(model: Any, tokenizer: Any, batch: int, on_progress: Progress = silent) -> Any:
     """An lm-eval model around one in memory, dense or cut, on the device where it is.
 
     Log-likelihoods are summed in float32 whatever the model's number type, because equal sums, which half
@@ -64,18 +65,30 @@ def language_model(model: Any, tokenizer: Any, batch: int) -> Any:
     Args:
         model: a Hugging Face causal language model.
         tokenizer: its tokenizer; it stays as it is.
-        batch: choices of one forward pass.
+        batch: choices of one forward pass; halved where memory runs out.
+        on_progress: told of that.
 
     Returns:
         An ``lm_eval.models.huggingface.HFLM`` that refuses choices it cannot measure.
     """
     from lm_eval.models.huggingface import HFLM
 
+    from gprune.models.room import Sequences
+
     class Checked(HFLM):
         def _loglikelihood_tokens(self, requests: list[Any], **options: Any) -> list[tuple[float, bool]]:
             for (_, choice), _, tokens in requests:
                 _require_fit(choice, len(tokens), self.max_length)
-            answers = super()._loglikelihood_tokens(requests, **options)
+            answer = super()._loglikelihood_tokens
+            longest = max((len(context) + len(tokens) for _, context, tokens in requests), default=0)
+
+            def answered(size: int) -> list[tuple[float, bool]]:
+                self.batch_size_per_gpu = size
+                return answer(requests, **options)
+
+            known = self.batch_size, min(longest, self.max_length), "evaluation.batch", _SHORTER
+            # the longest come first, so that memory runs out at the beginning if it does at all
+            answers = Sequences(*known, self.device, on_progress).fitting(answered, self.batch_size)
             for ((_, choice), _, _), (likelihood, _) in zip(requests, answers, strict=True):
                 _require_number(choice, likelihood)
             return answers

@@ -9,6 +9,7 @@ import streamlit as st
 
 from gprune import stages, text_card
 from gprune.analysis import calibration as analysis
+from gprune.analysis.signs import percent
 from gprune.stages.inputs import roles as roles_of
 from gprune.text_card import TextCard, figures, tables, writing
 from gprune.views.frame import address
@@ -163,19 +164,18 @@ def _noise_title(found: TextCard, share: float) -> str:
     needed, near = found.recommended(share), found.nearest
     if needed is None or near is None:
         return "What sampling alone does to ranks"
-    return f"{needed:,} sequences bring sampling to {share:.0%} of the drift to {near.letter}"
+    return f"{needed:,} sequences bring sampling to {percent(share)} of the drift to {near.letter}"
 
 
 def _overlap(found: TextCard, drawn: Card) -> None:
     lowest = min(found.others, key=lambda other: other.jaccard)
-    drawn.title(
-        f"With {lowest.letter} in its place {lowest.changed:.1%} of the neurons are decided differently"
-    )
+    changed = percent(lowest.changed, 1)
+    drawn.title(f"With {lowest.letter} in its place {changed} of the neurons are decided differently")
     drawn.chart(
         figures.overlap(found),
         "From what chance leaves in common to what another sample of the same text leaves.",
         how=f"{writing.HOW} The Jaccard index is what both keep among what either keeps. "
-        f"{found.origin.retention:.0%} of the weights are kept.",
+        f"{percent(found.origin.retention)} of the weights are kept.",
     )
 
 

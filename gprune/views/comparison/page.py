@@ -1,6 +1,7 @@
 """Compare: which method is better, by how much, is it beyond noise, and at the same budget?
 
-Three views: the methods of runs side by side, the studies of the paper made here, and what the paper reports.
+Four views: the methods of runs side by side, the studies of the paper made here, the fair comparison that
+comes with the project, and what the paper reports.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ import streamlit as st
 from gprune.analysis import comparison as analysis
 from gprune.analysis import run_settings
 from gprune.views.comparison import charts as figures
-from gprune.views.comparison import chosen, given_card, kept_units_card, methods_table, paper, study_cards
+from gprune.views.comparison import (
+    chosen,
+    given_card,
+    kept_units_card,
+    methods_table,
+    paper,
+    recorded,
+    study_cards,
+)
 from gprune.views.comparison.chosen import Shown
 from gprune.views.frame import address, frame, tables
 from gprune.views.frame.card import Card, card
@@ -19,8 +28,8 @@ from gprune.views.frame.loaders import Run
 from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import in_figure, plain
 
-METHODS_VIEW, STUDIES, PAPER = "methods", "studies", "paper"
-_VIEWS = {METHODS_VIEW: "Methods", STUDIES: "Studies", PAPER: "Paper"}
+METHODS_VIEW, STUDIES, RECORDED, PAPER = "methods", "studies", "fair", "paper"
+_VIEWS = {METHODS_VIEW: "Methods", STUDIES: "Studies", RECORDED: "Fair study", PAPER: "Paper"}
 
 
 def show() -> None:
@@ -35,10 +44,13 @@ def show() -> None:
         "cp_view",
         METHODS_VIEW if run else PAPER,
         label_visibility="collapsed",
-        help="Methods of the chosen runs; tables of the paper made here; the paper’s own figures.",
+        help="Methods of the chosen runs; tables of the paper made here; the fair comparison on other models "
+        "that comes with GPrune Studio; the paper’s own figures.",
     )
     if view == STUDIES:
         study_cards.show(run)
+    elif view == RECORDED:
+        recorded.show()
     elif view == PAPER:
         paper.show()
     elif run is not None:

@@ -14,6 +14,7 @@ from gprune.views.frame.text import seconds_since
 _BESIDE = {
     "download": "fetching the model from the hub",
     "model": "loading the model",
+    "estimate": "estimating memory and time",
     "pad": "padding to an ordinary folder",
     "gguf": "writing the GGUF file",
 }

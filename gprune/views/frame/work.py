@@ -119,15 +119,20 @@ def resume(root: str, job_id: str) -> Job:
     return queue.resume(Path(root), job_id)
 
 
-def start(root: str, study: Study) -> Job | None:
+def start(root: str, study: Study, arguments: tuple[str, ...] = ()) -> Job | None:
     """Submits a study; a double click or a second tab gets the job that is there already.
+
+    Args:
+        root: the cache.
+        study: what is to run.
+        arguments: what its command is told besides.
 
     Returns:
         The job, or None after the reason has been shown on the page.
     """
     try:
         packed.require_here(root, study)
-        job = submit(root, study, job_label(study))
+        job = submit(root, study, job_label(study), arguments)
     except GpruneError as error:
         st.error(said(error), icon=":material/error:")
         return None

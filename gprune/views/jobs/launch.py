@@ -21,7 +21,14 @@ from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
 from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain, said
-from gprune.views.jobs import comparison_form, complaints, form_fields, settings_form, task_form
+from gprune.views.jobs import (
+    comparison_form,
+    complaints,
+    estimate_card,
+    form_fields,
+    settings_form,
+    task_form,
+)
 
 _ASKED_ABOVE = {
     "calibration": ("samples",),
@@ -53,8 +60,16 @@ def new_study(root: str) -> None:
             return
         st.caption("The exact command")
         st.code(command(*studies), language="bash", wrap_lines=True)
-        if st.button("Start the run", key="launch_start", type="primary", icon=":material/play_arrow:"):
-            _start(root, studies, complaint)
+        records = [run.record for run in frame.situation().runs]
+        arguments = estimate_card.show(studies[0], records, "launch")
+        if st.button(
+            "Start the run",
+            key="launch_start",
+            type="primary",
+            icon=":material/play_arrow:",
+            disabled=arguments is None,
+        ):
+            _start(root, studies, complaint, arguments or ())
 
 
 def _profile(start: Study, key: str) -> tuple[Study, str]:
@@ -238,7 +253,7 @@ def _is_local(model: str) -> bool:
     )
 
 
-def _start(root: str, studies: list[Study], complaint: Any = None) -> None:
+def _start(root: str, studies: list[Study], complaint: Any = None, arguments: tuple[str, ...] = ()) -> None:
     """Submits a study of each seed; what is wrong is said beside the button and in `complaint`."""
     study = studies[0]
     problem = input_problem(study)
@@ -250,7 +265,7 @@ def _start(root: str, studies: list[Study], complaint: Any = None) -> None:
             for field in wrong or {complaints.field(problem)} & set(form_fields.KEYS):
                 complaints.mark(complaint, form_fields.KEYS[field], problem)
         return
-    started = [job for job in (work.start(root, one) for one in studies) if job is not None]
+    started = [job for job in (work.start(root, one, arguments) for one in studies) if job is not None]
     if started:
         st.session_state["jobs_wanted"] = started[0].id
         st.rerun()

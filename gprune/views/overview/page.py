@@ -19,6 +19,7 @@ from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS, label
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.run_choice import RUN
 from gprune.views.frame.text import duration, plain, said, short
 from gprune.views.overview import charts as figures
 from gprune.views.overview import first_screen
@@ -56,6 +57,11 @@ def show() -> None:
     with right, card("ov_links", "Go on with", run):
         for path, question in _LINKS:
             st.page_link(path, label=question)
+        st.page_link(
+            "pages/comparison.py",
+            label="Does it hold on other models? A fair comparison",
+            query_params={RUN: run.name, "cp_view": "fair"},
+        )
     with card("ov_provenance", "Where it comes from, and how to make it again", run) as drawn:
         _provenance(run, drawn)
 

@@ -37,27 +37,12 @@ def dots(table: pd.DataFrame, phase: str) -> go.Figure:
     names = [
         _row_name(model, mode, several) for model, mode in zip(table["model"], table["mode"], strict=True)
     ]
-    for name, line in zip(names, table.to_dict("records"), strict=True):
-        middle, symbol = line["tokens/s"], METHOD_SYMBOLS.get(line["model"], "circle")
-        figure.add_scatter(
-            x=[middle],
-            y=[name],
-            mode="markers",
-            marker={
-                "color": METHOD_COLORS.get(line["model"], GREY),
-                "symbol": f"{symbol}-open" if _is_open(line["mode"], symbol) else symbol,
-                "size": 11,
-                "line": {"width": 2},
-            },
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [line["high"] - middle],
-                "arrayminus": [middle - line["low"]],
-                "thickness": 1.5,
-            },
-            showlegend=False,
-            hovertemplate=f"%{{y}}: %{{x:,.4g}} tokens/s, {line['ratio']:.2f}× dense<extra></extra>",
+    hues = [METHOD_COLORS.get(model, GREY) for model in table["model"]]
+    # a browser takes about as long for a trace of one dot as for one of many, and whiskers have a trace's hue
+    for hue in dict.fromkeys(hues):
+        own = [one == hue for one in hues]
+        figure.add_trace(
+            _marks(table[own], [name for name, is_own in zip(names, own, strict=True) if is_own], hue)
         )
     for line in table[table["model"] == DENSE].to_dict("records"):
         dash = "dash" if line["mode"] == _CAPTURED else "dot"
@@ -66,6 +51,31 @@ def dots(table: pd.DataFrame, phase: str) -> go.Figure:
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=names[::-1], automargin=True)
     figure.update_xaxes(range=[0, 1.08 * float(table[["tokens/s", "high"]].to_numpy().max())])
     return figure
+
+
+def _marks(table: pd.DataFrame, names: list[str], hue: str) -> go.Scatter:
+    middle = table["tokens/s"]
+    symbols = [METHOD_SYMBOLS.get(model, "circle") for model in table["model"]]
+    drawn = [
+        f"{symbol}-open" if _is_open(mode, symbol) else symbol
+        for mode, symbol in zip(table["mode"], symbols, strict=True)
+    ]
+    return go.Scatter(
+        x=middle,
+        y=names,
+        customdata=table["ratio"],
+        mode="markers",
+        marker={"color": hue, "symbol": drawn, "size": 11, "line": {"width": 2}},
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": table["high"] - middle,
+            "arrayminus": middle - table["low"],
+            "thickness": 1.5,
+        },
+        showlegend=False,
+        hovertemplate="%{y}: %{x:,.4g} tokens/s, %{customdata:.2f}× dense<extra></extra>",
+    )
 
 
 def _row_name(model: str, mode: str, several: bool) -> str:

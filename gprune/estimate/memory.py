@@ -1,0 +1,291 @@
+"""How many bytes a stage takes at its peak: the formulas, kind by kind.
+
+Each is the sum of what is there whatever the batch is, and of what every sequence at a time adds. They are
+held against allocations that were counted: on the CPU as they happen, and at the shapes of published models
+on the meta device (tests/estimate).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gprune.estimate.dimensions import Dimensions
+from gprune.methods import METHODS, of_masks
+from gprune.stages import StageId
+from gprune.study import Study
+
+CHOICE_TOKENS = 256
+"""tokens of the longest choice with its question that a task is reckoned with; none is read before"""
+SPEED_TOKENS = {"gpu": (8, 2048 + 512), "cpu": (1, 128 + 64), "none": (0, 0)}
+"""sequences, and tokens of prompt and answer, of the presets in gprune.evaluation.speed, which needs torch"""
+_WIDE = 8
+"""bytes of a number of the statistics"""
+_LOGITS = 2**24
+"""logits in float32 that perplexity and the gradients of contexts hold at a time"""
+_LEARNING_LOGITS = {True: 2**25, False: 2**18}
+"""those of sparsity learning, on a GPU and on a CPU"""
+_LEAST_ROWS = 64
+"""tokens whose logits it holds at least"""
+_PIECE = {True: 2**25, False: 2**17}
+"""activations that statistics widen to float32 at a time, on a GPU and on a CPU"""
+_CACHE = 2 * 2**30
+"""bytes up to which sparsity learning keeps the dense model's hidden states"""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The peak of a stage, in bytes."""
+
+    weights: float = 0.0
+    """models on the device; known exactly"""
+    fixed: float = 0.0
+    """on the device besides, whatever the batch"""
+    each: float = 0.0
+    """on the device for each sequence at a time"""
+    apart: float = 0.0
+    """on the device after the batches, when what these took is free again"""
+    host: float = 0.0
+    """in the machine's own memory, besides what the device holds"""
+    asked: int = 1
+    """sequences at a time that are asked for"""
+    setting: str = ""
+    """the setting that asks for them; empty where the stage takes no batches"""
+
+    def device(self, sequences: int) -> float:
+        """Bytes on the device with so many sequences at a time."""
+        return self.weights + self.fixed + max(sequences * self.each, self.apart)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a stage's memory depends on."""
+
+    model: Dimensions
+    study: Study
+    width: int
+    """bytes of a number of the model"""
+    gpu: bool
+
+    @property
+    def weights(self) -> float:
+        """Bytes of the dense model; where its layers stay in their files, of what lies beside them."""
+        if not self.study.offload:
+            return float(self.model.parameters * self.width)
+        shape = self.model.shape
+        tables = self.model.parameters - shape.decoder_weights
+        # a module's weights are read and widened while the last one's are still there
+        return float((tables + 2 * shape.neurons * shape.hidden) * self.width)
+
+    def cut(self, method: str) -> float:
+        """Bytes of a method's model beside the dense one, of which embeddings and norms are shared."""
+        if METHODS[method].decision == "none":
+            return 0.0
+        return self.study.retention * self.model.shape.decoder_weights * self.width
+
+    def forward(self, length: int) -> float:
+        """Bytes of a sequence on its way through one layer, of which none is kept for the way back."""
+        shape, width = self.model.shape, self.width
+        ffn = width * (2 * shape.hidden + 3 * shape.neurons)
+        norm = shape.hidden * (2 * width + 3 * 4)
+        attention = width * (2 * shape.hidden + 3 * self.model.channels + 3 * self.model.keys)
+        return float(length * max(ffn, norm, attention))
+
+    def kept(self, length: int) -> float:
+        """Bytes of a sequence that all layers keep for the way back through frozen weights.
+
+        In each layer the wide inputs of two norms; queries, keys, values, output and input of o_proj, with
+        the softmax's sums; gate, its activation, the up projection and their product.
+        """
+        model, width = self.model, self.width
+        norms = 2 * 4 * model.shape.hidden
+        attention = width * (3 * model.channels + 2 * model.keys) + 4 * model.shape.heads
+        ffn = 4 * width * model.shape.neurons
+        return float(length * model.shape.layers * (norms + attention + ffn))
+
+    def backward(self, length: int) -> float:
+        """Bytes of a sequence on its way back through one layer, beside what was kept."""
+        return float(length * self.model.shape.neurons * (3 * self.width + 4))
+
+    def logits(self, count: int, copies: int) -> float:
+        """Bytes of some logits in the model's number type, and of copies of them in float32."""
+        return float(count * (self.width + 4 * copies))
+
+
+def need(stage: StageId, case: Case) -> Need | None:
+    """What a stage takes; None for one that needs no model, and next to nothing."""
+    known = _KINDS.get(stage.kind)
+    return None if known is None else known(stage, case)
+
+
+def _statistics(stage: StageId, case: Case) -> Need:
+    calibration, model = case.study.calibration, case.model
+    moments = 2 * calibration.shards * model.units * _WIDE
+    released = 2 * 2 * model.units * _WIDE if "released" in stage.variant else 0
+    # a batch reaches into two shards, and what it changes stands beside what was there
+    merging = 4 * model.units * _WIDE
+    piece = 2 * 4 * min(_PIECE[case.gpu], calibration.batch * calibration.length * model.shape.neurons)
+    return Need(
+        weights=case.weights,
+        fixed=moments + released + merging + piece,
+        each=case.forward(calibration.length) + 2 * 4 * model.units,
+        host=3.0 * calibration.shards * model.units * _WIDE,
+        asked=calibration.batch,
+        setting="calibration.batch",
+    )
+
+
+def _contexts(_: StageId, case: Case) -> Need:
+    calibration, contexts, shape = case.study.calibration, case.study.contexts, case.model.shape
+    tokens = min(contexts.tokens + calibration.length, calibration.samples * calibration.length)
+    return Need(
+        weights=case.weights,
+        apart=2.0 * 4 * tokens * shape.hidden + 3.0 * _WIDE * shape.hidden**2,
+        each=case.forward(calibration.length),
+        host=float(shape.layers * tokens * shape.hidden * case.width),
+        asked=calibration.batch,
+        setting="calibration.batch",
+    )
+
+
+def _context_statistics(stage: StageId, case: Case) -> Need:
+    calibration, shape, count = case.study.calibration, case.model.shape, case.study.contexts.count
+    gradient = "forward" not in stage.variant
+    groups = shape.layers * count * shape.neurons * _WIDE
+    length = calibration.length
+    each = case.forward(length) + 4.0 * shape.layers * 2 * count * length
+    if gradient:
+        each += case.kept(length) + case.backward(length) + 2.0 * length * shape.hidden * (case.width + 4)
+    # moments of every shard, the affinity, and what a batch in two shards changes
+    return Need(
+        weights=case.weights,
+        fixed=groups * (2.0 * calibration.shards + 6) + (case.logits(_LOGITS, 3) if gradient else 0.0),
+        each=each,
+        host=groups * (2.0 * calibration.shards + 1),
+        asked=calibration.batch,
+        setting="calibration.batch",
+    )
+
+
+def _clusters(_: StageId, case: Case) -> Need:
+    shape = case.model.shape
+    rows = 4.0 * shape.neurons * shape.neuron_weights
+    most = max(case.study.modularization.candidates)
+    return Need(weights=case.weights, fixed=2 * rows + _WIDE * 6.0 * shape.neurons * most)
+
+
+def _learning(_: StageId, case: Case) -> Need:
+    study, model = case.study, case.model
+    length, shape = study.calibration.length, model.shape
+    logits = max(_LEARNING_LOGITS[case.gpu], _LEAST_ROWS * model.vocabulary)
+    cached = 2.0 * study.calibration.samples * length * shape.hidden * case.width
+    return Need(
+        weights=case.weights,
+        # masks of four subsets with their gradients, and the order of all units
+        fixed=case.logits(logits, 5) + 4.0 * 4 * 2 * model.units + 100.0 * shape.layers * shape.neurons,
+        each=case.kept(length) + case.backward(length) + 4.0 * length * shape.hidden * case.width,
+        host=cached if cached <= _CACHE and study.sparsity.epochs > 1 else 0.0,
+        asked=study.sparsity.batch,
+        setting="sparsity.batch",
+    )
+
+
+def _masks(stage: StageId, case: Case) -> Need | None:
+    """Only Wanda-sp in layers runs the model: all sequences wait before a layer."""
+    calibration = case.study.calibration
+    if of_masks(stage.method).decision != "sequential":
+        return None
+    waiting = 2.0 * calibration.samples * calibration.length * case.model.shape.hidden * case.width
+    return Need(
+        weights=case.weights,
+        fixed=4.0 * 2 * _PIECE[case.gpu],
+        each=case.forward(calibration.length),
+        host=waiting,
+        asked=calibration.batch,
+        setting="calibration.batch",
+    )
+
+
+def _scores(stage: StageId, case: Case) -> Need | None:
+    """Only LLM-Pruner's run the model: one batch, and the gradient of one matrix at a time."""
+    if stage.metric != "llm_pruner":
+        return None
+    baselines, shape = case.study.baselines, case.model.shape
+    inputs = shape.layers * 2 * shape.hidden * case.width * baselines.taylor_length
+    each = case.kept(baselines.taylor_length) + case.backward(baselines.taylor_length) + inputs
+    gradient = shape.neurons * shape.hidden * (case.width + 2.0 * 4)
+    fixed = gradient + baselines.taylor_samples * each
+    return Need(weights=case.weights, fixed=fixed + case.logits(_LOGITS, 3))
+
+
+def _perplexity(stage: StageId, case: Case) -> Need:
+    evaluation = case.study.evaluation
+    tokens = evaluation.batch * evaluation.length
+    states = 2.0 * tokens * case.model.shape.hidden * case.width
+    # in the model's own numbers, widened where these are narrow, and their logarithms
+    logits = case.logits(min(_LOGITS, tokens * case.model.vocabulary), 1 + (case.width < 4))
+    return Need(
+        weights=case.weights + case.cut(stage.method),
+        each=case.forward(evaluation.length),
+        apart=states + logits,
+        asked=evaluation.batch,
+        setting="evaluation.batch",
+    )
+
+
+def _accuracy(stage: StageId, case: Case) -> Need:
+    length = min(CHOICE_TOKENS, case.model.positions)
+    return Need(
+        weights=case.weights + case.cut(stage.method),
+        each=case.forward(length) + case.logits(length * case.model.vocabulary, 2),
+        asked=case.study.evaluation.batch,
+        setting="evaluation.batch",
+    )
+
+
+def _speed(_: StageId, case: Case) -> Need:
+    """All models at once, each with its cache of keys and values."""
+    preset = case.study.evaluation.speed
+    batch, tokens = SPEED_TOKENS[("gpu" if case.gpu else "cpu") if preset == "auto" else preset]
+    tokens = min(tokens, case.model.positions)
+    cache = float(batch * tokens * case.model.shape.layers * 2 * case.model.keys * case.width)
+    methods = [METHODS[name] for name in case.study.methods]
+    shares = sum(1.0 if one.decision == "none" else case.study.retention for one in methods)
+    return Need(
+        weights=case.weights + sum(case.cut(one.name) for one in methods),
+        fixed=cache * shares + case.forward(tokens) * batch,
+    )
+
+
+def _model(_: StageId, case: Case) -> Need:
+    """Loading reads a model into the machine's own memory first."""
+    return Need(weights=case.weights, host=case.weights if case.gpu else 0.0)
+
+
+def _checkpoint(_: StageId, case: Case) -> Need:
+    """The pruned model, and what is read back of it to be compared."""
+    cut = case.cut("gprune")
+    return Need(weights=case.weights + cut, host=cut)
+
+
+OFFLOADED = ("statistics", "contexts", "clusters", "partition", "norms", "size", "shape", "sampled")
+"""the kinds that a model larger than memory can go through, its layers left in their files"""
+_KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
+    "statistics": _statistics,
+    "contexts": _contexts,
+    "context_statistics": _context_statistics,
+    "clusters": _clusters,
+    "partition": _clusters,
+    "learning": _learning,
+    "masks": _masks,
+    "scores": _scores,
+    "perplexity": _perplexity,
+    "accuracy": _accuracy,
+    "speed": _speed,
+    "checkpoint": _checkpoint,
+    "sampled": _model,
+    "norms": _model,
+    "size": _model,
+    "shape": _model,
+}
+"""the kinds of stage that run the model or hold it"""

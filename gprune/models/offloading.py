@@ -1,0 +1,75 @@
+"""Answers: how is a model run that does not fit into memory? Its layers stay in their files.
+
+accelerate's hooks read each weight when its module is called and drop it afterwards, so the results are
+those of the whole model. Passes forwards can be made so; what changes or copies weights cannot.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gprune.models import devices
+from gprune.models.families import Layout
+
+_DISK = "disk"
+
+
+def device_map(loader: Any, configuration: Any, layout: Layout, place: torch.device) -> dict[str, str]:
+    """Where each part of a model goes: its decoder layers stay on disk, the rest goes to a device.
+
+    Args:
+        loader: a class with ``from_config``.
+        configuration: the model's.
+        layout: where its layers are.
+        place: the device that computes.
+    """
+    with torch.device("meta"):
+        parent: nn.Module = loader.from_config(configuration)
+    # safetensors knows devices by name, and of several GPUs only with a number
+    device = f"{place.type}:{place.index or 0}" if devices.is_gpu(place) else str(place)
+    places: dict[str, str] = {}
+    path = ""
+    for step in layout.layers.split("."):
+        for name, _ in parent.named_children():
+            if name != step:
+                places[path + name] = device
+        parent, path = parent.get_submodule(step), f"{path}{step}."
+    return places | {path + name: _DISK for name, _ in parent.named_children()}
+
+
+@contextmanager
+def workspace() -> Iterator[str]:
+    """A folder for what the library wants to write; with safetensors it reads the files where they are."""
+    logger = logging.getLogger("accelerate.big_modeling")
+    # it would warn of what was asked for
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield from _emptied()
+    finally:
+        logger.disabled = before
+
+
+def _emptied() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="gprune-offload-") as folder:
+        yield folder
+        if left := next(Path(folder).iterdir(), None):
+            # it would be gone when the model is called
+            raise AssertionError(f"the library has written {left.name} in place of reading the model's files")
+
+
+def present(module: nn.Module) -> AbstractContextManager[None]:
+    """Keeps a module's own weights in memory while open, where they are otherwise in their files."""
+    if not any(parameter.is_meta for parameter in module.parameters(recurse=False)):
+        return nullcontext()
+    from accelerate.utils import align_module_device
+
+    found: AbstractContextManager[None] = align_module_device(module)
+    return found

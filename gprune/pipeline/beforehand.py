@@ -1,0 +1,74 @@
+"""What a run will take, asked before it starts: by the run itself, by `--dry-run` and by the launch form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gprune import run_records
+from gprune.errors import GpruneError
+from gprune.estimate import Forecast, forecast, judged
+from gprune.pipeline.outlook import last_time
+from gprune.pipeline.record import Listener
+from gprune.progress import Notice
+from gprune.stages import Graph, Results, Stage, course
+from gprune.stages.inputs import precision_of
+from gprune.study import Study
+
+ESTIMATE = "estimate"
+"""the name under which a run tells what it will take, among those of its stages"""
+
+
+def foreseen(wanted: Iterable[Stage[Any]], results: Results) -> Forecast | None:
+    """What those stages take that are not there yet; None where the model's sizes are not known.
+
+    Args:
+        wanted: the stages of a run, in order.
+        results: what is there of its study.
+    """
+    missing = [stage for stage in wanted if not results.holds(stage)]
+    records = (record for _, record in run_records.every(results.store))
+    graph = results.graph
+    return forecast(graph.study, graph.inputs.precision, missing, records, last_time(missing, results))
+
+
+def anew(study: Study, records: Iterable[Mapping[str, Any]] = ()) -> Forecast | None:
+    """What a whole run of a study takes, were nothing of it there; nothing but its model is looked at.
+
+    Args:
+        study: the study.
+        records: of the runs of a cache, the latest first; they tell how fast this machine is.
+
+    Returns:
+        The forecast; None where the model is not on this machine, or cannot be used.
+    """
+    try:
+        stages = course(Graph(study), "all", lambda _: False)
+        return forecast(study, precision_of(study), stages, records)
+    except GpruneError:
+        # what is wrong with it is said when the run is started
+        return None
+
+
+def require_room(wanted: Iterable[Stage[Any]], results: Results, listener: Listener, anyway: bool) -> None:
+    """Says what a run will take, and refuses what cannot fit.
+
+    Args:
+        wanted: the stages of the run, in order.
+        results: what is there of its study.
+        listener: told of the estimate, and of what will be halved.
+        anyway: whether it starts nevertheless.
+
+    Raises:
+        TooLarge: it cannot fit on this machine.
+    """
+    found = foreseen(wanted, results)
+    if found is None or not found.stages:
+        return
+    verdict = judged(found)
+    for words in (verdict.summary, *verdict.warnings):
+        listener(ESTIMATE, 1, 1, Notice(words))
+    if not anyway:
+        verdict.require_fitting()
+    elif verdict.refusal:
+        listener(ESTIMATE, 1, 1, Notice(f"started anyway: {verdict.refusal}"))

@@ -1,0 +1,67 @@
+"""A machine whose memory is counted, and refused above a limit: every tensor that is made, while it lives."""
+
+import weakref
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class CountedMemory(TorchDispatchMode):
+    """Counts the bytes of tensors that are made inside, and raises what a GPU raises above a limit."""
+
+    def __init__(self, limit=None):
+        super().__init__()
+        self.limit, self.live, self.peak, self.refused = limit, 0, 0, 0
+        self._known = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        # without a graph, whole functions arrive here, and what they make inside would not be seen
+        with self:
+            parts = func.decompose(*args, **kwargs)
+        if parts is not NotImplemented:
+            return parts
+        before = {_storage(one)._cdata for one in tree_leaves((args, kwargs)) if _counts(one)}
+        made = func(*args, **kwargs)
+        for tensor in filter(_counts, tree_leaves(made)):
+            storage = _storage(tensor)
+            if storage._cdata not in before and storage._cdata not in self._known:
+                self._take(storage)
+        return made
+
+    def _take(self, storage):
+        key, size = storage._cdata, storage.nbytes()
+        self._known.add(key)
+        weakref.finalize(storage, self._give_back, key, size)
+        self.live += size
+        if self.limit is not None and self.live > self.limit:
+            self.refused += 1
+            raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size / 2**30:.2f} GiB.")
+        self.peak = max(self.peak, self.live)
+
+    def _give_back(self, key, size):
+        self._known.discard(key)
+        self.live -= size
+
+
+def _counts(value):
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided
+
+
+def _storage(tensor):
+    return tensor.untyped_storage()
+
+
+def shorter(run, share):
+    """What some work gives where memory is short, and how often it was refused.
+
+    Args:
+        run: the work.
+        share: of the memory that it takes where there is enough.
+    """
+    with CountedMemory() as counted:
+        run()
+    with CountedMemory(int(counted.peak * share)) as short:
+        found = run()
+    return found, short.refused

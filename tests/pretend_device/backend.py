@@ -1,0 +1,151 @@
+"""The pretend device as torch sees it: a kind of device with a module, `torch.pretend`, beside `torch.cuda`.
+
+A process registers it once, when a test first asks for it. It answers that it is there only while `active` is
+open, so that nothing else in the process finds a GPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+from unittest import mock
+
+import torch
+from pretend_device import errors, graphs
+from pretend_device.dispatch import Dispatch
+from pretend_device.memory import BYTES, TOTAL
+from pretend_device.tensors import NAME
+
+from gprune.models import devices
+
+_active: list[bool] = []
+
+
+class Stream:
+    """Everything is done in the order in which it is asked for."""
+
+    def wait_stream(self, other: Stream) -> None:
+        pass
+
+
+class Backend:
+    """What `torch.cuda` offers, as far as it is used here."""
+
+    CUDAGraph = graphs.Graph
+    Stream = Stream
+
+    def is_available(self) -> bool:
+        return bool(_active)
+
+    def device_count(self) -> int:
+        return len(_active[:1])
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def current_device(self) -> int:
+        return 0
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def manual_seed_all(self, seed: int) -> None:
+        """Random numbers are drawn on the CPU."""
+
+    def get_rng_state(self, *_: Any) -> torch.Tensor:
+        return torch.get_rng_state()
+
+    def set_rng_state(self, state: torch.Tensor, *_: Any) -> None:
+        """The CPU's own is put back by whoever forked it."""
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.float16, torch.bfloat16]
+
+    def get_device_name(self, *_: Any) -> str:
+        return "a pretend GPU"
+
+    def synchronize(self, *_: Any) -> None:
+        """Nothing is ever left to do."""
+
+    def device(self, *_: Any) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def current_stream(self, *_: Any) -> Stream:
+        return Stream()
+
+    def stream(self, *_: Any) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def graph(self, graph: graphs.Graph) -> AbstractContextManager[None]:
+        return graphs.capture(graph)
+
+    def empty_cache(self) -> None:
+        """No memory is kept for later."""
+
+    def mem_get_info(self, *_: Any) -> tuple[int, int]:
+        return BYTES.total - BYTES.now, BYTES.total
+
+    def memory_allocated(self, *_: Any) -> int:
+        return BYTES.now
+
+    def max_memory_allocated(self, *_: Any) -> int:
+        return BYTES.peak
+
+    def reset_peak_memory_stats(self, *_: Any) -> None:
+        BYTES.peak = BYTES.now
+
+
+@functools.cache
+def hindrance() -> str:
+    """Registers the device; why it cannot be had with this torch, or nothing."""
+    version = importlib.metadata.version("torch")
+    try:
+        from torch.utils import backend_registration
+
+        backend_registration._setup_privateuseone_for_python_backend(
+            NAME, backend_module=Backend(), device_guard=errors.guard()
+        )
+    except Exception as error:
+        return f"torch {version} cannot have a device that is written in Python ({error})"
+    return ""
+
+
+@functools.cache
+def fault() -> str:
+    """Why gradients do not flow on the device in this process, or nothing."""
+    if hindrance():
+        return hindrance()
+    try:
+        with active():
+            leaf = torch.ones(2, device=NAME).requires_grad_()
+            (2 * leaf).sum().backward()
+            assert leaf.grad.tolist() == [2.0, 2.0]
+    except Exception as error:
+        return f"gradients do not flow on the pretend device with torch {torch.__version__} ({error})"
+    return ""
+
+
+@contextmanager
+def active(total: int = TOTAL) -> Iterator[None]:
+    """Has the device there, as the GPU of the project, while the context is open.
+
+    Args:
+        total: bytes of its memory.
+    """
+    lifted = torch._C._only_lift_cpu_tensors()
+    _active.append(True)
+    BYTES.total = total
+    # numbers become tensors on the CPU first, where nothing has to be intercepted
+    torch._C._set_only_lift_cpu_tensors(True)
+    try:
+        # gradients in this thread, so that it need not be known how many devices there are
+        with mock.patch.object(devices, "GPU", NAME), torch.autograd.set_multithreading_enabled(False):
+            with errors.found_again(), Dispatch():
+                yield
+    finally:
+        torch._C._set_only_lift_cpu_tensors(lifted)
+        BYTES.total = TOTAL
+        _active.pop()

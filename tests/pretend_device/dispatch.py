@@ -1,0 +1,85 @@
+"""One operation of torch on its way to the pretend device: refused or counted, then done on the CPU."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from pretend_device import graphs, refusals, waits
+from pretend_device.tensors import NAME, PretendTensor, leaves, unwrapped, wrapped
+from torch.utils._python_dispatch import TorchDispatchMode
+
+aten = torch.ops.aten
+
+
+class Dispatch(TorchDispatchMode):
+    """Sees every operation, so that tensors can be made on the device."""
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        return passed(operation, args, kwargs or {})
+
+
+def passed(operation: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Does one operation.
+
+    Raises:
+        RuntimeError: CUDA would refuse it.
+        CaptureError: it waits for the device while a graph is captured.
+    """
+    given = list(leaves((args, kwargs)))
+    tensors = [leaf for leaf in given if isinstance(leaf, torch.Tensor)]
+    ours = [tensor for tensor in tensors if isinstance(tensor, PretendTensor)]
+    meant = next((leaf.type for leaf in given if isinstance(leaf, torch.device)), None)
+    if not ours and meant != NAME:
+        return _on_host(operation, args, kwargs)
+    if composed(operation):
+        # in inference mode nobody else takes it apart
+        with Dispatch():
+            return operation.decompose(*args, **kwargs)
+    refusals.check(operation, args, kwargs, tensors)
+    waits.note(operation, args, kwargs, ours)
+    plain = _on_cpu(kwargs) if meant == NAME else kwargs
+    inner = unwrapped(args), unwrapped(plain)
+    result = operation(*inner[0], **inner[1])
+    if meant not in (None, NAME):
+        return result
+    graphs.record(operation, inner, result)
+    return _answer(operation, args, kwargs, result)
+
+
+@functools.cache
+def composed(operation: Any) -> bool:
+    """Whether an operation is made of others, on every device."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return torch._C._dispatch_has_kernel_for_dispatch_key(operation.name(), key)
+
+
+def _on_host(operation: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """What concerns tensors of the host alone; only memory that a device may fetch is ours."""
+    if operation is aten._pin_memory.default:
+        return waits.pin(args[0])
+    if operation is aten.is_pinned.default:
+        return waits.pinned(args[0])
+    return operation(*args, **kwargs)
+
+
+def _on_cpu(kwargs: dict[str, Any]) -> dict[str, Any]:
+    changed = kwargs | {"device": torch.device("cpu")}
+    return changed | {"pin_memory": False} if changed.get("pin_memory") else changed
+
+
+def _answer(operation: Any, args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
+    """What the caller gets: the very tensors that were written into, or new ones."""
+    changed = refusals.written(operation, args, kwargs)
+    for tensor in changed:
+        if isinstance(tensor, PretendTensor) and tensor.inner.shape != tensor.shape:
+            raise NotImplementedError(f"the pretend device cannot change the shape of a tensor ({operation})")
+    returns = operation._schema.returns
+    if changed and all(one.alias_info is not None and one.alias_info.is_write for one in returns):
+        return None if not returns else changed[0] if len(returns) == 1 else tuple(changed)
+    # what looks at a tensor from outside inference mode is as that tensor is
+    looks = any(one.alias_info is not None for one in returns)
+    with torch.inference_mode(False) if looks and not args[0].is_inference() else nullcontext():
+        return wrapped(result)

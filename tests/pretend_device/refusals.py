@@ -1,0 +1,114 @@
+"""What CUDA refuses and a CPU would do without a word: two devices in one operation.
+
+A CPU tensor of no dimensions may take part in most operations, as a number does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from pretend_device.tensors import NAME, PretendTensor
+
+aten = torch.ops.aten
+
+# copies go between devices
+_BETWEEN = {aten.copy_.default, aten._to_copy.default}
+_BY_INDEX = {
+    aten.index.Tensor,
+    aten.index_put.default,
+    aten.index_put_.default,
+    aten._index_put_impl_.default,
+}
+# kernels of their own, which do not even take a number from the host
+_STRICT = {
+    "index_select",
+    "index_add",
+    "index_add_",
+    "index_copy",
+    "index_copy_",
+    "index_fill_",
+    "gather",
+    "scatter",
+    "scatter_",
+    "scatter_add",
+    "scatter_add_",
+    "embedding",
+    "cat",
+    "stack",
+    "searchsorted",
+    "bucketize",
+    "segment_reduce",
+}
+# cuBLAS knows no whole numbers
+_PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "linear"}
+
+
+def check(operation: Any, args: tuple, kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> None:
+    """Refuses what CUDA refuses.
+
+    Args:
+        operation: what is asked for.
+        args: its arguments.
+        kwargs: its arguments by name.
+        tensors: every tensor among them.
+
+    Raises:
+        RuntimeError: with CUDA's words.
+    """
+    name = operation.overloadpacket.__name__
+    _check_generator(args, kwargs)
+    if name in _PRODUCTS:
+        _check_product(name, tensors)
+    if operation in _BETWEEN or not any(isinstance(tensor, PretendTensor) for tensor in tensors):
+        return
+    hosts = [tensor for tensor in tensors if not isinstance(tensor, PretendTensor)]
+    hosts = [tensor for tensor in hosts if tensor.device.type == "cpu"]
+    strict = name in _STRICT or (hosts and any(one is hosts[0] for one in written(operation, args, kwargs)))
+    bad = hosts if strict else [tensor for tensor in hosts if tensor.dim() > 0]
+    if operation in _BY_INDEX:
+        bad = _bad_of_index(args, bad)
+    if bad:
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            f"{NAME}:0 and cpu! ({operation})"
+        )
+
+
+def written(operation: Any, args: tuple, kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The arguments that an operation writes into, in their order."""
+    schema = operation._schema
+    if not schema.is_mutable:
+        return []
+    found = []
+    for place, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[place] if place < len(args) else kwargs.get(argument.name)
+            found += [value] if isinstance(value, torch.Tensor) else list(value or [])
+    return found
+
+
+def _bad_of_index(args: tuple, bad: list[torch.Tensor]) -> list[torch.Tensor]:
+    """A tensor of the device may be indexed from the host; one of the host not from the device."""
+    if not isinstance(args[0], PretendTensor):
+        return [args[0]]
+    return [tensor for tensor in bad if not any(tensor is index for index in args[1])]
+
+
+def _check_generator(args: tuple, kwargs: dict[str, Any]) -> None:
+    place = kwargs.get("device")
+    kind = torch.device(place).type if place is not None else NAME
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Generator) and value.device.type != kind:
+            raise RuntimeError(
+                f"Expected a '{kind}' device type for generator but found '{value.device.type}'"
+            )
+
+
+def _check_product(name: str, tensors: list[torch.Tensor]) -> None:
+    if any(isinstance(tensor, PretendTensor) and not _has_product(tensor.dtype) for tensor in tensors):
+        raise RuntimeError(f'"{name}_cuda" not implemented for {tensors[0].dtype}')
+
+
+def _has_product(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex

@@ -1,0 +1,175 @@
+"""Each stage by itself on the pretend device, at a size of one's own, and how often the host waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from pretend_device import waits
+from sparsity.reference_sparsity import random_partition
+
+from gprune.calibration import collect
+from gprune.calibration.context_statistics import collect_contexts
+from gprune.calibration.contexts import fit_contexts
+from gprune.calibration.gradients import taylor_scores
+from gprune.calibration.sampling import sample
+from gprune.calibration.sequential import walk
+from gprune.corpora import Recipe
+from gprune.evaluation.decoding import EagerDecoding
+from gprune.evaluation.perplexity import perplexity
+from gprune.export.checkpoint import require_same_logits
+from gprune.models.decoder import Decoder
+from gprune.models.tiny import tiny_decoder
+from gprune.modularization.initialization import cluster
+from gprune.modularization.refinement import refine
+from gprune.progress import silent
+from gprune.records import PruningMasks, Tokens
+from gprune.settings import BaselineSettings, ContextSettings
+from gprune.sparsity.learning import learn
+from gprune.study import CalibrationSettings, EvaluationSettings, ModularizationSettings, SparsitySettings
+from gprune.surgery import cut
+
+LENGTH, NEURONS, VOCABULARY = 6, 40, 64
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much a stage has to do."""
+
+    batches: int = 2
+    layers: int = 2
+    """of the decoder"""
+    steps: int = 2
+    """of what repeats itself otherwise: epochs, refinement steps, tokens written"""
+
+    @property
+    def samples(self) -> int:
+        return 4 * self.batches
+
+
+def tokens(samples: int, seed: int = 0) -> Tokens:
+    ids = np.random.default_rng(seed).integers(0, VOCABULARY, (samples, LENGTH)).astype(np.int32)
+    return Tokens("a text", "fingerprint", ids, samples)
+
+
+def decoder(size: Size, device: torch.device) -> Decoder:
+    made = tiny_decoder(layers=size.layers, neurons=NEURONS, kv_heads=2, vocabulary=VOCABULARY)
+    return Decoder.from_model(made.model.to(device))
+
+
+def masks(size: Size) -> PruningMasks:
+    ffn, heads = np.ones((size.layers, NEURONS), dtype=bool), np.ones((size.layers, 2), dtype=bool)
+    ffn[:, ::3] = False
+    heads[0, 0] = False
+    return PruningMasks("flap", ffn, heads, 0.6, 0.6)
+
+
+def statistics(model: Decoder, size: Size) -> None:
+    collect(model, tokens(size.samples), CalibrationSettings(size.samples, LENGTH, 2, 4))
+
+
+def context_clusters(model: Decoder, size: Size) -> Any:
+    settings = ContextSettings(count=3, dimensions=4, tokens=size.samples * LENGTH)
+    return fit_contexts(model, tokens(size.samples), settings, 4, 0)
+
+
+def _context_statistics(model: Decoder, size: Size, gradient: bool) -> None:
+    found = context_clusters(model, Size(1, size.layers))
+    waits.forget()
+    collect_contexts(model, tokens(size.samples), found, 2, 4, gradient)
+
+
+def context_moments(model: Decoder, size: Size) -> None:
+    _context_statistics(model, size, gradient=False)
+
+
+def context_gradients(model: Decoder, size: Size) -> None:
+    _context_statistics(model, size, gradient=True)
+
+
+def one_layer_after_the_other(model: Decoder, size: Size) -> None:
+    ffn, heads = masks(size).ffn, masks(size).heads
+    walk(model, tokens(size.samples), 4, lambda layer, *_: (ffn[layer], heads[layer]))
+
+
+def gradients_of_weights(model: Decoder, size: Size) -> None:
+    settings = BaselineSettings(taylor_samples=size.samples, taylor_length=LENGTH)
+    taylor_scores(model, tokens(size.samples), settings)
+
+
+def refinement(model: Decoder, size: Size) -> None:
+    rows, drift = model.neuron_parameters(0), np.random.default_rng(0).random((1, NEURONS))
+    refine(rows, np.arange(NEURONS) % 4, drift, ModularizationSettings(steps=size.steps))
+
+
+def clustering(model: Decoder, size: Size) -> None:
+    for layer in range(size.layers):
+        cluster(model.neuron_parameters(layer), (3, 4), 2, np.random.default_rng(layer))
+
+
+def sparsity_learning(model: Decoder, size: Size, **settings: Any) -> None:
+    generator = np.random.default_rng(0)
+    scores, heads = generator.random((size.layers, NEURONS)), generator.random((size.layers, 2))
+    partition = random_partition(model.shape, 4, generator)
+    texts = tokens(size.samples // 2), tokens(size.samples // 2, seed=1)
+    known = SparsitySettings(epochs=size.steps, batch=4, **settings)
+    learn(model, scores, heads, partition, *texts, known, 0.5, 0, silent)
+
+
+def sparsity_learning_of_both(model: Decoder, size: Size) -> None:
+    sparsity_learning(model, size, supervision="dual")
+
+
+def measured_perplexity(model: Decoder, size: Size) -> None:
+    stream = tokens(size.samples).ids.ravel()
+    perplexity(model.model, stream, "a text", EvaluationSettings(preset=str(LENGTH), batch=4))
+
+
+def surgery(model: Decoder, size: Size) -> None:
+    cut(model, masks(size))
+
+
+def decoding(model: Decoder, size: Size) -> None:
+    prompt = torch.from_numpy(tokens(4).ids.astype(np.int64)).to(model.device)
+    with torch.inference_mode():
+        written = EagerDecoding(model.model, prompt, 1 + size.steps)
+        written.prefill()
+        written.decode()
+
+
+def norms(model: Decoder, size: Size) -> None:
+    model.weight_norms()
+
+
+class _Signs:
+    """As much of a tokenizer as writing needs."""
+
+    bos_token_id = eos_token_id = 1
+    all_special_ids = (0, 1, 2)
+
+    def __call__(self, text: str) -> dict[str, list[int]]:
+        return {"input_ids": [5]}
+
+    def __len__(self) -> int:
+        return VOCABULARY
+
+
+def sampling(model: Decoder, size: Size) -> None:
+    model.tokenizer = _Signs()
+    recipe = Recipe(0, 1.0, 8 * size.steps, 0.5, 4, "calibration")
+    sample(model, recipe, "self:")
+
+
+def comparing(model: Decoder, size: Size) -> None:
+    require_same_logits(model.model, model.model)
+
+
+def waits_of(stage: Callable[[Decoder, Size], Any], device: torch.device, size: Size) -> waits.Waits:
+    """How often the host waits while a stage runs."""
+    model = decoder(size, device)
+    with waits.counted() as found:
+        stage(model, size)
+    return found

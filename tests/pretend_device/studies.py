@@ -1,0 +1,156 @@
+"""Tiny studies through every stage, once on the CPU and once on the pretend device, and what differs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tiny_study
+from pretend_device import backend, waits
+
+from gprune import pipeline, stages
+from gprune.export import checkpoint
+from gprune.methods import METHODS
+from gprune.stages import Results
+from gprune.store import Store
+from gprune.study import from_dict
+
+OWN, OTHER = "self:#keep=0.5", "self:#seed=1&temperature=0.9"
+EVERY = list(METHODS)
+WHOLE = {
+    "methods": EVERY,
+    "contexts": {"count": 3, "dimensions": 4, "tokens": 64},
+    "baselines": {"taylor_samples": 4, "taylor_length": 8},
+}
+"""every method, at sizes that fit the texts"""
+# what a run takes and where it ran are no results
+_UNLIKE = {"speed"}
+STEADY = {"shape", "size", "norms", "tokens", "statistics", "scores", "overlap"}
+"""kinds of results that follow from numbers without a decision in between"""
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """A folder with a model, texts and questions."""
+
+    folder: Path
+    model: str
+    texts: tuple[str, str, str]
+    questions: str
+
+    @classmethod
+    def made(cls, folder: Path) -> Workshop:
+        texts = tiny_study.write_texts(folder / "texts")
+        model = tiny_study.write_model(folder / "model", texts)
+        questions = folder / "questions.jsonl"
+        rows = [
+            {"question": f"What is {n} and {n}?", "choices": [str(2 * n), str(n)], "answer": n % 2}
+            for n in range(1, 6)
+        ]
+        questions.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        return cls(folder, model, texts, str(questions))
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A study that has run on both devices."""
+
+    cpu: Results
+    device: Results
+    keys: dict[str, str]
+    waits: waits.Waits
+
+
+def run(workshop: Workshop, name: str, evaluation: dict[str, Any] | None = None, **changes: Any) -> Ran:
+    """Runs a study on the CPU and on the pretend device, each in a cache of its own.
+
+    Args:
+        workshop: model and texts.
+        name: of its caches.
+        evaluation: settings of the evaluation that are not the tiny study's.
+        changes: other settings that are not the tiny study's.
+    """
+    values = tiny_study.settings(workshop.model, workshop.texts, **changes)
+    values["evaluation"] = values["evaluation"] | (evaluation or {})
+    cpu, keys = _run(values | {"device": "cpu"}, workshop.folder / name / "cpu")
+    with backend.active(), waits.counted() as waited:
+        device, again = _run(values | {"device": "auto"}, workshop.folder / name / "device")
+    assert keys == again and waited.count
+    return Ran(cpu, device, keys, waited)
+
+
+def _run(values: dict[str, Any], cache: Path) -> tuple[Results, dict[str, str]]:
+    study, store = from_dict(values), Store(cache)
+    result = pipeline.run(study, store, lambda *_: None)
+    assert result["unavailable"] == {} and not result.get("missing_tasks")
+    return pipeline.opened(study, store), result["keys"]
+
+
+def differences(ran: Ran, tolerance: float, kinds: Container[str] | None = None) -> list[str]:
+    """Every result that is not the same on both devices, as sentences.
+
+    Args:
+        ran: the two runs.
+        tolerance: largest difference of numbers, relative to the largest number of their array; labels,
+            masks and choices have to be equal.
+        kinds: kinds of results that are compared; all by default.
+    """
+    known, found = stages.named(ran.cpu.graph), []
+    for name in ran.keys:
+        stage = known[name]
+        if stage.kind in _UNLIKE or (kinds is not None and stage.kind not in kinds):
+            continue
+        ours, theirs = ran.cpu.record(stage), ran.device.record(stage)
+        if stage.kind == "checkpoint":
+            ours, theirs = (_weights(one.model_folder(stage)) for one in (ran.cpu, ran.device))
+        found += _unlike(name, ours, theirs, tolerance)
+    return found
+
+
+def _weights(folder: Path) -> dict[str, Any]:
+    model = checkpoint.load_verified(folder)
+    return {name: tensor.float().numpy() for name, tensor in model.state_dict().items()}
+
+
+def kept_alike(ran: Ran) -> dict[str, float]:
+    """The share of neurons and groups that are kept, or removed, on both devices, by masks."""
+    known, found = stages.named(ran.cpu.graph), {}
+    for stage in (known[name] for name in ran.keys if known[name].kind == "masks"):
+        masks = [one.record(stage) for one in (ran.cpu, ran.device)]
+        units = [np.concatenate([one.ffn.ravel(), one.heads.ravel()]) for one in masks]
+        found[stage.name] = float(np.mean(units[0] == units[1]))
+    return found
+
+
+def _unlike(name: str, ours: Any, theirs: Any, tolerance: float) -> list[str]:
+    if is_dataclass(ours):
+        ours, theirs = ({f.name: getattr(one, f.name) for f in fields(one)} for one in (ours, theirs))
+    if isinstance(ours, dict):
+        pairs = [(f"{name}.{key}", ours[key], theirs[key]) for key in ours]
+    elif isinstance(ours, list | tuple):
+        pairs = [(f"{name}[{place}]", *pair) for place, pair in enumerate(zip(ours, theirs, strict=True))]
+    else:
+        return _unlike_values(name, np.asarray(ours), np.asarray(theirs), tolerance)
+    return [line for one in pairs for line in _unlike(*one, tolerance)]
+
+
+def _unlike_values(name: str, ours: np.ndarray, theirs: np.ndarray, tolerance: float) -> list[str]:
+    if ours.shape != theirs.shape:
+        return [f"{name}: {ours.shape} and {theirs.shape}"]
+    if ours.dtype.kind != "f":
+        share = np.mean(ours != theirs)
+        return [f"{name}: decided otherwise in {share:.1%} of its places"] if share else []
+    if not np.array_equal(np.isfinite(ours), np.isfinite(theirs)):
+        return [f"{name}: not finite in other places"]
+    finite = np.isfinite(ours)
+    largest = np.abs(ours[finite]).max(initial=0)
+    difference = np.abs(ours[finite] - theirs[finite]).max(initial=0)
+    return (
+        []
+        if difference <= tolerance * max(largest, 1e-30)
+        else [f"{name}: {difference:.2e} apart, the largest is {largest:.2e}"]
+    )

@@ -1,0 +1,116 @@
+"""Tensors that say they are on a device, and hold their values on the CPU.
+
+Whatever torch does with one of them comes to `dispatch.passed`, below autograd, so that graphs, hooks and
+gradients are torch's own. What torch answers without asking the dispatcher is answered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import torch
+from pretend_device import memory, waits
+
+NAME = "pretend"
+
+
+class PretendTensor(torch.Tensor):
+    """A tensor on the pretend device."""
+
+    inner: torch.Tensor
+    """the values, on the CPU"""
+    hold: memory.Hold
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> PretendTensor:
+        made = torch.Tensor._make_wrapper_subclass(
+            cls,
+            inner.size(),
+            strides=inner.stride(),
+            storage_offset=inner.storage_offset(),
+            dtype=inner.dtype,
+            layout=inner.layout,
+            device=torch.device(NAME, 0),
+            requires_grad=False,
+        )
+        made.inner = inner
+        made.hold = memory.Hold(inner)
+        return made
+
+    # functions of torch go straight to the dispatcher, as for a tensor of its own
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, operation: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        from pretend_device.dispatch import passed
+
+        return passed(operation, args, kwargs or {})
+
+    def tolist(self) -> Any:
+        waits.noted("tolist")
+        return self.detach().inner.tolist()
+
+    def numpy(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(
+            f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
+            "to host memory first."
+        )
+
+    __array__ = numpy
+
+    def __deepcopy__(self, known: dict[int, Any]) -> Any:
+        if id(self) not in known:
+            copied: Any = PretendTensor(self.inner.clone())
+            if isinstance(self, torch.nn.Parameter):
+                copied = torch.nn.Parameter(copied, self.requires_grad)
+            known[id(self)] = copied
+        return known[id(self)]
+
+    def __repr__(self, **_: Any) -> str:
+        return f"pretend({self.inner!r})"
+
+    def untyped_storage(self) -> Any:
+        return self.inner.untyped_storage()
+
+    def data_ptr(self) -> int:
+        return self.inner.data_ptr()
+
+    # by these two, torch sees that a parameter has to be swapped as a whole when its module moves
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["inner"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner: dict[str, torch.Tensor], *_: Any) -> PretendTensor:
+        return PretendTensor(inner["inner"])
+
+
+def leaves(values: Any) -> Iterator[Any]:
+    """What lies in nested lists, tuples and dictionaries."""
+    if isinstance(values, list | tuple):
+        for value in values:
+            yield from leaves(value)
+    elif isinstance(values, dict):
+        for value in values.values():
+            yield from leaves(value)
+    else:
+        yield values
+
+
+def mapped(values: Any, change: Callable[[Any], Any]) -> Any:
+    """The same nested lists, tuples and dictionaries with every leaf changed."""
+    if isinstance(values, list | tuple):
+        return type(values)([mapped(value, change) for value in values])
+    if isinstance(values, dict):
+        return {name: mapped(value, change) for name, value in values.items()}
+    return change(values)
+
+
+def unwrapped(values: Any) -> Any:
+    """Arguments of an operation with the CPU tensors in place of the pretended ones."""
+    return mapped(values, lambda value: value.inner if isinstance(value, PretendTensor) else value)
+
+
+def wrapped(values: Any) -> Any:
+    """What an operation gave, on the pretend device."""
+    return mapped(values, lambda value: PretendTensor(value) if isinstance(value, torch.Tensor) else value)

@@ -1,0 +1,96 @@
+"""A whole tiny study on the pretend device, one a metric and one a number type, against the same on the CPU.
+
+The long tests run every metric in every number type with every method.
+"""
+
+import numpy as np
+import pytest
+from pretend_device.studies import EVERY, OTHER, OWN, STEADY, WHOLE, Workshop, differences, kept_alike, run
+
+from gprune import diagnostics, stages
+from gprune.evaluation import speed
+from gprune.text_card import measuring
+
+pytestmark = pytest.mark.slow
+
+# of the largest number of an array: attention is computed in another way there, and halves round more
+TOLERANCES = {"float32": 1e-5, "bfloat16": 3e-2, "float16": 5e-3}
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    return Workshop.made(tmp_path_factory.mktemp("pretend"))
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Speeds of a few tokens: how fast a pretend device is says nothing."""
+    monkeypatch.setitem(speed.PRESETS, "cpu", speed.SpeedSettings(2, 8, 4, 1, "float32", "cpu", ("eager",)))
+
+
+def require_same(ran, dtype):
+    """In float32 everything; in halves what no decision stands before, and nine in ten of the decisions."""
+    found = differences(ran, TOLERANCES[dtype], None if dtype == "float32" else STEADY)
+    assert not found, "\n".join(found)
+    assert min(kept_alike(ran).values()) > 0.9
+    for method in ran.cpu.graph.study.methods:
+        for text in ran.cpu.graph.study.evaluation.texts:
+            values = [one.get(stages.perplexity, method, text).perplexity for one in (ran.cpu, ran.device)]
+            assert np.log(values[1]) == pytest.approx(np.log(values[0]), abs=0.1)
+
+
+def require_same_words(ran):
+    """What is read from the results of a run: its diagnosis and the cards of its texts."""
+    ours, theirs = (diagnostics.diagnose(one) for one in (ran.cpu, ran.device))
+    assert ours == theirs
+    ours, theirs = (measuring.measure(one, "a run") for one in (ran.cpu, ran.device))
+    assert list(ours) == list(theirs)
+    for letter, card in ours.items():
+        assert card.undecided == theirs[letter].undecided
+        np.testing.assert_allclose(card.resampled.drift, theirs[letter].resampled.drift, rtol=1e-5)
+
+
+def test_every_method_of_flap_in_float32(gpu, workshop):
+    changes = WHOLE | {"metric": "flap", "dtype": "float32", "substitute": workshop.texts[2]}
+    ran = run(workshop, "flap-float32", {"tasks": [workshop.questions]}, **changes)
+    require_same(ran, "float32")
+    require_same_words(ran)
+    assert {"checkpoint", "overlap.0", "agreement_ab_ac", "agreement_fang_ab"} <= set(ran.keys)
+    assert sum(name.startswith("accuracy.") for name in ran.keys) == len(EVERY)
+
+
+def test_what_the_model_writes_itself_and_speed_under_wanda_sp(gpu, workshop, quick):
+    changes = {"metric": "wanda_sp", "dtype": "float32", "primary": OWN, "methods": ["dense", "gprune"]}
+    evaluation = {"texts": [OTHER, workshop.texts[2]], "speed": "cpu"}
+    ran = run(workshop, "wanda-float32", evaluation, **changes)
+    require_same(ran, "float32")
+    assert {"sampled_primary", "sampled.evaluation.0"} <= set(ran.keys)
+    dense, pruned = (
+        row["peak_bytes"] for row in ran.device.get(stages.speed).rows if row["phase"] == "decode"
+    )
+    assert dense > pruned > 0
+    assert {row["memory"] for row in ran.device.get(stages.speed).rows} == {"allocated"}
+
+
+def test_token_weighted_flap_in_float32(gpu, workshop):
+    changes = WHOLE | {"metric": "twflap", "methods": ["dense", "gprune", "fang"]}
+    ran = run(workshop, "twflap-float32", dtype="float32", substitute=workshop.texts[2], **changes)
+    require_same(ran, "float32")
+    require_same_words(ran)
+    assert "agreement_swap" in ran.keys
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_halves(gpu, workshop, dtype):
+    methods = ["dense", "gprune", "llm_pruner", "wanda_sp", "flap", "fang"]
+    ran = run(workshop, f"flap-{dtype}", dtype=dtype, **WHOLE | {"methods": methods})
+    require_same(ran, dtype)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("metric", ["flap", "wanda_sp", "twflap"])
+def test_every_metric_in_every_number_type_with_every_method(gpu, workshop, quick, metric, dtype):
+    changes = WHOLE | {"metric": metric, "dtype": dtype, "substitute": workshop.texts[2]}
+    evaluation = {"tasks": [workshop.questions], "texts": [OTHER, workshop.texts[2]], "speed": "cpu"}
+    require_same(run(workshop, f"whole-{metric}-{dtype}", evaluation, **changes), dtype)

@@ -1,0 +1,58 @@
+"""The one command for whoever has a GPU: what it runs, what it writes down, and what it says without one."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gprune.commands import speed as speed_command
+
+
+@pytest.fixture
+def gpu_check(project: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(project / "scripts"))
+    import gpu_check
+
+    return gpu_check
+
+
+def test_without_a_gpu_it_says_so_and_runs_nothing(
+    gpu_check: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gpu_check.machine, "has_gpu", lambda: False)
+    assert gpu_check.main(["--to", str(tmp_path / "out.md")]) == 2
+    assert "torch sees no GPU here" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+@pytest.mark.process
+def test_what_every_step_says_is_kept_and_a_failure_counts(
+    gpu_check: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gpu_check.machine, "has_gpu", lambda: True)
+    wanted = (
+        gpu_check.Step("First", ("-c", "print('all of it')")),
+        gpu_check.Step("Second", ("-c", "import sys; print('~~~', 'why', file=sys.stderr); sys.exit(3)")),
+        gpu_check.Step("Third", ("-c", "print('goes on')")),
+    )
+    monkeypatch.setattr(gpu_check, "steps", lambda model: wanted)
+    file = tmp_path / "out.md"
+    assert gpu_check.main(["--to", str(file)]) == 3
+    written = file.read_text()
+    assert "## First: ended well" in written and "## Second: failed with exit code 3" in written
+    places = [written.index(said) for said in ("\nall of it\n", "\n~~~ why\n", "\ngoes on\n")]
+    assert places == sorted(places) and "torch 2." in written
+    assert str(file) in capsys.readouterr().out
+
+
+def test_its_commands_are_those_of_this_project(gpu_check: Any, project: Path) -> None:
+    tests, stages, speed = (step.command for step in gpu_check.steps("random:llama2-13b"))
+    assert tests[:2] == ("-m", "pytest") and tests[tests.index("-m", 2) + 1] == "gpu"
+    assert (project / stages[0]).is_file() and stages[1] == "random:llama2-13b"
+    parser = argparse.ArgumentParser()
+    speed_command.add(parser.add_subparsers())
+    options = parser.parse_args(speed[2:])
+    models = ["random:llama2-13b", "random:llama2-13b", "random:llama2-13b@0.5"]
+    assert options.preset == "gpu" and options.modes == ["eager", "graph"] and options.models == models

@@ -1,0 +1,274 @@
+"""Where memory runs out, stages go on with fewer sequences at a time: the same results, and it is said."""
+
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+import pytest
+import tiny_study
+import torch
+from counted_memory import shorter
+from evaluation.task_files import write_rows
+from made_contexts import contexts_of
+from sparsity.reference_sparsity import random_partition
+
+from gprune.allocation import uniform
+from gprune.calibration import collect, sequential
+from gprune.calibration.context_statistics import collect_contexts
+from gprune.calibration.contexts import fit_contexts
+from gprune.errors import MethodError, SettingsError
+from gprune.evaluation.accuracy import accuracy
+from gprune.evaluation.perplexity import perplexity
+from gprune.models.decoder import Decoder
+from gprune.models.loading import load
+from gprune.models.room import Sequences, out_of_memory
+from gprune.models.tiny import tiny_decoder
+from gprune.progress import Notice, silent
+from gprune.records import Tokens
+from gprune.scoring import wanda_sp
+from gprune.settings import ContextSettings
+from gprune.sparsity.learning import learn
+from gprune.sparsity.passes import portions
+from gprune.study import CalibrationSettings, EvaluationSettings, SparsitySettings
+
+LENGTH = 24
+
+
+def decoder_of(**changes):
+    return tiny_decoder(**({"layers": 2, "hidden": 16, "neurons": 40, "kv_heads": 2} | changes))
+
+
+def tokens(samples=16, seed=0):
+    ids = np.random.default_rng(seed).integers(0, 64, (samples, LENGTH)).astype(np.int32)
+    return Tokens("a text", f"fingerprint {seed}", ids, samples)
+
+
+def arrays(record):
+    """Every array of records, by name."""
+    if isinstance(record, dict | tuple):
+        parts = record.items() if isinstance(record, dict) else enumerate(record)
+        return {f"{name}.{key}": one for name, part in parts for key, one in arrays(part).items()}
+    if is_dataclass(record):
+        return arrays({field.name: getattr(record, field.name) for field in fields(record)})
+    return {"": record} if isinstance(record, np.ndarray | float) else {}
+
+
+@contextmanager
+def full(decoder):
+    """A model that not even one sequence fits beside."""
+
+    def refuse(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...")
+
+    handle = decoder.layers[0].register_forward_pre_hook(refuse)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+class Heard:
+    """Keeps what is to be kept."""
+
+    def __init__(self):
+        self.notices = []
+
+    def __call__(self, done, total, message):
+        assert 0 <= done <= total
+        if isinstance(message, Notice):
+            self.notices.append(message)
+
+
+def statistics(decoder, heard):
+    settings = CalibrationSettings(samples=16, length=LENGTH, shards=4, batch=8, flap_variant="released")
+    return collect(decoder, tokens(), settings, heard)
+
+
+def clusters(decoder, heard):
+    return fit_contexts(decoder, tokens(), ContextSettings(3, 4, 300), 8, 0, heard)
+
+
+def by_context(decoder, heard, gradient=True):
+    return collect_contexts(decoder, tokens(), contexts_of(decoder.shape), 4, 8, gradient, heard)
+
+
+def forward_only(decoder, heard):
+    return by_context(decoder, heard, gradient=False)
+
+
+def layer_by_layer(decoder, heard):
+    norms = decoder.weight_norms()
+
+    def score(layer, *energies):
+        return wanda_sp.layer_scores(norms, decoder.shape, layer, *energies)
+
+    return sequential.walk(decoder, tokens(), 8, uniform.decision(score, decoder.shape, 0.5), heard)
+
+
+def evaluated(decoder, heard):
+    stream = tokens(13, 5).ids.ravel()
+    return perplexity(decoder.model, stream, "text", EvaluationSettings(preset=str(LENGTH), batch=8), heard)
+
+
+def learned(decoder, heard, **changes):
+    generator = np.random.default_rng(0)
+    scores, heads = generator.random((2, 40)), generator.random((2, 2))
+    partition = random_partition(decoder.shape, 5, generator)
+    settings = SparsitySettings(**({"batch": 16, "epochs": 2, "learning_rate": 0.02} | changes))
+    return learn(decoder, scores, heads, partition, tokens(), tokens(seed=1), settings, 0.5, 0, heard)
+
+
+STAGES = [statistics, clusters, forward_only, by_context, layer_by_layer, evaluated, learned]
+
+
+@pytest.mark.parametrize("share", [0.7, 0.4], ids=["halved once", "halved more often"])
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.__name__)
+def test_a_stage_goes_on_with_fewer_sequences_and_gives_the_same(stage, share):
+    # what the clusters are made from is small beside a pass only where neurons are many
+    decoder = decoder_of(neurons=800 if stage is clusters else 40)
+    expected, before = stage(decoder, silent), (decoder.forward_tokens, decoder.backward_tokens)
+    heard = Heard()
+
+    def run():
+        heard.notices.clear()
+        decoder.forward_tokens = decoder.backward_tokens = 0
+        return stage(decoder, heard)
+
+    found, refused = shorter(run, share)
+    assert refused == len(heard.notices) > 0
+    assert "memory ran out with" in heard.notices[0] and "changes no result" in heard.notices[0]
+    # what was begun and not finished is no pass
+    assert (decoder.forward_tokens, decoder.backward_tokens) == before
+    wanted, got = arrays(expected), arrays(found)
+    assert wanted.keys() == got.keys() and wanted
+    for name, values in wanted.items():
+        scale = np.abs(values).max(initial=0.0)
+        np.testing.assert_allclose(got[name], values, rtol=1e-4, atol=2e-5 * scale, err_msg=name)
+
+
+def test_a_batch_whose_merging_fails_changes_nothing(monkeypatch):
+    """Memory runs out after the forward pass, where means and moments are merged."""
+    from gprune.calibration.accumulators import ChannelMoments
+
+    decoder, true, calls = decoder_of(), ChannelMoments.prepare, []
+    expected = statistics(decoder, silent)
+
+    def failing(self, shard):
+        calls.append(len(shard))
+        made = true(self, shard)
+        if self.name == "o_proj" and len(shard) > 4:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+        return made
+
+    monkeypatch.setattr(ChannelMoments, "prepare", failing)
+    found = statistics(decoder, silent)
+    assert calls[:4] == [8, 8, 4, 4]
+    for name, values in arrays(expected).items():
+        scale = np.abs(values).max(initial=0.0)
+        np.testing.assert_allclose(arrays(found)[name], values, rtol=1e-5, atol=1e-6 * scale, err_msg=name)
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.0])
+@pytest.mark.parametrize("supervision", ["adaptive", "primary", "dual"])
+def test_the_admission_is_decided_on_whole_subsets(supervision, weight, monkeypatch):
+    """Portions of one sequence give the thresholds, the masks and every decision of the whole batch."""
+    changes = {"supervision": supervision, "distillation_weight": weight, "epochs": 1}
+    masks, history = learned(decoder_of(), silent, **changes)
+    true, heard = Decoder.hidden_states, Heard()
+
+    def refuse(self, ids):
+        if len(ids) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return true(self, ids)
+
+    monkeypatch.setattr(Decoder, "hidden_states", refuse)
+    found = learned(decoder_of(), heard, **changes)
+    assert "going on with 1," in heard.notices[-1]
+    np.testing.assert_array_equal(found[0].ffn, masks.ffn)
+    np.testing.assert_array_equal(found[0].heads, masks.heads)
+    column = history.columns.index("admitted")
+    np.testing.assert_array_equal(found[1].steps[:, column], history.steps[:, column])
+    np.testing.assert_allclose(found[1].thresholds, history.thresholds, atol=1e-4)
+
+
+@pytest.mark.parametrize("quarter", [1, 3, 8])
+def test_portions_hold_every_sequence_once(quarter):
+    for size in range(1, 4 * quarter + 1):
+        seen = np.zeros((4, quarter), int)
+        for place in portions(quarter, size):
+            seen[place] += 1
+            assert seen[place].size <= size
+        assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.__name__)
+def test_below_one_sequence_one_sentence_has_the_sizes(stage):
+    kind = MethodError if stage in (by_context, learned) else SettingsError
+    setting = {learned: "sparsity.batch", evaluated: "evaluation.batch"}.get(stage, "calibration.batch")
+    decoder = decoder_of()
+    words = rf"{setting}: memory ran out with a single sequence of {LENGTH} tokens \(2.00 GiB more were asked"
+    with full(decoder), pytest.raises(kind, match=words + r".*GiB are free on cpu\): .*bfloat16") as caught:
+        stage(decoder, silent)
+    assert len(str(caught.value)) <= 300 and out_of_memory(caught.value.__cause__)
+
+
+def test_choices_of_tasks_are_answered_with_fewer_at_a_time(tmp_path):
+    texts = tiny_study.write_texts(tmp_path / "texts")
+    decoder = load(tiny_study.write_model(tmp_path / "model", texts))
+    rows = [
+        {"question": f"{n} and {n} make", "choices": ["four", "a five", "six"], "answer": n % 3}
+        for n in range(9)
+    ]
+    task, settings = str(write_rows(tmp_path / "own.jsonl", rows)), EvaluationSettings(batch=8)
+    expected = accuracy(decoder.model, decoder.tokenizer, (task,), settings)[task]
+    heard = Heard()
+
+    def run():
+        heard.notices.clear()
+        return accuracy(decoder.model, decoder.tokenizer, (task,), settings, heard)[task]
+
+    found, refused = shorter(run, 0.5)
+    assert refused == len(heard.notices) > 0
+    assert (found.acc, found.samples, found.acc_error) == (expected.acc, 9, expected.acc_error)
+    with (
+        full(decoder),
+        pytest.raises(SettingsError, match="evaluation.batch: memory ran out with a single"),
+    ):
+        run()
+
+
+def test_other_errors_are_not_taken_for_it():
+    sequences = Sequences(8, 5, "calibration.batch", "do something", torch.device("cpu"), silent)
+
+    def run(size):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        sequences.fitting(run, 8)
+    assert sequences.size == 8
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 1024 bytes."),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("CUDA error: out of memory"),
+        MemoryError(),
+    ],
+)
+def test_memory_runs_out_in_many_words(error):
+    asked = []
+
+    def run(size):
+        asked.append(size)
+        if size > 3:
+            raise error
+        return size
+
+    sequences = Sequences(12, 5, "calibration.batch", "do something", torch.device("cpu"), silent)
+    assert sequences.fitting(run, 100) == 3 and asked == [12, 6, 3]
+    # what is left may be less than that, and the number never rises again
+    assert sequences.fitting(run, 2) == 2 and sequences.fitting(run, 100) == 3
