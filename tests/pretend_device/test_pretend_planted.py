@@ -7,7 +7,7 @@ from pretend_device import steps
 from pretend_device.steps import Size, waits_of
 
 from gprune.calibration.accumulators import ChannelMoments
-from gprune.calibration.contexts import Lookup
+from gprune.calibration.context_statistics import GroupMoments
 from gprune.models.decoder import Decoder
 from gprune.sparsity.masks import MaskFamily, MaskGate
 
@@ -40,11 +40,12 @@ def test_an_array_of_a_tensor_of_the_device(device, monkeypatch):
 
 
 def test_a_generator_of_the_host_for_numbers_of_the_device(device, monkeypatch):
-    def noise(labels, lookup, layer, inputs):
+    def noise(pending, moments, layer, shards, inputs, members):
         generator = torch.Generator().manual_seed(0)
-        return labels + (torch.rand(len(labels), generator=generator, device=inputs.device) > 1)
+        moments.mean += torch.rand(moments.mean.shape, generator=generator, device=inputs.device) * 0
+        return pending
 
-    planted(monkeypatch, Lookup, "labels", noise)
+    planted(monkeypatch, GroupMoments, "prepare", noise)
     steps.context_moments(steps.decoder(Size(), torch.device("cpu")), Size())
     with pytest.raises(RuntimeError, match="Expected a 'pretend' device type for generator but found 'cpu'"):
         waits_of(steps.context_moments, device, Size())
