@@ -23,28 +23,14 @@ python -m gprune cache list                (what takes how much room, and for wh
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import signal
 import sys
 import traceback
 
 from gprune import __version__, machine, untrusted
-from gprune.commands import (
-    Parser,
-    accept,
-    app,
-    arrays,
-    cache,
-    card,
-    export,
-    listing,
-    packs,
-    reproduce,
-    run,
-    search,
-    speed,
-    study,
-)
+from gprune.commands import COMMANDS, Parser
 from gprune.errors import Cancelled, GpruneError
 
 EXIT_ERROR, EXIT_UNEXPECTED, EXIT_STOPPED = 2, 1, 130
@@ -60,7 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
         The exit code: 0 done, 2 an error with its one sentence on stderr, 3 done but for tasks or rows that
         could not be measured, 130 stopped, 1 a defect of ours.
     """
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = _parser(words).parse_args(words)
     # threads that wait spin only briefly: by default they slow each other down many times over as soon as
     # anything else runs, and without any spinning an idle machine is slower; said before torch loads
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
@@ -89,16 +76,19 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(words: list[str]) -> argparse.ArgumentParser:
+    """The parser with the options of the command that is asked for; the others are names with a line each."""
     parser = Parser(prog="gprune", description="Structured pruning with GPrune-LLM.")
     parser.add_argument("--version", action="version", version=f"gprune {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    every = (
-        *(study, run, app, reproduce, search, accept),
-        *(arrays, export, speed, packs, card, listing, cache),
-    )
-    for command in every:
-        command.add(commands)
+    asked = COMMANDS.get(next((word for word in words if not word.startswith("-")), ""))
+    added = False
+    for name, command in COMMANDS.items():
+        if asked is None or command.module != asked.module:
+            commands.add_parser(name, help=command.about)
+        elif not added:
+            importlib.import_module(f"gprune.commands.{command.module}").add(commands)
+            added = True
     return parser
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import os
 import platform
 import resource
@@ -77,9 +76,12 @@ def address_space() -> int:
 
 def version(package: str) -> str:
     """Installed version of a package."""
+    # it takes as long as all else that a command imports before it is asked anything
+    from importlib import metadata
+
     try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return "not installed"
 
 

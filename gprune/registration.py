@@ -10,9 +10,12 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
 
 AUTO_CLASSES = "transformers.models.auto.modeling_auto"
 _REGISTER = "gprune.export.checkpoint"
@@ -33,8 +36,10 @@ def _register() -> None:
         importlib.import_module(_REGISTER)
 
 
-class _Watcher(MetaPathFinder):
+class _Watcher:
     """Finds nothing by itself; hands the one module on with a loader that registers afterwards."""
+
+    # the base classes of finders and loaders take longer to import than all of this; they are not needed
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -44,11 +49,11 @@ class _Watcher(MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Registering(spec.loader)
+            spec.loader = cast("Loader", _Registering(spec.loader))
         return spec
 
 
-class _Registering(Loader):
+class _Registering:
     """Loads a module as its own loader does, and registers our model types after that."""
 
     def __init__(self, loader: Loader) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import torch
 
 from gprune.calibration.clusters import balanced_clusters, bounded_clusters
 from gprune.calibration.collection import SHORTER
+from gprune.calibration.principal import principal
 from gprune.errors import ModelError, NumericsError, SettingsError
 from gprune.models.decoder import Decoder
 from gprune.models.room import Sequences
@@ -28,27 +30,39 @@ from gprune.settings import ContextSettings
 _SLACK, _STARTS = 0.4, 10
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Projected:
+    """The FFN inputs of a text in their principal components: what contexts of any seed are made from."""
+
+    text: str
+    """the text, as typed"""
+    mean: Array
+    """(layers, hidden) float32"""
+    components: Array
+    """(layers, dimensions, hidden) float32, orthonormal rows"""
+    points: Array
+    """(layers, tokens, dimensions) float32"""
+
+
 @torch.no_grad()
-def fit_contexts(
+def project_inputs(
     decoder: Decoder,
     tokens: Tokens,
     settings: ContextSettings,
     batch: int,
-    seed: int,
     on_progress: Progress = silent,
-) -> Contexts:
-    """Clusters the FFN inputs of every layer, from one forward pass over the first sequences of a text.
+) -> Projected:
+    """Takes the FFN inputs of every layer, from one forward pass over the first sequences of a text.
 
     Args:
         decoder: the dense model.
         tokens: the calibration set; its first sequences are used, until they hold ``settings.tokens`` tokens.
         settings: number of contexts, of principal components (fewer than tokens), and tokens.
         batch: sequences of one forward pass; changes speed, not results, and is halved where memory runs out.
-        seed: of the clustering; every layer has a generator of its own.
         on_progress: told of the sequences and then of the layers done; may raise to stop.
 
     Returns:
-        Centroids and principal components of every layer.
+        Principal components of every layer, and the inputs in them.
 
     Raises:
         SettingsError: there are fewer than two tokens for each context, or not even one sequence fits in
@@ -66,17 +80,44 @@ def fit_contexts(
     inputs = _ffn_inputs(decoder, tokens.ids[:sequences], batch, on_progress)
     layers = []
     for layer, points in enumerate(inputs):
-        on_progress(layer, len(inputs), "context clusters")
+        on_progress(layer, len(inputs), "principal components")
         if not torch.isfinite(points).all():
             raise NumericsError(
                 f"the FFN input of layer {layer} is not finite: check the model's weights for NaN, or use "
                 "float32 or bfloat16"
             )
-        generator = np.random.default_rng([seed, layer])
-        layers.append(_fit_layer(points.to(decoder.device), settings, generator))
-    on_progress(len(inputs), len(inputs), "context clusters")
-    mean, components, centroids, distances = (np.stack(part) for part in zip(*layers, strict=True))
-    return Contexts(tokens.text, mean, components, centroids, distances, sequences * length)
+        layers.append(_project_layer(points.to(decoder.device), settings.dimensions))
+    on_progress(len(inputs), len(inputs), "principal components")
+    mean, components, projected = (np.stack(part) for part in zip(*layers, strict=True))
+    return Projected(tokens.text, mean, components, projected)
+
+
+def fit_contexts(
+    inputs: Projected, settings: ContextSettings, seed: int, on_progress: Progress = silent
+) -> Contexts:
+    """Clusters the FFN inputs of every layer.
+
+    Args:
+        inputs: in their principal components.
+        settings: number of contexts, and how they are made.
+        seed: of the clustering; every layer has a generator of its own.
+        on_progress: told of the layers done; may raise to stop.
+
+    Returns:
+        Centroids and principal components of every layer.
+    """
+    layers, found = len(inputs.points), []
+    for layer, points in enumerate(inputs.points):
+        on_progress(layer, layers, "context clusters")
+        wide, generator = points.astype(np.float64), np.random.default_rng([seed, layer])
+        if settings.clustering == "released":
+            _, centroids = bounded_clusters(wide, settings.count, generator, _SLACK, _STARTS)
+        else:
+            _, centroids = balanced_clusters(wide, settings.count, generator)
+        found.append((centroids.astype(np.float32), _distances(centroids)))
+    on_progress(layers, layers, "context clusters")
+    centres, distances = (np.stack(part) for part in zip(*found, strict=True))
+    return Contexts(inputs.text, inputs.mean, inputs.components, centres, distances, inputs.points.shape[1])
 
 
 class Lookup:
@@ -148,29 +189,12 @@ def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress)
     return kept.flatten(1, 2)
 
 
-def _fit_layer(
-    points: torch.Tensor, settings: ContextSettings, generator: np.random.Generator
-) -> tuple[Array, Array, Array, Array]:
-    """Mean, components, centroids and distances of one layer's (tokens, hidden) FFN inputs."""
+def _project_layer(points: torch.Tensor, dimensions: int) -> tuple[Array, Array, Array]:
+    """Mean and components of one layer's (tokens, hidden) FFN inputs, and the inputs in them."""
     mean = points.mean(dim=0, dtype=torch.float64).float()
-    centred = points.float() - mean
-    components = _principal(centred, min(settings.dimensions, points.shape[1], len(points) - 1))
-    projected = (centred @ components.T).double().cpu().numpy()
-    if settings.clustering == "released":
-        _, centroids = bounded_clusters(projected, settings.count, generator, _SLACK, _STARTS)
-    else:
-        _, centroids = balanced_clusters(projected, settings.count, generator)
-    kept = mean.cpu().numpy(), components.cpu().numpy(), centroids.astype(np.float32)
-    return *kept, _distances(centroids)
-
-
-def _principal(centred: torch.Tensor, dimensions: int) -> torch.Tensor:
-    """(dimensions, hidden) orthonormal directions of largest variance, largest first."""
-    _, vectors = torch.linalg.eigh((centred.T @ centred).double())
-    rows = vectors[:, -dimensions:].T.flip(0)
-    # an eigenvector's sign is arbitrary: its largest entry is made positive
-    largest = rows.gather(1, rows.abs().argmax(dim=1, keepdim=True))
-    return (rows * torch.where(largest < 0, -1.0, 1.0)).float()
+    found = principal(points.float() - mean, min(dimensions, points.shape[1], len(points) - 1))
+    components, projected = (part.cpu().numpy() for part in found)
+    return mean.cpu().numpy(), components, projected
 
 
 def _distances(centroids: Array) -> Array:

@@ -1,9 +1,11 @@
 """The sub-commands of `python -m gprune`: one file each, with ``add`` to register it.
 
-Nothing heavy is imported before a command runs, so that `--help` answers at once.
+Of all files only that of the command that was asked for is imported, and nothing heavy before it runs, so
+that `--help` answers at once: what it says of every command stands here.
 """
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,6 +14,39 @@ from gprune.errors import UnreadableError
 
 EXIT_UNFILLED = 3
 """the command did what it could, and something that was asked for could not be measured"""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A sub-command as it is known without its file."""
+
+    module: str
+    """file of this package that registers it"""
+    about: str
+    """what `--help` says of it"""
+
+
+COMMANDS = {
+    "study": Command("study", "write a study as JSON to stdout"),
+    "run": Command("run", "run a study: every stage, reusing what is there"),
+    "app": Command("app", "serve the pages, and open them in a browser"),
+    "reproduce": Command("reproduce", "reproduce tables and figures of the paper"),
+    "search": Command("search", "search settings by successive halving"),
+    "accept": Command("accept", "hold our figures of a real model against published ones"),
+    "arrays": Command("arrays", "write every result array of a study to one .npz file"),
+    "apply": Command("export", "cut a dense model as a plan says, without calibration"),
+    "pad": Command("export", "pad a pruned model to an ordinary one that needs no code of ours"),
+    "gguf": Command("export", "write a pruned model as a file that llama.cpp loads"),
+    "speed": Command("speed", "measure tokens a second of dense and pruned models side by side"),
+    "pack": Command("packs", "write a run as one file, to be looked at elsewhere"),
+    "unpack": Command("packs", "read a packed run, with neither model nor texts"),
+    "card": Command("card", "the card of a calibration text of a run"),
+    "texts": Command("listing", "list the texts that are known by name"),
+    "tasks": Command("listing", "list the zero-shot tasks, and check the files of a folder"),
+    "runs": Command("listing", "list the runs in the cache"),
+    "cache": Command("cache", "what the cache holds: list it, prune it, verify it"),
+}
+"""every sub-command, in the order of `--help`"""
 
 
 def place(text: str) -> Path:

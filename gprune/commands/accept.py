@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gprune import untrusted
-from gprune.commands import EXIT_UNFILLED, add_cache, place
+from gprune.commands import COMMANDS, EXIT_UNFILLED, add_cache, place
 from gprune.commands.study import add_field
 from gprune.errors import ModelError, SettingsError
 from gprune.study_fields import OPTIONS, assignment
@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
     """Registers the command."""
     parser = commands.add_parser(
         "accept",
-        help="hold our figures of a real model against published ones",
+        help=COMMANDS["accept"].about,
         description="Runs the settings whose figures others have published, and prints ours beside them.",
     )
     parser.add_argument("--model", required=True, help=f"a model that figures are published for: {_MODELS}")

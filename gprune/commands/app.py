@@ -7,13 +7,13 @@ import contextlib
 import os
 from typing import Any
 
-from gprune.commands import add_cache
+from gprune.commands import COMMANDS, add_cache
 from gprune.store import default_cache
 
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    app = commands.add_parser("app", help="serve the pages, and open them in a browser")
+    app = commands.add_parser("app", help=COMMANDS["app"].about)
     app.add_argument(
         "--port", type=int, default=8501, help="port to listen on, 0 for a free one (default: 8501)"
     )

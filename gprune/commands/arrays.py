@@ -7,14 +7,14 @@ import contextlib
 import sys
 from typing import Any
 
-from gprune.commands import add_cache, place
+from gprune.commands import COMMANDS, add_cache, place
 from gprune.commands.run import read
 from gprune.store import Store
 
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    arrays = commands.add_parser("arrays", help="write every result array of a study to one .npz file")
+    arrays = commands.add_parser("arrays", help=COMMANDS["arrays"].about)
     arrays.add_argument("study", metavar="STUDY", help="a study file, or `demo`")
     arrays.add_argument("out", metavar="OUT.npz", type=place, help="file to write")
     arrays.set_defaults(command=_arrays)

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gprune.commands import add_cache
+from gprune.commands import COMMANDS, add_cache
 from gprune.files import amount
 from gprune.store import DAMAGED, Store
 
@@ -18,7 +18,7 @@ EXIT_DAMAGED = 1
 
 def add(commands: Any) -> None:
     """Registers the command with its own three."""
-    cache = commands.add_parser("cache", help="what the cache holds: list it, prune it, verify it")
+    cache = commands.add_parser("cache", help=COMMANDS["cache"].about)
     ways = cache.add_subparsers(title="commands", required=True, metavar="COMMAND")
     shown = ways.add_parser("list", help="what takes how much room, and for which runs")
     shown.set_defaults(command=_list)

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from gprune.commands import add_cache, place
+from gprune.commands import COMMANDS, add_cache, place
 from gprune.settings import require
 from gprune.store import Store
 
@@ -18,7 +18,7 @@ _ABOUT = (
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    card = commands.add_parser("card", help="the card of a calibration text of a run", description=_ABOUT)
+    card = commands.add_parser("card", help=COMMANDS["card"].about, description=_ABOUT)
     card.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
     card.add_argument("text", metavar="TEXT", help="A, B, C, a role, or the text's name")
     card.add_argument(

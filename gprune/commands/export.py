@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.commands import place
+from gprune.commands import COMMANDS, place
 from gprune.progress import Progress
 
 if TYPE_CHECKING:
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """Registers the commands."""
-    apply = commands.add_parser("apply", help="cut a dense model as a plan says, without calibration")
+    apply = commands.add_parser("apply", help=COMMANDS["apply"].about)
     apply.add_argument("plan", metavar="PLAN", type=place, help="a plan.json, or the pruned model's folder")
     apply.add_argument("model", metavar="MODEL", help="the dense model: a folder, a hub name, or `demo`")
     apply.add_argument("out", metavar="OUT", type=place, help="folder to write")
     apply.set_defaults(command=_apply)
-    pad = commands.add_parser("pad", help="pad a pruned model to an ordinary one that needs no code of ours")
+    pad = commands.add_parser("pad", help=COMMANDS["pad"].about)
     pad.add_argument("folder", metavar="FOLDER", type=place, help="the pruned model's folder")
     pad.add_argument("out", metavar="OUT", type=place, help="folder to write")
     pad.add_argument("--job", type=place, help=argparse.SUPPRESS)
     pad.set_defaults(command=_pad)
-    gguf = commands.add_parser("gguf", help="write a pruned model as a file that llama.cpp loads")
+    gguf = commands.add_parser("gguf", help=COMMANDS["gguf"].about)
     gguf.add_argument("folder", metavar="FOLDER", type=place, help="the pruned model's folder")
     gguf.add_argument("out", metavar="OUT.gguf", type=place, help="file to write")
     gguf.add_argument(

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gprune import run_records, untrusted
-from gprune.commands import EXIT_UNFILLED, add_cache
+from gprune.commands import COMMANDS, EXIT_UNFILLED, add_cache
 from gprune.errors import CorpusError
 from gprune.store import Store
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """Registers the three commands."""
-    texts = commands.add_parser("texts", help="list the texts that are known by name")
+    texts = commands.add_parser("texts", help=COMMANDS["texts"].about)
     texts.set_defaults(command=_texts)
-    tasks = commands.add_parser("tasks", help="list the zero-shot tasks, and check the files of a folder")
+    tasks = commands.add_parser("tasks", help=COMMANDS["tasks"].about)
     tasks.add_argument("--task-folder", default="", metavar="FOLDER", help="folder with files of the seven")
     tasks.set_defaults(command=_tasks)
-    runs = commands.add_parser("runs", help="list the runs in the cache")
+    runs = commands.add_parser("runs", help=COMMANDS["runs"].about)
     runs.set_defaults(command=_runs)
     add_cache(runs)
 

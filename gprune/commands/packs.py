@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.commands import add_cache, place
+from gprune.commands import COMMANDS, add_cache, place
 from gprune.files import amount
 from gprune.store import Store, default_cache
 
@@ -32,9 +32,7 @@ def add(commands: Any) -> None:
     # what is said of it is said by what writes it; both load nothing heavy
     from gprune.packs.privacy import STAYS
 
-    pack = commands.add_parser(
-        "pack", help="write a run as one file, to be looked at elsewhere", description=_ABOUT.format(STAYS)
-    )
+    pack = commands.add_parser("pack", help=COMMANDS["pack"].about, description=_ABOUT.format(STAYS))
     pack.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
     pack.add_argument(
         "-o", "--out", metavar="FILE", type=place, help="file to write (default: RUN.gprune.zip)"
@@ -49,9 +47,7 @@ def add(commands: Any) -> None:
     )
     pack.set_defaults(command=_pack)
     add_cache(pack)
-    unpack = commands.add_parser(
-        "unpack", help="read a packed run, with neither model nor texts", description=_FROM
-    )
+    unpack = commands.add_parser("unpack", help=COMMANDS["unpack"].about, description=_FROM)
     unpack.add_argument("file", metavar="FILE", type=place, help="a file that `pack` has written")
     unpack.add_argument("--as", dest="name", metavar="NAME", default="", help="call the run so in this cache")
     unpack.add_argument(

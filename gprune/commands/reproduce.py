@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, get_args
 
 from gprune import profiles, untrusted
-from gprune.commands import EXIT_UNFILLED, add_cache, place
+from gprune.commands import COMMANDS, EXIT_UNFILLED, add_cache, place
 from gprune.commands.study import add_field, add_profile
 from gprune.errors import SettingsError, StoreError
 from gprune.progress import in_words
@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
     """Registers the command."""
     parser = commands.add_parser(
         "reproduce",
-        help="reproduce tables and figures of the paper",
+        help=COMMANDS["reproduce"].about,
         description="Runs the missing studies behind tables of the paper, and writes the tables.",
     )
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="names of tables (see --list), or `all`")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gprune import untrusted
-from gprune.commands import EXIT_UNFILLED, add_cache, place
+from gprune.commands import COMMANDS, EXIT_UNFILLED, add_cache, place
 from gprune.settings import require
 from gprune.stages import UNTIL
 from gprune.store import Store
@@ -22,7 +22,7 @@ _MOST_NAMED = 120
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    run = commands.add_parser("run", help="run a study: every stage, reusing what is there")
+    run = commands.add_parser("run", help=COMMANDS["run"].about)
     run.add_argument("study", metavar="STUDY", help="a study file, or `demo` for the bundled one")
     run.add_argument("--json", action="store_true", help="write the result as one line of JSON to stdout")
     run.add_argument(

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gprune import untrusted
-from gprune.commands import add_cache, place
+from gprune.commands import COMMANDS, add_cache, place
 
 if TYPE_CHECKING:
     from gprune.search.halving import Round
@@ -20,7 +20,7 @@ def add(commands: Any) -> None:
     """Registers the command."""
     parser = commands.add_parser(
         "search",
-        help="search settings by successive halving",
+        help=COMMANDS["search"].about,
         description="Runs the configurations of a search file in rounds, the better ones on more data, and "
         "writes all that was measured. Started again, it goes on where it was.",
     )

@@ -14,7 +14,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from gprune.commands import place
+from gprune.commands import COMMANDS, place
 from gprune.errors import SettingsError
 from gprune.models.shapes import SHAPES
 
@@ -35,9 +35,7 @@ _FIELDS = (
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    speed = commands.add_parser(
-        "speed", help="measure tokens a second of dense and pruned models side by side"
-    )
+    speed = commands.add_parser("speed", help=COMMANDS["speed"].about)
     speed.add_argument(
         "models",
         nargs="+",

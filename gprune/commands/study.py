@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin
 
 from gprune import profiles
+from gprune.commands import COMMANDS
 from gprune.methods import CONTROLS, METHODS, with_controls
 from gprune.study import METRIC_NAMES, Study, from_dict
 from gprune.study_fields import OPTIONS, assignment, documentation, hint
@@ -31,7 +32,7 @@ _METAVARS = {
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    parser = commands.add_parser("study", help="write a study as JSON to stdout")
+    parser = commands.add_parser("study", help=COMMANDS["study"].about)
     for option, field in OPTIONS.items():
         add_field(parser, option, field, _MORE.get(option, ""), required=option == "model")
     parser.add_argument(

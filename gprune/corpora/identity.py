@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -17,15 +18,20 @@ from gprune.corpora.sampled import sampling_of
 from gprune.corpora.source import Role, Source, documents, fields_of, resolve
 from gprune.demo import texts
 from gprune.errors import CorpusError
+from gprune.store import digests
 
-_READ = 1 << 20
 # larger texts are described by their size, not by their count of documents
 _COUNTED_BYTES = 64 << 20
 _KEPT = 256
 
 
-def fingerprint(text: str, role: Role) -> str:
+def fingerprint(text: str, role: Role, memory: Path | None = None) -> str:
     """SHA-256 of what a text says in a role, without tokenising it.
+
+    Args:
+        text: name of the text.
+        role: what it is read for.
+        memory: folder in which digests of large files are kept for other processes; none where left out.
 
     A hub text that is not on this machine is known by its name only: `prepare` fetches it first. A text that
     the model writes is known by how it is sampled only: what else decides it is in its recipe.
@@ -37,7 +43,7 @@ def fingerprint(text: str, role: Role) -> str:
     source = resolve(text, role)
     name = source.name
     content = {
-        "files": [_digest(*_stamp(file)) for file in source.files],
+        "files": _digests(source.files, memory),
         "fields": fields_of(source),
         "documents": [name.documents.start or 0, name.documents.stop],
         "joined": source.joined,
@@ -114,17 +120,16 @@ def _stamp(file: Path) -> tuple[Path, int, int]:
     return file, state.st_size, state.st_mtime_ns
 
 
-@lru_cache(maxsize=_KEPT)
-def _digest(file: Path, size: int, modified: int) -> str:
-    """SHA-256 of a file's bytes and of how it is read; size and time make a changed file a new question."""
-    digest = hashlib.sha256(rows.kind_of(file).encode())
-    try:
-        with file.open("rb") as stream:
-            while block := stream.read(_READ):
-                digest.update(block)
-    except OSError as error:
-        raise CorpusError(f"the file {str(file)!r} cannot be read: {error.strerror}") from error
-    return digest.hexdigest()
+def _digests(files: Sequence[Path], memory: Path | None) -> list[str]:
+    """SHA-256 of each file's bytes and of how it is read."""
+    found: dict[Path, str] = {}
+    for kind in {rows.kind_of(file) for file in files}:
+        alike = [file for file in files if rows.kind_of(file) == kind]
+        try:
+            found |= zip(alike, digests.of_files(alike, memory, kind.encode()), strict=True)
+        except OSError as error:
+            raise CorpusError(f"the file {str(error.filename)!r} cannot be read: {error.strerror}") from error
+    return [found[file] for file in files]
 
 
 def _version(name: str) -> str:

@@ -6,13 +6,13 @@ Needs no torch, so that the app can ask. Fingerprints enter the key of every cac
 from __future__ import annotations
 
 import hashlib
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from gprune import untrusted
 from gprune.errors import ModelError, UnreadableError
 from gprune.progress import Progress
+from gprune.store import digests
 
 CONFIG_FILE = "config.json"
 WEIGHT_FILE = "model.safetensors"
@@ -154,13 +154,14 @@ def _indexed_files(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def fingerprint(name: str) -> str:
+def fingerprint(name: str, memory: Path | None = None) -> str:
     """SHA-256 of a model: its configuration and its weights.
 
-    A file is read once in a process, in blocks, however large it is; again only if its size or time changes.
+    A file is read once, in blocks, however large it is; again only if it may have changed since.
 
     Args:
         name: ``demo``, a folder or the hub name of a model that is on this machine.
+        memory: folder in which digests are kept for other processes; none where left out.
 
     Returns:
         64 hexadecimal digits; a copy of the folder elsewhere has the same.
@@ -170,7 +171,7 @@ def fingerprint(name: str) -> str:
     """
     folder = locate(name)
     configuration(folder)
-    return _combined([folder / CONFIG_FILE, *weight_files(folder)])
+    return _combined([folder / CONFIG_FILE, *weight_files(folder)], memory)
 
 
 def tokenizer_fingerprint(name: str) -> str:
@@ -202,20 +203,12 @@ def require_tokenizer(folder: Path) -> None:
         )
 
 
-def _combined(files: list[Path]) -> str:
+def _combined(files: list[Path], memory: Path | None = None) -> str:
+    try:
+        contents = digests.of_files(files, memory)
+    except OSError as error:
+        raise ModelError(f"{str(error.filename)!r} cannot be read: {error.strerror or error}") from error
     digest = hashlib.sha256()
-    for file in files:
-        try:
-            status = file.stat()
-            content = _file_digest(str(file.resolve()), status.st_size, status.st_mtime_ns)
-        except OSError as error:
-            raise ModelError(f"{str(file)!r} cannot be read: {error.strerror or error}") from error
+    for file, content in zip(files, contents, strict=True):
         digest.update(f"{file.name}:{content}\n".encode())
     return digest.hexdigest()
-
-
-@cache
-def _file_digest(path: str, size: int, modified: int) -> str:
-    """SHA-256 of a file's content; size and time are arguments so that a changed file is read again."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch.nn.functional import normalize, one_hot
 
+from gprune.modularization.k_means import ITERATIONS, SCREENING, advance, begin, best, silhouette
 from gprune.records import Array
 
-ITERATIONS = 50
-"""k-means steps at most; the search stops as soon as no neuron changes its module"""
 NEURONS_PER_MODULE = 8
 """a candidate module count is at most the layer width divided by this"""
 
@@ -60,116 +58,27 @@ def cluster(
     Args:
         rows: (neurons, width) unit rows, on any device.
         candidates: module counts to try.
-        restarts: k-means runs for each count; the best silhouette wins, the smaller count at a tie.
+        restarts: k-means starts for each count; the one of the best silhouette after a few steps is finished,
+            and of these the best silhouette wins, the smaller count at a tie.
         rng: source of the starting centroids.
 
     Returns:
-        The partition with the best silhouette over all counts and runs.
+        The partition with the best silhouette over all counts.
     """
     counts = module_counts(candidates, len(rows))
     tried = [count for count in counts if count is not None]
     scores = np.full(len(counts), np.nan)
-    labels = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
     if max(tried) < 2:
-        return Clustering(labels.cpu().numpy(), 1, scores)
+        return Clustering(np.zeros(len(rows), dtype=np.int64), 1, scores)
+    begun = begin(rows, tried, restarts, rng)
+    advance(rows, [search for starts in begun for search in starts], SCREENING)
+    chosen = [starts[0] if restarts == 1 else best(rows, starts) for starts in begun]
+    advance(rows, chosen, ITERATIONS - SCREENING)
     squares = rows.square().sum(1)
-    best, best_count = -np.inf, max(tried)
-    for _ in range(restarts):
-        # the first K of many k-means++ centroids are k-means++ centroids for K: one draw serves every count
-        starts = rows[_seed(rows, max(tried), rng)]
-        for index, count in enumerate(counts):
-            if count is None:
-                continue
-            found, projection = _lloyd(rows, starts[:count])
-            score = float(silhouette(projection, squares, found).mean())
-            scores[index] = np.fmax(scores[index], score)
-            if (score, -count) > (best, -best_count):
-                best, best_count, labels = score, count, found
-    return Clustering(labels.cpu().numpy(), best_count, scores)
-
-
-def _seed(rows: torch.Tensor, count: int, rng: np.random.Generator) -> list[int]:
-    """k-means++: each next centroid is a neuron drawn in proportion to its cosine distance to the nearest."""
-    chosen = [int(rng.integers(len(rows)))]
-    distance = 1 - rows @ rows[chosen[0]]
-    while len(chosen) < count:
-        weight = distance.clamp_min(0).double().cpu().numpy()
-        weight[chosen] = 0.0
-        if weight.sum() <= 0:
-            weight = np.ones(len(rows))
-            weight[chosen] = 0.0
-        cumulative = np.cumsum(weight)
-        drawn = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")
-        chosen.append(int(min(drawn, np.flatnonzero(weight)[-1])))
-        distance = torch.minimum(distance, 1 - rows @ rows[chosen[-1]])
-    return chosen
-
-
-def _lloyd(rows: torch.Tensor, starts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Spherical k-means: (neurons,) labels and the (neurons, K) products w_i . S_k with the module sums."""
-    labels = _fill_empty(rows @ starts.T)
-    for _ in range(ITERATIONS):
-        sums = module_sums(rows, labels, len(starts))
-        projection = rows @ sums.T
-        # the product that assigns neurons is also the one the silhouette needs, up to the sums' lengths
-        length = sums.norm(dim=1).clamp_min(torch.finfo(rows.dtype).tiny)
-        renewed = _fill_empty(projection / length)
-        if torch.equal(renewed, labels):
-            return labels, projection
-        labels = renewed
-    return labels, rows @ module_sums(rows, labels, len(starts)).T
-
-
-def _fill_empty(similarity: torch.Tensor) -> torch.Tensor:
-    """Labels of the most similar centroid; an empty module takes the neuron that fits its own worst."""
-    closest, labels = similarity.max(dim=1)
-    sizes = torch.bincount(labels, minlength=similarity.shape[1])
-    empty = torch.nonzero(sizes == 0).flatten().tolist()
-    if not empty:
-        return labels
-    for neuron in torch.argsort(closest, stable=True).tolist():
-        if sizes[labels[neuron]] < 2:
-            continue
-        sizes[labels[neuron]] -= 1
-        labels[neuron] = empty.pop()
-        if not empty:
-            return labels
-    return labels
-
-
-def module_sums(rows: torch.Tensor, labels: torch.Tensor, count: int) -> torch.Tensor:
-    """(modules, width) sum of the rows of each module, as one product: deterministic on a GPU too."""
-    return one_hot(labels, count).to(rows.dtype).T @ rows
-
-
-def module_directions(rows: torch.Tensor, labels: torch.Tensor, count: int) -> torch.Tensor:
-    """(modules, width) unit mean direction of each module."""
-    return normalize(module_sums(rows, labels, count), dim=1)
-
-
-def silhouette(projection: torch.Tensor, squares: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Exact cosine silhouette of every neuron, without pairwise distances.
-
-    With S_k the sum of module k's unit vectors, the mean cosine distance of neuron i to another module is
-    1 - w_i . S_k / |C_k|, and to the rest of its own (w_i . S - |w_i|^2) / (|C| - 1) below 1.
-
-    Args:
-        projection: (neurons, modules) products w_i . S_k, two modules or more.
-        squares: (neurons,) squared length of each row: 1, or 0 for a neuron without weights.
-        labels: (neurons,) module of each neuron; no module is empty.
-
-    Returns:
-        (neurons,) float64 in [-1, 1]; 0 for a neuron that is alone in its module.
-    """
-    own = labels[:, None]
-    sizes = torch.bincount(labels, minlength=projection.shape[1]).double()
-    product = projection.double()
-    size = sizes[labels]
-    within = 1 - (product.gather(1, own)[:, 0] - squares.double()) / (size - 1).clamp_min(1)
-    nearest = (1 - product / sizes).scatter(1, own, torch.inf).amin(dim=1)
-    larger = torch.maximum(within, nearest)
-    defined = (size > 1) & (larger > 0)
-    return torch.where(defined, (nearest - within) / larger.where(defined, torch.ones_like(larger)), 0.0)
+    means = [float(silhouette(search.finish(rows), squares, search.labels).mean()) for search in chosen]
+    scores[[count is not None for count in counts]] = means
+    winner = max(range(len(chosen)), key=lambda index: (means[index], -tried[index]))
+    return Clustering(chosen[winner].labels.cpu().numpy(), tried[winner], scores)
 
 
 def split(labels: Array, drift: Array, fraction: float) -> Array:

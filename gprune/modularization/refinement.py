@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import normalize
 
 from gprune.errors import NumericsError
-from gprune.modularization.initialization import module_directions
+from gprune.modularization.k_means import module_directions
 from gprune.modularization.objective import TERMS, objective
 from gprune.records import Array
 from gprune.study import ModularizationSettings

@@ -49,7 +49,7 @@ def run(
         GpruneError: with one sentence that says what is wrong and what to do.
     """
     missing_tasks: dict[str, str] = {}
-    inputs = read(study, missing_tasks, on_progress=partial(listener, "download"))
+    inputs = read(study, missing_tasks, on_progress=partial(listener, "download"), memory=store.digests)
     results = Results(store, Graph(study, inputs))
     wanted = course(results.graph, until, results.holds)
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
@@ -69,7 +69,7 @@ def opened(study: Study, store: Store) -> Results:
     Raises:
         GpruneError: what the study reads is not on this machine.
     """
-    return Results(store, Graph(study, read(study, download=False)))
+    return Results(store, Graph(study, read(study, download=False, memory=store.digests)))
 
 
 def _essential(graph: Graph, until: str) -> tuple[Stage[Any], ...]:

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from gprune import corpora, machine
@@ -83,6 +84,7 @@ def read(
     *,
     download: bool = True,
     on_progress: Progress | None = None,
+    memory: Path | None = None,
 ) -> Inputs:
     """Digests of what a study reads, after everything has been found.
 
@@ -91,6 +93,7 @@ def read(
         missing_tasks: gets why tasks of the study cannot be measured here, by task.
         download: whether what is on the hub only may be fetched.
         on_progress: told of the download of the model; the hub's own bars are drawn where left out.
+        memory: folder in which digests of large files are kept for other processes; none where left out.
 
     Raises:
         ModelError: the model folder holds no model.
@@ -105,8 +108,8 @@ def read(
             corpora.prepare(text, "calibration")
         for text in study.evaluation.texts:
             corpora.prepare(text, "evaluation")
-    model, precision = identity.fingerprint(study.model), precision_of(study)
-    content = partial(_content, study, f"{model} {precision}")
+    model, precision = identity.fingerprint(study.model, memory), precision_of(study)
+    content = partial(_content, study, f"{model} {precision}", memory)
     calibration = {role: content(text, "calibration") for role, text in texts.items()}
     _require_different(texts, calibration)
     return Inputs(
@@ -129,9 +132,11 @@ def recipe_of(study: Study, text: str, role: Literal["calibration", "evaluation"
     return corpora.recipe(text, role, evaluation.windows, evaluation.length)
 
 
-def _content(study: Study, model: str, text: str, role: Literal["calibration", "evaluation"]) -> str:
+def _content(
+    study: Study, model: str, memory: Path | None, text: str, role: Literal["calibration", "evaluation"]
+) -> str:
     """Digest of what a text says; of one that the model writes, of the model and of all that is drawn by."""
-    found = corpora.fingerprint(text, role)
+    found = corpora.fingerprint(text, role, memory)
     if not corpora.is_sampled(text):
         return found
     return hashlib.sha256(f"{model} {recipe_of(study, text, role)}".encode()).hexdigest()

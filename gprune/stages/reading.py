@@ -134,8 +134,7 @@ def contexts(graph: Graph, text: str = "primary", *, other_seed: bool = False) -
     def make(work: Work, tokens: Tokens) -> Contexts:
         from gprune.calibration.contexts import fit_contexts
 
-        batch = study.calibration.batch
-        return fit_contexts(work.decoder, tokens, study.contexts, batch, seed, work.progress)
+        return fit_contexts(work.projected(tokens), study.contexts, seed, work.progress)
 
     return graph.stage(
         StageId("contexts", (text,), variant=seeded(other_seed)),

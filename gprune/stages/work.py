@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gprune import corpora
 from gprune.errors import SettingsError
 from gprune.progress import Progress, silent
-from gprune.records import ActivationStatistics, Array, PruningMasks, pool
+from gprune.records import ActivationStatistics, Array, PruningMasks, Tokens, pool
 from gprune.stages.inputs import Inputs
 from gprune.study import Study
 
@@ -37,6 +37,7 @@ class Work:
         self._loading = loading
         self._streams: dict[str, Array] = {}
         self._cut: tuple[str, Any] = ("", None)
+        self._projected: dict[str, Any] = {}
 
     @cached_property
     def decoder(self) -> Decoder:
@@ -65,6 +66,16 @@ class Work:
             limit = evaluation.windows * evaluation.length if evaluation.windows else None
             self._streams[text] = corpora.stream(text, self.tokenizer, cache=self.text_cache, limit=limit)
         return self._streams[text]
+
+    def projected(self, tokens: Tokens) -> Any:
+        """The FFN inputs of a text in their principal components, which contexts of all seeds share."""
+        from gprune.calibration.contexts import project_inputs
+
+        known = tokens.fingerprint
+        if known not in self._projected:
+            settings, batch = self.study.contexts, self.study.calibration.batch
+            self._projected[known] = project_inputs(self.decoder, tokens, settings, batch, self.progress)
+        return self._projected[known]
 
     def cut(
         self, method: str, masks: PruningMasks | None = None, means: list[ActivationStatistics] | None = None

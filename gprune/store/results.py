@@ -20,7 +20,7 @@ import numpy as np
 from gprune.cache_folder import default_cache, explain
 from gprune.errors import DamagedError, NumericsError, StoreError
 from gprune.files import beside, discard, is_beside, make_folder, remove, sync
-from gprune.store import array_files, manifests
+from gprune.store import array_files, digests, manifests
 
 Record = TypeVar("Record")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,120}")
@@ -44,6 +44,11 @@ class Store:
     def texts(self) -> Path:
         """Folder in which texts that are built on the spot are kept."""
         return self.root / "texts"
+
+    @property
+    def digests(self) -> Path:
+        """Folder in which digests of models and texts are kept, which lie elsewhere."""
+        return self.root / digests.FOLDER
 
     def folder(self, stage: str, key: str) -> Path:
         """The folder of one result; names that could leave the cache are refused.

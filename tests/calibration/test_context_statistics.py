@@ -8,7 +8,7 @@ import torch
 
 from gprune.calibration import collect
 from gprune.calibration.context_statistics import GroupMoments, collect_contexts
-from gprune.calibration.contexts import fit_contexts
+from gprune.calibration.contexts import fit_contexts, project_inputs
 from gprune.errors import Cancelled, MethodError, ModelError, NumericsError, SettingsError
 from gprune.models.tiny import tiny_decoder
 from gprune.records import Contexts, Tokens
@@ -32,7 +32,8 @@ def tokens(samples=10, length=6, seed=0, text="a text"):
 
 
 def contexts_of(decoder):
-    return fit_contexts(decoder, tokens(12, 5, 7, "another"), ContextSettings(COUNT, 4, 60), 4, 0)
+    settings = ContextSettings(COUNT, 4, 60)
+    return fit_contexts(project_inputs(decoder, tokens(12, 5, 7, "another"), settings, 4), settings, 0)
 
 
 def measured(decoder, contexts=None, calibration=None, shards=4, batch=4, gradient=True):
@@ -337,7 +338,8 @@ def test_a_trained_model_gives_accurate_statistics(shared):
     decoder = load(str(shared / "models" / "textllama-6m"), device="cpu")
     ids = np.random.default_rng(0).integers(0, decoder.model.config.vocab_size, (6, 16)).astype(np.int32)
     calibration = Tokens("t", "f", ids, 6)
-    contexts = fit_contexts(decoder, calibration, ContextSettings(COUNT, 16, 96), 4, 0)
+    chosen = ContextSettings(COUNT, 16, 96)
+    contexts = fit_contexts(project_inputs(decoder, calibration, chosen, 4), chosen, 0)
     actual = measured(decoder, contexts, calibration, shards=2)
     labels, neurons, effects, change = naive(decoder, contexts, ids)
     assert not decoder.q_proj(0).weight.requires_grad

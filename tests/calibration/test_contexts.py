@@ -6,7 +6,7 @@ import torch
 from scipy.optimize import linear_sum_assignment, linprog
 
 from gprune.calibration.clusters import balanced_clusters, balanced_labels, bounded_clusters, bounded_labels
-from gprune.calibration.contexts import Lookup, fit_contexts
+from gprune.calibration.contexts import Lookup, fit_contexts, project_inputs
 from gprune.errors import Cancelled, ModelError, NumericsError, SettingsError
 from gprune.models.tiny import tiny_decoder
 from gprune.records import Tokens
@@ -23,7 +23,8 @@ def settings(**changes):
 
 
 def fit(decoder, calibration=None, batch=4, seed=0, **changes):
-    return fit_contexts(decoder, calibration or tokens(), settings(**changes), batch, seed)
+    chosen = settings(**changes)
+    return fit_contexts(project_inputs(decoder, calibration or tokens(), chosen, batch), chosen, seed)
 
 
 @torch.no_grad()
@@ -150,15 +151,17 @@ def test_inputs_that_are_not_finite_name_their_layer():
 
 def test_the_model_is_left_as_it_was_and_progress_may_stop():
     decoder, seen = tiny_decoder(), []
-    fit_contexts(decoder, tokens(), settings(), 4, 0, lambda *report: seen.append(report))
+    told = lambda *report: seen.append(report)  # noqa: E731
+    fit_contexts(project_inputs(decoder, tokens(), settings(), 4, told), settings(), 0, told)
     assert [row[:2] for row in seen if row[2] == "FFN inputs"] == [(0, 10), (4, 10), (8, 10), (10, 10)]
-    assert [row[:2] for row in seen if row[2] == "context clusters"] == [(0, 2), (1, 2), (2, 2)]
+    for part in ("principal components", "context clusters"):
+        assert [row[:2] for row in seen if row[2] == part] == [(0, 2), (1, 2), (2, 2)]
 
     def stop(done, total, message):
         raise Cancelled(message)
 
     with pytest.raises(Cancelled, match="FFN inputs"):
-        fit_contexts(decoder, tokens(), settings(), 4, 0, stop)
+        project_inputs(decoder, tokens(), settings(), 4, stop)
     assert not any(decoder.gate_proj(layer)._forward_pre_hooks for layer in range(2))
 
 

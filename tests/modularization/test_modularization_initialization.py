@@ -9,18 +9,18 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_samples, silhouette_score
 from torch.nn.functional import normalize
 
-from gprune.modularization.initialization import (
-    Clustering,
-    _fill_empty,
-    _lloyd,
-    _seed,
-    cluster,
-    module_counts,
+from gprune.modularization.agreement import adjusted_rand_index
+from gprune.modularization.initialization import Clustering, cluster, module_counts, split, two_means
+from gprune.modularization.k_means import (
+    ITERATIONS,
+    Search,
+    advance,
+    begin,
+    fill_empty,
     module_directions,
     module_sums,
+    seeds,
     silhouette,
-    split,
-    two_means,
 )
 
 
@@ -33,6 +33,13 @@ def grouped_rows(groups, size, width, noise=0.3, seed=0):
     """Rows around `groups` orthogonal directions, `size` neurons each, in order."""
     rows = torch.eye(width, dtype=torch.float64)[:groups].repeat_interleave(size, dim=0)
     return normalize(rows + noise * unit_rows(groups * size, width, seed), dim=1)
+
+
+def searched(rows, starts):
+    """One search from given centroids, run to its end: labels and exact products."""
+    search = Search(rows, rows @ starts.T)
+    advance(rows, [search], ITERATIONS)
+    return search.labels, search.finish(rows)
 
 
 def own_silhouette(rows, labels, count):
@@ -159,7 +166,7 @@ def test_cluster_depends_on_the_seed_alone():
 
 def test_k_means_ends_in_a_fixed_point():
     rows = unit_rows(160, 12)
-    labels, projection = _lloyd(rows, rows[:6])
+    labels, projection = searched(rows, rows[:6])
     sums = module_sums(rows, labels, 6)
     torch.testing.assert_close(projection, rows @ sums.T, rtol=1e-12, atol=1e-12)
     assert torch.equal((rows @ normalize(sums, dim=1).T).argmax(1), labels)
@@ -170,7 +177,7 @@ def test_k_means_is_as_good_as_scikit_learn():
     ours = max(
         float((rows @ normalize(module_sums(rows, labels, 8), dim=1).T).gather(1, labels[:, None]).sum())
         for seed in range(5)
-        for labels, _ in [_lloyd(rows, rows[_seed(rows, 8, np.random.default_rng(seed))])]
+        for labels, _ in [searched(rows, rows[seeds(rows, 8, 1, np.random.default_rng(seed))[0]])]
     )
     labels = torch.tensor(KMeans(8, n_init=10, random_state=0).fit(rows.numpy()).labels_).long()
     theirs = float((rows @ normalize(module_sums(rows, labels, 8), dim=1).T).gather(1, labels[:, None]).sum())
@@ -179,15 +186,99 @@ def test_k_means_is_as_good_as_scikit_learn():
 
 def test_seeds_are_distinct_and_spread():
     rows = grouped_rows(groups=5, size=30, width=16, noise=0.01)
-    chosen = _seed(rows, 5, np.random.default_rng(0))
+    (chosen,) = seeds(rows, 5, 1, np.random.default_rng(0))
     assert sorted(index // 30 for index in chosen) == [0, 1, 2, 3, 4]
     identical = unit_rows(1, 4).repeat(9, 1)
-    assert len(set(_seed(identical, 5, np.random.default_rng(0)))) == 5
+    assert len(set(seeds(identical, 5, 1, np.random.default_rng(0))[0])) == 5
+
+
+def test_seeds_of_several_starts_are_those_of_each_alone():
+    rows = unit_rows(120, 16)
+    together = seeds(rows, 9, 3, np.random.default_rng(4))
+    rng = np.random.default_rng(4)
+    assert together == [seeds(rows, 9, 1, rng)[0] for _ in range(3)]
+
+
+def test_searches_side_by_side_are_those_of_each_alone():
+    rows = unit_rows(300, 20)
+    begun = begin(rows, (4, 7, 12), 2, np.random.default_rng(0))
+    advance(rows, [search for starts in begun for search in starts], ITERATIONS)
+    drawn = seeds(rows, 12, 2, np.random.default_rng(0))
+    for count, found in zip((4, 7, 12), begun, strict=True):
+        for search, start in zip(found, drawn, strict=True):
+            labels, projection = searched(rows, rows[start[:count]])
+            assert torch.equal(search.labels, labels)
+            # sums that have followed the movers are those of the modules
+            torch.testing.assert_close(rows @ search.sums.T, projection, rtol=1e-10, atol=1e-12)
+
+
+def test_fast_products_are_a_gpus_and_end_with_the_search():
+    from gprune.modularization.k_means import _fast_products
+
+    before = torch.get_float32_matmul_precision()
+    for device, inside in (("cpu", before), ("cuda", "high")):
+        with _fast_products(torch.device(device)):
+            assert torch.get_float32_matmul_precision() == inside
+        assert torch.get_float32_matmul_precision() == before
+
+
+def plain_seeds(rows, count, rng):
+    """k-means++ with a single draw a centroid."""
+    chosen, distance = [int(rng.integers(len(rows)))], np.full(len(rows), np.inf)
+    while len(chosen) < count:
+        distance = np.minimum(distance, (1 - rows @ rows[chosen[-1]]).clamp_min(0).numpy())
+        chosen.append(int(rng.choice(len(rows), p=distance / distance.sum())))
+    return chosen
+
+
+def finished(rows, count, start):
+    """Labels and mean silhouette of a start that is run to its end."""
+    labels, _ = searched(rows, rows[start])
+    return labels, float(own_silhouette(rows, labels, count).mean())
+
+
+@pytest.mark.parametrize(("groups", "noise"), [(12, 1.6), (7, 1.2), (20, 2.5)])
+def test_screened_starts_are_no_worse_than_all_of_them_run_to_their_end(groups, noise):
+    """Beside plain k-means++ whose every start is finished, which is more work; and beside all of its own."""
+    found, best, plain, same = [], [], [], 0
+    for seed in range(20):
+        rows = grouped_rows(groups=groups, size=30, width=48, noise=noise, seed=seed)
+        result = cluster(rows, (8,), 3, np.random.default_rng(seed))
+        found.append(result.silhouette[0])
+        tried = [finished(rows, 8, start) for start in seeds(rows, 8, 3, np.random.default_rng(seed))]
+        labels, score = max(tried, key=lambda each: each[1])
+        best.append(score)
+        if score - found[-1] < 1e-12:
+            same += 1
+            assert adjusted_rand_index(labels.numpy(), result.labels) >= 0.99
+        # what is found is one of the starts, run to its end
+        assert any(torch.equal(each, torch.from_numpy(result.labels)) for each, _ in tried)
+        rng = np.random.default_rng(seed)
+        plain.append(max(finished(rows, 8, plain_seeds(rows, 8, rng))[1] for _ in range(3)))
+    gain = np.subtract(found, plain)
+    error = gain.std() / len(gain) ** 0.5
+    assert gain.mean() >= -2 * error
+    assert same >= 10 and np.mean(best) - np.mean(found) <= 2 * error
+
+
+def test_screened_starts_are_no_worse_on_trained_parameters(shared):
+    from gprune.models.loading import load
+
+    decoder = load(str(shared / "models" / "textllama-6m"), "cpu", "float32")
+    found, plain = [], []
+    for layer in (0, 2, 5):
+        rows = decoder.neuron_parameters(layer)
+        found.append(cluster(rows, (16, 32), 3, np.random.default_rng(layer)).silhouette)
+        rng = np.random.default_rng(layer)
+        starts = [plain_seeds(rows, 32, rng) for _ in range(3)]
+        plain.append([max(finished(rows, k, start[:k])[1] for start in starts) for k in (16, 32)])
+    assert np.mean(found) >= np.mean(plain)
+    assert (np.array(found) >= 0.9 * np.array(plain) - 1e-4).all()
 
 
 def test_empty_modules_take_the_worst_fitting_neurons():
     similarity = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.1, 0.0], [0.8, 0.1, 0.0], [0.3, 0.1, 0.0]])
-    labels = _fill_empty(similarity)
+    labels = fill_empty(similarity)
     assert sorted(labels[[1, 3]].tolist()) == [1, 2]
     assert labels[[0, 2]].tolist() == [0, 0]
 

@@ -12,7 +12,7 @@ from gprune.study import run_name
 from gprune.study_demo import demo_study
 
 DEMO_KEYS = Path(__file__).parent / "keys" / "demo.txt"
-"""every stage of the demo study with its key, written before there were controls"""
+"""every stage of the demo study with its key, as it would be if there were no controls"""
 LEARNED = [name for name in CONTROLS if METHODS[name].decision == "learned"]
 
 

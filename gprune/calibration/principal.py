@@ -1,0 +1,65 @@
+"""The principal components of many points of high dimension, without a matrix of dimension by dimension.
+
+FFN inputs are clustered in a few principal components (section 4, base metrics). Where the points are wide,
+these are found in the space that a random block spans together with what repeated products with the points
+make of it (block Krylov iteration): directions of large variance grow with every product, so that a few are
+enough. The random block is the same for all: components depend on the points alone.
+"""
+
+from __future__ import annotations
+
+import torch
+
+_BLOCKS = 12
+"""blocks of the space, each of half as many directions as are asked for: narrow blocks, multiplied often,
+come nearer to the exact directions than wide ones that cost as much"""
+
+
+def principal(centred: torch.Tensor, dimensions: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The directions of largest variance, and the points in them.
+
+    Args:
+        centred: (points, width) float32 of mean zero.
+        dimensions: how many; at most the width, and fewer than points.
+
+    Returns:
+        (dimensions, width) float32 orthonormal rows, largest variance first, the largest entry of each
+        positive; and (points, dimensions) float32 products of the points with them.
+    """
+    block = (dimensions + 1) // 2
+    # where the space is nearly as wide as the points nothing would be saved
+    narrow = min(centred.shape) <= 2 * _BLOCKS * block
+    rows = _exact(centred, dimensions) if narrow else _iterated(centred, dimensions, block)
+    # a direction's sign is arbitrary: its largest entry is made positive
+    largest = rows.gather(1, rows.abs().argmax(dim=1, keepdim=True))
+    rows = (rows * torch.where(largest < 0, -1.0, 1.0)).float()
+    return rows, centred @ rows.T
+
+
+def _exact(centred: torch.Tensor, dimensions: int) -> torch.Tensor:
+    """(dimensions, width) float64 eigenvectors of the covariance."""
+    if len(centred) < centred.shape[1]:
+        return torch.linalg.svd(centred.double(), full_matrices=False).Vh[:dimensions]
+    _, vectors = torch.linalg.eigh((centred.T @ centred).double())
+    return vectors[:, -dimensions:].T.flip(0)
+
+
+def _iterated(centred: torch.Tensor, dimensions: int, width: int) -> torch.Tensor:
+    """(dimensions, width) directions of largest variance within a Krylov space of blocks of a width."""
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(centred.shape[1], width, generator=generator)
+    block = torch.linalg.qr(start.to(centred.device)).Q
+    basis, images = block, centred @ block
+    for _ in range(_BLOCKS - 1):
+        block = _beyond(centred.T @ images[:, -width:], basis)
+        basis, images = torch.cat([basis, block], dim=1), torch.cat([images, centred @ block], dim=1)
+    # in float64, which costs little beside the products with the points
+    _, mixed = torch.linalg.eigh((images.T @ images).double())
+    return (basis @ mixed[:, -dimensions:].float()).T.flip(0)
+
+
+def _beyond(block: torch.Tensor, basis: torch.Tensor) -> torch.Tensor:
+    """An orthonormal basis of what a block has beyond one; twice, since the first leaves rounding behind."""
+    for _ in range(2):
+        block = torch.linalg.qr(block - basis @ (basis.T @ block)).Q
+    return block

@@ -1,0 +1,253 @@
+"""Spherical k-means of several module counts and from several starts, side by side (BCM, section 3.1).
+
+All searches share the product that tells every neuron its closest centroids, which is most of the work; and
+once few neurons still move, sums follow the movers alone. Of the starts of one module count only the best
+goes on after a few steps. The silhouette of what is found is exact.
+
+Everything is linear in the number of neurons: no neuron-by-neuron matrix is ever formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch.nn.functional import normalize, one_hot
+
+from gprune.models import devices
+
+ITERATIONS = 50
+"""k-means steps at most; a search stops as soon as no neuron changes its module"""
+SCREENING = 8
+"""steps after which the starts of one module count are held against each other"""
+_FEW = 0.25
+"""share of neurons up to which moving them is less work than new sums"""
+
+
+class Search:
+    """One k-means search: modules, and what is known of them."""
+
+    def __init__(self, rows: torch.Tensor, similarity: torch.Tensor) -> None:
+        """Begins with the most similar of some starting centroids.
+
+        Args:
+            rows: (neurons, width) unit rows.
+            similarity: (neurons, modules) products with the centroids.
+        """
+        self.count = similarity.shape[1]
+        self.labels = fill_empty(similarity)
+        self.sums = module_sums(rows, self.labels, self.count)
+        self.settled = False
+
+    def step(self, rows: torch.Tensor, projection: torch.Tensor) -> None:
+        """Assigns every neuron to its closest module and forms the sums anew.
+
+        Args:
+            rows: (neurons, width) unit rows.
+            projection: (neurons, modules) products with the sums as they are.
+        """
+        length = self.sums.norm(dim=1).clamp_min(torch.finfo(rows.dtype).tiny)
+        renewed = fill_empty(projection / length)
+        moved = renewed != self.labels
+        movers = int(moved.sum())
+        self.settled = movers == 0
+        if self.settled:
+            return
+        if _pays_to_move(rows, movers):
+            chosen = moved.nonzero().flatten()
+            change = _membership(renewed[chosen], self.count, rows.dtype)
+            change -= _membership(self.labels[chosen], self.count, rows.dtype)
+            self.sums.addmm_(change.T, rows[chosen])
+        else:
+            self.sums = module_sums(rows, renewed, self.count)
+        self.labels = renewed
+
+    def finish(self, rows: torch.Tensor) -> torch.Tensor:
+        """(neurons, modules) exact products w_i . S_k with the sums of the modules."""
+        self.sums = module_sums(rows, self.labels, self.count)
+        return rows @ self.sums.T
+
+
+def begin(
+    rows: torch.Tensor, counts: Sequence[int], restarts: int, rng: np.random.Generator
+) -> list[list[Search]]:
+    """Searches of every module count from every start.
+
+    The first K of many k-means++ centroids are k-means++ centroids for K: one draw serves every count.
+
+    Args:
+        rows: (neurons, width) unit rows, on any device.
+        counts: module counts, each at least 2 and at most the number of neurons.
+        restarts: starts of each.
+        rng: source of the starting centroids.
+
+    Returns:
+        For each count one search for each start.
+    """
+    chosen = seeds(rows, max(counts), restarts, rng)
+    similarity = rows @ rows[[index for start in chosen for index in start]].T
+    starts = similarity.split(max(counts), dim=1)
+    return [[Search(rows, start[:, :count]) for start in starts] for count in counts]
+
+
+def advance(rows: torch.Tensor, searches: Sequence[Search], steps: int) -> None:
+    """Takes some steps in searches that have not settled; on a GPU with fast products."""
+    with _fast_products(rows.device):
+        for _ in range(steps):
+            searches = [search for search in searches if not search.settled]
+            if not searches:
+                return
+            for search, projection in zip(searches, _projections(rows, searches), strict=True):
+                search.step(rows, projection)
+
+
+def best(rows: torch.Tensor, searches: Sequence[Search]) -> Search:
+    """The search whose modules have the largest mean silhouette as they are; the first at a tie."""
+    squares = rows.square().sum(1)
+    scores = [
+        float(silhouette(projection, squares, search.labels).mean())
+        for search, projection in zip(searches, _projections(rows, searches), strict=True)
+    ]
+    return searches[int(np.argmax(scores))]
+
+
+def _projections(rows: torch.Tensor, searches: Sequence[Search]) -> tuple[torch.Tensor, ...]:
+    """The products of the rows with the sums of every search, as one."""
+    product = rows @ torch.cat([search.sums for search in searches]).T
+    return product.split([search.count for search in searches], dim=1)
+
+
+def _pays_to_move(rows: torch.Tensor, movers: int) -> bool:
+    """Whether to move neurons between sums; a GPU multiplies sooner than it tells which they are."""
+    return rows.device.type == "cpu" and movers < _FEW * len(rows)
+
+
+@contextmanager
+def _fast_products(device: torch.device) -> Iterator[None]:
+    """Lets a GPU round the factors of float32 products to TF32; sums stay float32, a CPU stays exact."""
+    if not devices.is_gpu(device):
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def seeds(rows: torch.Tensor, count: int, starts: int, rng: np.random.Generator) -> list[list[int]]:
+    """Greedy k-means++: of a few neurons the one that leaves the others nearest to a centroid is the next.
+
+    The few are drawn in proportion to their cosine distance to the nearest centroid so far.
+
+    Args:
+        rows: (neurons, width) unit rows.
+        count: centroids of each start.
+        starts: how often they are drawn; one product a centroid serves all of them.
+        rng: source of the draws, which a start takes one after the other.
+
+    Returns:
+        For each start `count` different neurons.
+    """
+    trials = 2 + int(np.log(count))
+    draws = [(int(rng.integers(len(rows))), rng.random((count - 1, trials))) for _ in range(starts)]
+    chosen = [[first] for first, _ in draws]
+    distance = _distances(rows, [first for first, _ in draws])
+    every = torch.arange(starts, device=rows.device)
+    for index in range(count - 1):
+        weights = distance.double().cpu().numpy()
+        tried = np.stack(
+            [
+                _drawn(weight, start, shares[index])
+                for weight, start, (_, shares) in zip(weights, chosen, draws, strict=True)
+            ]
+        )
+        nearest = _distances(rows, tried.ravel().tolist()).view(starts, trials, -1)
+        nearest = torch.minimum(nearest, distance[:, None])
+        taken = nearest.sum(2).argmin(1)
+        distance = nearest[every, taken]
+        for start, own, winner in zip(chosen, tried, taken.tolist(), strict=True):
+            start.append(int(own[winner]))
+    return chosen
+
+
+def _distances(rows: torch.Tensor, chosen: list[int]) -> torch.Tensor:
+    """(chosen, neurons) cosine distances."""
+    return (1 - rows[chosen] @ rows.T).clamp_min(0)
+
+
+def _drawn(weight: np.ndarray, taken: list[int], shares: np.ndarray) -> np.ndarray:
+    """The neurons at which the weights add up to shares of them all; none that was taken before."""
+    weight[taken] = 0.0
+    if weight.sum() <= 0:
+        weight[:] = 1.0
+        weight[taken] = 0.0
+    cumulative = np.cumsum(weight)
+    drawn = np.searchsorted(cumulative, shares * cumulative[-1], side="right")
+    return np.minimum(drawn, np.flatnonzero(weight)[-1])
+
+
+def fill_empty(similarity: torch.Tensor) -> torch.Tensor:
+    """Labels of the most similar centroid; an empty module takes the neuron that fits its own worst."""
+    closest, labels = similarity.max(dim=1)
+    # one answer of the device, and three more where a module is empty; never one for a neuron
+    sizes = _sizes(labels, similarity.shape[1]).tolist()
+    empty = [module for module, size in enumerate(sizes) if not size]
+    if not empty:
+        return labels
+    order, owner = torch.argsort(closest, stable=True).tolist(), labels.tolist()
+    for neuron in order:
+        if sizes[owner[neuron]] < 2:
+            continue
+        sizes[owner[neuron]] -= 1
+        owner[neuron] = empty.pop()
+        if not empty:
+            break
+    return torch.tensor(owner, device=labels.device)
+
+
+def _sizes(labels: torch.Tensor, count: int) -> torch.Tensor:
+    """(modules,) int64 neurons of each module."""
+    return labels.new_zeros(count).scatter_add_(0, labels, torch.ones_like(labels))
+
+
+def _membership(labels: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
+    return one_hot(labels, count).to(dtype)
+
+
+def module_sums(rows: torch.Tensor, labels: torch.Tensor, count: int) -> torch.Tensor:
+    """(modules, width) sum of the rows of each module, as one product: deterministic on a GPU too."""
+    return _membership(labels, count, rows.dtype).T @ rows
+
+
+def module_directions(rows: torch.Tensor, labels: torch.Tensor, count: int) -> torch.Tensor:
+    """(modules, width) unit mean direction of each module."""
+    return normalize(module_sums(rows, labels, count), dim=1)
+
+
+def silhouette(projection: torch.Tensor, squares: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Exact cosine silhouette of every neuron, without pairwise distances.
+
+    With S_k the sum of module k's unit vectors, the mean cosine distance of neuron i to another module is
+    1 - w_i . S_k / |C_k|, and to the rest of its own (w_i . S - |w_i|^2) / (|C| - 1) below 1.
+
+    Args:
+        projection: (neurons, modules) products w_i . S_k, two modules or more.
+        squares: (neurons,) squared length of each row: 1, or 0 for a neuron without weights.
+        labels: (neurons,) module of each neuron; no module is empty.
+
+    Returns:
+        (neurons,) float64 in [-1, 1]; 0 for a neuron that is alone in its module.
+    """
+    own = labels[:, None]
+    sizes = _sizes(labels, projection.shape[1]).double()
+    product = projection.double()
+    size = sizes[labels]
+    within = 1 - (product.gather(1, own)[:, 0] - squares.double()) / (size - 1).clamp_min(1)
+    nearest = (1 - product / sizes).scatter(1, own, torch.inf).amin(dim=1)
+    larger = torch.maximum(within, nearest)
+    defined = (size > 1) & (larger > 0)
+    return torch.where(defined, (nearest - within) / larger.where(defined, torch.ones_like(larger)), 0.0)
