@@ -1,6 +1,7 @@
 """The house's walls: who may import what, and that no part of it is forgotten by the contracts."""
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -54,6 +55,15 @@ def test_the_contracts_of_layers_name_every_part(contracts):
 def test_pages_are_short_and_only_choose_a_view(project):
     for page in (project / "pages").glob("*.py"):
         assert len(page.read_text(encoding="utf-8").splitlines()) <= 15, page
+
+
+def test_a_kind_of_gpu_is_named_in_one_place(project):
+    """All else asks gprune.models.devices, and so runs on a device of the tests' own."""
+    pattern = re.compile(r"""torch\.cuda|\.type\s*[!=]=\s*["']cuda|startswith\(["']cuda""")
+    files = ((file.relative_to(project).as_posix(), file) for file in (project / "gprune").rglob("*.py"))
+    found = {name for name, file in files if pattern.search(file.read_text(encoding="utf-8"))}
+    # what may be typed as a device; it loads no torch
+    assert found == {"gprune/study.py"}
 
 
 def calls(project: Path):

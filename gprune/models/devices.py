@@ -45,8 +45,9 @@ def memory(device: torch.device) -> tuple[int, int]:
 
 
 def give_back() -> None:
-    """Lets go of memory that torch keeps for later; there is none on a CPU."""
-    _backend().empty_cache()
+    """Lets go of memory that torch keeps for later; without a GPU there is none."""
+    if _backend().is_available():
+        _backend().empty_cache()
 
 
 def synchronise(device: torch.device) -> None:

@@ -18,6 +18,7 @@ import torch
 
 from gprune import machine
 from gprune.errors import GpruneError, SettingsError
+from gprune.models import devices
 from gprune.progress import Notice, Progress
 
 T = TypeVar("T")
@@ -123,16 +124,12 @@ class Sequences:
 def release() -> None:
     """Gives back what nothing holds any more."""
     gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    devices.give_back()
 
 
 def memory(device: torch.device) -> tuple[int, int]:
     """Bytes of a device's memory that are free, and in all; for anything but a GPU those of the machine."""
-    if device.type == "cuda":
-        free, whole = torch.cuda.mem_get_info(device)
-        return int(free), int(whole)
-    return machine.memory()
+    return devices.memory(device) if devices.is_gpu(device) else machine.memory()
 
 
 def sizes(error: BaseException, device: torch.device) -> str:

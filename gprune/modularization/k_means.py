@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize, one_hot
 
+from gprune.models import devices
+
 ITERATIONS = 50
 """k-means steps at most; a search stops as soon as no neuron changes its module"""
 SCREENING = 8
@@ -131,7 +133,7 @@ def _pays_to_move(rows: torch.Tensor, movers: int) -> bool:
 @contextmanager
 def _fast_products(device: torch.device) -> Iterator[None]:
     """Lets a GPU round the factors of float32 products to TF32; sums stay float32, a CPU stays exact."""
-    if device.type != "cuda":
+    if not devices.is_gpu(device):
         yield
         return
     before = torch.get_float32_matmul_precision()
@@ -199,18 +201,25 @@ def _drawn(weight: np.ndarray, taken: list[int], shares: np.ndarray) -> np.ndarr
 def fill_empty(similarity: torch.Tensor) -> torch.Tensor:
     """Labels of the most similar centroid; an empty module takes the neuron that fits its own worst."""
     closest, labels = similarity.max(dim=1)
-    sizes = torch.bincount(labels, minlength=similarity.shape[1])
-    empty = torch.nonzero(sizes == 0).flatten().tolist()
+    # one answer of the device, and three more where a module is empty; never one for a neuron
+    sizes = _sizes(labels, similarity.shape[1]).tolist()
+    empty = [module for module, size in enumerate(sizes) if not size]
     if not empty:
         return labels
-    for neuron in torch.argsort(closest, stable=True).tolist():
-        if sizes[labels[neuron]] < 2:
+    order, owner = torch.argsort(closest, stable=True).tolist(), labels.tolist()
+    for neuron in order:
+        if sizes[owner[neuron]] < 2:
             continue
-        sizes[labels[neuron]] -= 1
-        labels[neuron] = empty.pop()
+        sizes[owner[neuron]] -= 1
+        owner[neuron] = empty.pop()
         if not empty:
-            return labels
-    return labels
+            break
+    return torch.tensor(owner, device=labels.device)
+
+
+def _sizes(labels: torch.Tensor, count: int) -> torch.Tensor:
+    """(modules,) int64 neurons of each module."""
+    return labels.new_zeros(count).scatter_add_(0, labels, torch.ones_like(labels))
 
 
 def _membership(labels: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
@@ -242,7 +251,7 @@ def silhouette(projection: torch.Tensor, squares: torch.Tensor, labels: torch.Te
         (neurons,) float64 in [-1, 1]; 0 for a neuron that is alone in its module.
     """
     own = labels[:, None]
-    sizes = torch.bincount(labels, minlength=projection.shape[1]).double()
+    sizes = _sizes(labels, projection.shape[1]).double()
     product = projection.double()
     size = sizes[labels]
     within = 1 - (product.gather(1, own)[:, 0] - squares.double()) / (size - 1).clamp_min(1)

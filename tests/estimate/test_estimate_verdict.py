@@ -39,7 +39,7 @@ def test_the_papers_setting_fits_on_one_card_of_80_gib():
     verdict = judged(forecast_of())
     assert not verdict.refusal and not verdict.warnings
     verdict.require_fitting()
-    assert "of a card with 80.0 GiB and 128.0 GiB of memory" in verdict.summary
+    assert "of a card with 80.0 GiB, beside 128.0 GiB of memory" in verdict.summary
 
 
 def test_what_is_halved_is_warned_of_and_not_refused():
@@ -77,11 +77,14 @@ def test_the_named_setting_makes_it_fit():
 
 
 def test_a_model_larger_than_memory_is_explored_with_its_layers_in_their_files():
-    whole = forecast_of(card=12.0)
-    explored = replace(whole, stages=tuple(one for one in whole.stages if one.identity.kind in OFFLOADED))
-    assert judged(explored).refusal.endswith("of a card: switch offload on, or start it with --anyway")
-    other = forecast_of(card=12.0, offload=True)
-    assert not judged(replace(other, stages=other.stages[: len(explored.stages)])).refusal
+    found = [forecast_of(card=12.0, offload=offload) for offload in (False, True)]
+    explored = [
+        replace(one, stages=tuple(each for each in one.stages if each.identity.kind in OFFLOADED))
+        for one in found
+    ]
+    whole, offloaded = map(judged, explored)
+    assert whole.refusal.endswith("of a card: switch offload on, or start it with --anyway")
+    assert not offloaded.refusal
 
 
 def test_formulas_that_give_too_much_refuse_nothing_that_may_fit():

@@ -13,7 +13,7 @@ from sparsity.reference_sparsity import random_partition
 
 from gprune.calibration import collect
 from gprune.calibration.context_statistics import collect_contexts
-from gprune.calibration.contexts import fit_contexts
+from gprune.calibration.contexts import fit_contexts, project_inputs
 from gprune.calibration.gradients import taylor_scores
 from gprune.calibration.sampling import sample
 from gprune.calibration.sequential import walk
@@ -73,7 +73,7 @@ def statistics(model: Decoder, size: Size) -> None:
 
 def context_clusters(model: Decoder, size: Size) -> Any:
     settings = ContextSettings(count=3, dimensions=4, tokens=size.samples * LENGTH)
-    return fit_contexts(model, tokens(size.samples), settings, 4, 0)
+    return fit_contexts(project_inputs(model, tokens(size.samples), settings, 4), settings, 0)
 
 
 def _context_statistics(model: Decoder, size: Size, gradient: bool) -> None:

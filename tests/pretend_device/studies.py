@@ -65,27 +65,38 @@ class Ran:
     waits: waits.Waits
 
 
-def run(workshop: Workshop, name: str, evaluation: dict[str, Any] | None = None, **changes: Any) -> Ran:
+def run(
+    workshop: Workshop,
+    name: str,
+    evaluation: dict[str, Any] | None = None,
+    *,
+    until: str = "all",
+    on_device: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Ran:
     """Runs a study on the CPU and on the pretend device, each in a cache of its own.
 
     Args:
         workshop: model and texts.
         name: of its caches.
         evaluation: settings of the evaluation that are not the tiny study's.
+        until: the last thing wanted.
+        on_device: settings of the second run alone, which change no result.
         changes: other settings that are not the tiny study's.
     """
     values = tiny_study.settings(workshop.model, workshop.texts, **changes)
     values["evaluation"] = values["evaluation"] | (evaluation or {})
-    cpu, keys = _run(values | {"device": "cpu"}, workshop.folder / name / "cpu")
+    cpu, keys = _run(values | {"device": "cpu"}, workshop.folder / name / "cpu", until)
     with backend.active(), waits.counted() as waited:
-        device, again = _run(values | {"device": "auto"}, workshop.folder / name / "device")
+        meant = values | {"device": "auto"} | (on_device or {})
+        device, again = _run(meant, workshop.folder / name / "device", until)
     assert keys == again and waited.count
     return Ran(cpu, device, keys, waited)
 
 
-def _run(values: dict[str, Any], cache: Path) -> tuple[Results, dict[str, str]]:
+def _run(values: dict[str, Any], cache: Path, until: str) -> tuple[Results, dict[str, str]]:
     study, store = from_dict(values), Store(cache)
-    result = pipeline.run(study, store, lambda *_: None)
+    result = pipeline.run(study, store, lambda *_: None, until)
     assert result["unavailable"] == {} and not result.get("missing_tasks")
     return pipeline.opened(study, store), result["keys"]
 

@@ -23,7 +23,10 @@ class PretendTensor(torch.Tensor):
     hold: memory.Hold
 
     @staticmethod
-    def __new__(cls, inner: torch.Tensor) -> PretendTensor:
+    def __new__(cls, inner: torch.Tensor, requires_grad: bool | None = None) -> PretendTensor:
+        if requires_grad is not None:
+            # accelerate makes a parameter by calling the class of the one that it replaces
+            return torch.nn.Parameter(inner, requires_grad)  # type: ignore[return-value]
         made = torch.Tensor._make_wrapper_subclass(
             cls,
             inner.size(),

@@ -40,11 +40,12 @@ def test_an_array_of_a_tensor_of_the_device(device, monkeypatch):
 
 
 def test_a_generator_of_the_host_for_numbers_of_the_device(device, monkeypatch):
-    def noise(_, moments, layer, shards, inputs, members):
+    def noise(pending, moments, layer, shards, inputs, members):
         generator = torch.Generator().manual_seed(0)
         moments.mean += torch.rand(moments.mean.shape, generator=generator, device=inputs.device) * 0
+        return pending
 
-    planted(monkeypatch, GroupMoments, "add", noise)
+    planted(monkeypatch, GroupMoments, "prepare", noise)
     steps.context_moments(steps.decoder(Size(), torch.device("cpu")), Size())
     with pytest.raises(RuntimeError, match="Expected a 'pretend' device type for generator but found 'cpu'"):
         waits_of(steps.context_moments, device, Size())

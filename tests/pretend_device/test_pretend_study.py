@@ -80,6 +80,40 @@ def test_token_weighted_flap_in_float32(gpu, workshop):
     assert "agreement_swap" in ran.keys
 
 
+@pytest.fixture
+def read_through_the_host(monkeypatch):
+    """Files are read to the host and moved: safetensors itself knows no device of Python's."""
+    from accelerate.utils import offload
+
+    original = offload.safe_open
+
+    class Moved:
+        def __init__(self, file, framework, device):
+            self.file, self.device = original(file, framework=framework, device="cpu"), device
+
+        def __enter__(self):
+            self.open = self.file.__enter__()
+            return self
+
+        def __exit__(self, *reason):
+            return self.file.__exit__(*reason)
+
+        def get_tensor(self, name):
+            return self.open.get_tensor(name).to(self.device)
+
+    monkeypatch.setattr(offload, "safe_open", Moved)
+
+
+def test_layers_that_stay_in_their_files(gpu, workshop, read_through_the_host):
+    changes = {"metric": "flap", "dtype": "float32", "substitute": workshop.texts[2]}
+    ran = run(workshop, "offloaded", until="agreement", on_device={"offload": True}, **changes)
+    found = differences(ran, TOLERANCES["float32"])
+    assert not found, "\n".join(found)
+    assert {"statistics_primary", "drift", "partition", "adapted", "agreement_ab_ac"} <= set(ran.keys)
+    # four batches of three texts bring the nine weights of both layers anew
+    assert ran.waits.uploads > 4 * 3 * 9 * 2
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_halves(gpu, workshop, dtype):
     methods = ["dense", "gprune", "llm_pruner", "wanda_sp", "flap", "fang"]

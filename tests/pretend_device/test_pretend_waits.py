@@ -8,6 +8,8 @@ import torch
 from pretend_device import steps, waits
 from pretend_device.steps import Size, waits_of
 
+from gprune.modularization.k_means import Search, fill_empty
+
 SIZES = [Size(1, 2, 2), Size(3, 2, 2), Size(2, 4, 2), Size(2, 2, 5)]
 SHARDS = 2
 MATRICES = 7
@@ -55,10 +57,25 @@ def test_the_waits_of_a_stage(device, stage):
         assert (found.count, found.uploads) == EXPECTED[stage](size), (size, found.places)
 
 
-def test_clustering_waits_for_each_of_its_iterations_but_not_for_neurons(device):
-    found = waits_of(steps.clustering, device, Size())
-    twice = waits_of(steps.clustering, device, Size(layers=4))
-    assert 0 < found.count <= 100 * 2 and twice.count <= 100 * 4, found.places
+@pytest.mark.parametrize("layers", [1, 4])
+def test_clustering_waits_for_its_steps_and_for_no_neuron(device, monkeypatch, layers):
+    taken, original = [], Search.step
+    monkeypatch.setattr(Search, "step", lambda *known: taken.append(original(*known)))
+    found = waits_of(steps.clustering, device, Size(layers=layers))
+    counts, starts, largest = 2, 2, 4
+    # two for each next centroid, the sizes and the score of each start, the score of each count,
+    # and the labels; then the sizes and the movers of each step
+    of_a_layer = 2 * (largest - 1) + 2 * counts * starts + counts + 1
+    assert len(taken) > layers and found.count == of_a_layer * layers + 2 * len(taken), found.places
+
+
+def test_an_empty_module_is_filled_with_few_answers_of_the_device(device):
+    similarity = torch.rand(500, 6, generator=torch.Generator().manual_seed(0))
+    similarity[:, 3:] = -1
+    with waits.counted() as found:
+        labels = fill_empty(similarity.to(device))
+    assert torch.equal(labels.cpu(), fill_empty(similarity)) and len(labels.cpu().unique()) == 6
+    assert found.count == 3
 
 
 def test_a_pass_waits_once_and_no_layer_does(device):

@@ -1,0 +1,53 @@
+"""A device that is too small for a batch: stages go on with fewer sequences and give the same results."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+from pretend_device import backend, memory, steps
+from pretend_device.steps import Size
+
+from gprune.calibration import collect
+from gprune.errors import SettingsError
+from gprune.models import room
+from gprune.progress import Notice
+from gprune.study import CalibrationSettings
+
+SETTINGS = CalibrationSettings(samples=16, length=steps.LENGTH, shards=2, batch=16)
+
+
+def measured(model, notices, settings=SETTINGS):
+    """Statistics, and the most bytes that they held beside the model."""
+
+    def listen(done, total, message):
+        if isinstance(message, Notice):
+            notices.append(str(message))
+
+    memory.BYTES.peak = held = memory.BYTES.now
+    found = collect(model, steps.tokens(16), settings, listen)
+    assert memory.BYTES.now == held
+    return found, memory.BYTES.peak - held
+
+
+def test_statistics_halve_their_batch_where_the_device_is_full(device):
+    model, notices = steps.decoder(Size(), device), []
+    whole, needed = measured(model, notices)
+    assert not notices and needed > 0
+    with backend.active(memory.BYTES.now + needed // 2):
+        halved, less = measured(model, notices)
+    assert "with 16 sequences of 6 tokens" in notices[0] and "calibration.batch" in notices[0]
+    assert less <= needed // 2
+    for field in fields(whole):
+        ours, theirs = getattr(whole, field.name), getattr(halved, field.name)
+        if isinstance(ours, np.ndarray):
+            assert np.abs(theirs - ours).max() <= 1e-6 * np.abs(ours).max()
+
+
+def test_where_not_even_one_sequence_fits_the_device_is_named_with_its_sizes(device):
+    model = steps.decoder(Size(), device)
+    _, needed = measured(model, [], replace(SETTINGS, batch=1))
+    with backend.active(memory.BYTES.now + needed - 100):
+        assert room.memory(torch.device("pretend", 0)) == (needed - 100, memory.BYTES.total)
+        with pytest.raises(SettingsError, match="of 0.0 GiB are free on pretend:0"):
+            measured(model, [])
