@@ -162,7 +162,9 @@ class ModularizationSettings:
     candidates: tuple[int, ...] = (16, 24, 32, 40, 48)
     """module counts tried by the silhouette (paper: 16, 24, 32, 40, 48); clamped to an eighth of the width"""
     restarts: int = 3
-    """k-means seeds for each candidate count; the best silhouette wins"""
+    """k-means starts for each candidate count; the best silhouette wins"""
+    seeding: Literal["plain", "greedy"] = "plain"
+    """k-means++ draws each centroid once, or several times and takes the best: better silhouettes"""
     split_fraction: float = 0.2
     """share of modules with the largest drift variation that are split in two (paper: 20 %)"""
     pair_weight: float = 0.1

@@ -60,6 +60,7 @@ _UNNAMED = ("name", "group", "offload")
 _LATER = {
     "baselines": {"taylor_text": ""},
     "contexts": {"clustering": "balanced"},
+    "modularization": {"seeding": "plain"},
     "sparsity": {"attention": "own"},
 }
 """settings that came after studies had names, with the value under which a study is what it was"""

@@ -43,7 +43,7 @@ def test_every_field_has_its_type():
 
 def test_the_choices_are_found():
     assert {"dtype", "reliability.selection", "evaluation.speed", "baselines.fang_grouping"} < set(CHOICES)
-    assert len(CHOICES) == 14
+    assert len(CHOICES) == 15
 
 
 @pytest.mark.parametrize("name", CHOICES)

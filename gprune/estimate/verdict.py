@@ -65,9 +65,9 @@ def judged(found: Forecast) -> Verdict:
 
 def summary(found: Forecast) -> str:
     """The stage that takes most, what there is, and how long all of it takes."""
-    where = found.capacity.device
-    card = f"{where} with {_gib(found.capacity.card)}" if found.capacity.gpu else "the CPU"
-    there = f"{card} and {_gib(found.capacity.host)} of memory"
+    there = f"{_gib(found.capacity.host)} of memory"
+    if found.capacity.gpu:
+        there = f"{found.capacity.device} with {_gib(found.capacity.card)}, beside {there}"
     if not found.stages:
         return f"nothing that needs the model is left to be made; there is {there}"
     peak = max(found.stages, key=lambda one: found.on_device(one.need, one.need.asked))
@@ -128,6 +128,8 @@ def _remedy(found: Forecast, one: StageNeed) -> str:
     if found.precision == "float32":
         tries += [(f"{words} and dtype bfloat16", "bfloat16", changed) for words, _, changed in tries[1:]]
     fitting = (words for words, precision, changed in tries if _fits(found, one, precision, changed))
+    if one.identity.kind == "checkpoint":
+        return next(fitting, "stop before it with --until perplexity")
     larger = "use a GPU with more memory" if found.capacity.gpu else "use a machine with more memory"
     return next(fitting, f"choose a smaller model, or {larger}")
 

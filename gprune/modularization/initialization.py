@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from gprune.modularization.k_means import ITERATIONS, SCREENING, advance, begin, best, silhouette
+from gprune.modularization.k_means import ITERATIONS, SCREENING, advance, begin, promising, silhouette
 from gprune.records import Array
 
 NEURONS_PER_MODULE = 8
@@ -51,16 +51,21 @@ def module_counts(candidates: tuple[int, ...], neurons: int) -> list[int | None]
 
 
 def cluster(
-    rows: torch.Tensor, candidates: tuple[int, ...], restarts: int, rng: np.random.Generator
+    rows: torch.Tensor,
+    candidates: tuple[int, ...],
+    restarts: int,
+    rng: np.random.Generator,
+    greedy: bool = False,
 ) -> Clustering:
     """Clusters the neurons of one layer by cosine distance and chooses the number of modules.
 
     Args:
         rows: (neurons, width) unit rows, on any device.
         candidates: module counts to try.
-        restarts: k-means starts for each count; the one of the best silhouette after a few steps is finished,
-            and of these the best silhouette wins, the smaller count at a tie.
+        restarts: k-means starts for each count; those of about the best silhouette after a few steps are run
+            to their end, and of these the best silhouette wins, the smaller count at a tie.
         rng: source of the starting centroids.
+        greedy: whether each of these is the best of several draws.
 
     Returns:
         The partition with the best silhouette over all counts.
@@ -70,15 +75,19 @@ def cluster(
     scores = np.full(len(counts), np.nan)
     if max(tried) < 2:
         return Clustering(np.zeros(len(rows), dtype=np.int64), 1, scores)
-    begun = begin(rows, tried, restarts, rng)
+    # as many draws as scikit-learn takes
+    trials = 2 + int(np.log(max(tried))) if greedy else 1
+    begun = begin(rows, tried, restarts, rng, trials)
     advance(rows, [search for starts in begun for search in starts], SCREENING)
-    chosen = [starts[0] if restarts == 1 else best(rows, starts) for starts in begun]
-    advance(rows, chosen, ITERATIONS - SCREENING)
+    kept = [search for starts in begun for search in promising(rows, starts)]
+    advance(rows, kept, ITERATIONS - SCREENING)
     squares = rows.square().sum(1)
-    means = [float(silhouette(search.finish(rows), squares, search.labels).mean()) for search in chosen]
-    scores[[count is not None for count in counts]] = means
-    winner = max(range(len(chosen)), key=lambda index: (means[index], -tried[index]))
-    return Clustering(chosen[winner].labels.cpu().numpy(), tried[winner], scores)
+    means = [float(silhouette(search.finish(rows), squares, search.labels).mean()) for search in kept]
+    for mean, search in zip(means, kept, strict=True):
+        index = counts.index(search.count)
+        scores[index] = np.fmax(scores[index], mean)
+    winner = max(zip(means, kept, strict=True), key=lambda found: (found[0], -found[1].count))[1]
+    return Clustering(winner.labels.cpu().numpy(), winner.count, scores)
 
 
 def split(labels: Array, drift: Array, fraction: float) -> Array:

@@ -22,6 +22,8 @@ ITERATIONS = 50
 """k-means steps at most; a search stops as soon as no neuron changes its module"""
 SCREENING = 8
 """steps after which the starts of one module count are held against each other"""
+_NEARLY = 0.05
+"""share of the largest silhouette by which another start may lie below it and still go on"""
 _FEW = 0.25
 """share of neurons up to which moving them is less work than new sums"""
 
@@ -71,7 +73,7 @@ class Search:
 
 
 def begin(
-    rows: torch.Tensor, counts: Sequence[int], restarts: int, rng: np.random.Generator
+    rows: torch.Tensor, counts: Sequence[int], restarts: int, rng: np.random.Generator, trials: int = 1
 ) -> list[list[Search]]:
     """Searches of every module count from every start.
 
@@ -82,11 +84,12 @@ def begin(
         counts: module counts, each at least 2 and at most the number of neurons.
         restarts: starts of each.
         rng: source of the starting centroids.
+        trials: see `seeds`.
 
     Returns:
         For each count one search for each start.
     """
-    chosen = seeds(rows, max(counts), restarts, rng)
+    chosen = seeds(rows, max(counts), restarts, rng, trials)
     similarity = rows @ rows[[index for start in chosen for index in start]].T
     starts = similarity.split(max(counts), dim=1)
     return [[Search(rows, start[:, :count]) for start in starts] for count in counts]
@@ -103,14 +106,17 @@ def advance(rows: torch.Tensor, searches: Sequence[Search], steps: int) -> None:
                 search.step(rows, projection)
 
 
-def best(rows: torch.Tensor, searches: Sequence[Search]) -> Search:
-    """The search whose modules have the largest mean silhouette as they are; the first at a tie."""
+def promising(rows: torch.Tensor, searches: Sequence[Search]) -> list[Search]:
+    """The searches whose modules, as they are, have nearly the largest mean silhouette, or that one alone."""
+    if len(searches) == 1:
+        return list(searches)
     squares = rows.square().sum(1)
     scores = [
         float(silhouette(projection, squares, search.labels).mean())
         for search, projection in zip(searches, _projections(rows, searches), strict=True)
     ]
-    return searches[int(np.argmax(scores))]
+    limit = max(scores) - _NEARLY * abs(max(scores))
+    return [search for search, score in zip(searches, scores, strict=True) if score >= limit]
 
 
 def _projections(rows: torch.Tensor, searches: Sequence[Search]) -> tuple[torch.Tensor, ...]:
@@ -138,21 +144,23 @@ def _fast_products(device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def seeds(rows: torch.Tensor, count: int, starts: int, rng: np.random.Generator) -> list[list[int]]:
-    """Greedy k-means++: of a few neurons the one that leaves the others nearest to a centroid is the next.
+def seeds(
+    rows: torch.Tensor, count: int, starts: int, rng: np.random.Generator, trials: int = 1
+) -> list[list[int]]:
+    """k-means++: each next centroid is a neuron drawn in proportion to its cosine distance to the nearest.
 
-    The few are drawn in proportion to their cosine distance to the nearest centroid so far.
+    Greedy k-means++ draws several and takes the one that leaves all neurons nearest to a centroid.
 
     Args:
         rows: (neurons, width) unit rows.
         count: centroids of each start.
         starts: how often they are drawn; one product a centroid serves all of them.
         rng: source of the draws, which a start takes one after the other.
+        trials: draws for each centroid.
 
     Returns:
         For each start `count` different neurons.
     """
-    trials = 2 + int(np.log(count))
     draws = [(int(rng.integers(len(rows))), rng.random((count - 1, trials))) for _ in range(starts)]
     chosen = [[first] for first, _ in draws]
     distance = _distances(rows, [first for first, _ in draws])

@@ -144,7 +144,8 @@ def cluster_layers(
     for layer in range(layers):
         rng = np.random.default_rng([seed, _CLUSTERING, layer])
         rows = _rows(parameters, layer, neurons)
-        clusterings.append(cluster(rows, settings.candidates, settings.restarts, rng))
+        greedy = settings.seeding == "greedy"
+        clusterings.append(cluster(rows, settings.candidates, settings.restarts, rng, greedy))
         on_progress(layer + 1, total or layers, f"clustered layer {layer + 1} of {layers}")
     counts = np.array([c.count for c in clusterings], dtype=np.int32)
     return Partition(

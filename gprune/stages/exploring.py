@@ -204,7 +204,8 @@ def clusters(graph: Graph, *, other_seed: bool = False) -> Stage[Partition]:
         f"clusters of the neurons’ parameters{another(other_seed)}",
         make,
         reads=graph.model,
-        settings={"candidates": settings.candidates, "restarts": settings.restarts, "seed": seed},
+        settings={name: getattr(settings, name) for name in ("candidates", "restarts", "seeding")}
+        | {"seed": seed},
     )
 
 

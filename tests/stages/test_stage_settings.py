@@ -50,6 +50,7 @@ CHANGES = {
     "modularization.kind": ("random", "partition"),
     "modularization.candidates": ((8, 16), "clusters"),
     "modularization.restarts": (5, "clusters"),
+    "modularization.seeding": ("greedy", "clusters"),
     "modularization.split_fraction": (0.3, "partition"),
     "modularization.pair_weight": (0.3, "partition"),
     "modularization.repulsion_weight": (0.3, "partition"),

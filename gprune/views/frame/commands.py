@@ -41,10 +41,16 @@ def words(study: Study) -> list[str]:
     return arguments
 
 
-def command(study: Study, *others: Study) -> str:
-    """Shell commands that run this study, and others that differ from it in their seed alone."""
+def command(study: Study, *others: Study, told: tuple[str, ...] = ()) -> str:
+    """Shell commands that run this study, and others that differ from it in their seed alone.
+
+    Args:
+        study: the study.
+        others: the same under other seeds.
+        told: what `run` is told besides.
+    """
     seeds = "".join(f" {one.seed}" for one in (study, *others)) if others else ""
-    more = f" --seeds{seeds}" if seeds else ""
+    more = (f" --seeds{seeds}" if seeds else "") + "".join(f" {word}" for word in told)
     if study == demo_study():
         return f"python -m gprune run demo{more}"
     lines, line = [], "python -m gprune study"

@@ -58,10 +58,10 @@ def new_study(root: str) -> None:
         studies = _checked(values, changes, complaint, key)
         if not studies:
             return
-        st.caption("The exact command")
-        st.code(command(*studies), language="bash", wrap_lines=True)
         records = [run.record for run in frame.situation().runs]
         arguments = estimate_card.show(studies[0], records, "launch")
+        st.caption("The exact command")
+        st.code(command(*studies, told=arguments or ()), language="bash", wrap_lines=True)
         if st.button(
             "Start the run",
             key="launch_start",
