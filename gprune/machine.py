@@ -74,6 +74,12 @@ def address_space() -> int:
     return 0 if limit == resource.RLIM_INFINITY else int(limit)
 
 
+def addresses_left() -> int | None:
+    """Bytes of addresses that this process may still take; None where they are not limited."""
+    limit = address_space()
+    return max(limit - int(psutil.Process().memory_info().vms), 0) if limit else None
+
+
 def version(package: str) -> str:
     """Installed version of a package."""
     # it takes as long as all else that a command imports before it is asked anything

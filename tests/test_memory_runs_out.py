@@ -15,7 +15,7 @@ from sparsity.reference_sparsity import random_partition
 from gprune.allocation import uniform
 from gprune.calibration import collect, sequential
 from gprune.calibration.context_statistics import collect_contexts
-from gprune.calibration.contexts import fit_contexts
+from gprune.calibration.contexts import fit_contexts, project_inputs
 from gprune.errors import MethodError, SettingsError
 from gprune.evaluation.accuracy import accuracy
 from gprune.evaluation.perplexity import perplexity
@@ -85,7 +85,8 @@ def statistics(decoder, heard):
 
 
 def clusters(decoder, heard):
-    return fit_contexts(decoder, tokens(), ContextSettings(3, 4, 300), 8, 0, heard)
+    settings = ContextSettings(3, 4, 300)
+    return fit_contexts(project_inputs(decoder, tokens(), settings, 8, heard), settings, 0)
 
 
 def by_context(decoder, heard, gradient=True):

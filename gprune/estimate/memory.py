@@ -263,9 +263,10 @@ def _model(_: StageId, case: Case) -> Need:
 
 
 def _checkpoint(_: StageId, case: Case) -> Need:
-    """The pruned model, and what is read back of it to be compared."""
-    cut = case.cut("gprune")
-    return Need(weights=case.weights + cut, host=cut)
+    """The pruned model, and the whole of it once more, read back to be compared."""
+    cut, shape = case.cut("gprune"), case.model.shape
+    back = cut + (case.model.parameters - shape.decoder_weights) * case.width
+    return Need(weights=case.weights + cut + back, host=back if case.gpu else 0.0)
 
 
 OFFLOADED = ("statistics", "contexts", "clusters", "partition", "norms", "size", "shape", "sampled")

@@ -128,6 +128,8 @@ def _remedy(found: Forecast, one: StageNeed) -> str:
     if found.precision == "float32":
         tries += [(f"{words} and dtype bfloat16", "bfloat16", changed) for words, _, changed in tries[1:]]
     fitting = (words for words, precision, changed in tries if _fits(found, one, precision, changed))
+    if one.identity.kind == "checkpoint":
+        return next(fitting, "stop before it with --until perplexity")
     larger = "use a GPU with more memory" if found.capacity.gpu else "use a machine with more memory"
     return next(fitting, f"choose a smaller model, or {larger}")
 

@@ -15,13 +15,15 @@ import pandas as pd
 
 from gprune import machine, published
 from gprune.errors import ModelError
+from gprune.estimate.dimensions import of_model
+from gprune.estimate.work import RATES, TEXT_TOKENS
 from gprune.methods import METHODS
 from gprune.models import identity
 from gprune.progress import in_words
 from gprune.published.claims import ACCURACY, Claim
 from gprune.reproduction.assembly import NOT_RUN, Assembled, wide
 from gprune.reproduction.cells import number
-from gprune.reproduction.presets import PRESETS, Preset
+from gprune.reproduction.presets import PRESETS
 from gprune.reproduction.scale import Scale
 from gprune.reproduction.series import Row, Series, label
 from gprune.reproduction.tables import Table
@@ -31,10 +33,6 @@ from gprune.study_fields import assignment
 
 TOLERANCE = 0.03
 """the largest share by which ours may differ from a published figure to agree with it"""
-RATES = {"gpu": 5e13, "cpu": 5e10}
-"""floating-point operations a second that the estimate reckons with: a data-centre GPU, two cores"""
-_TEXT_TOKENS = 340_000
-"""tokens of an evaluation text the estimate reckons with: WikiText-2's test split has about as many"""
 _STEP = 6
 """what a token of MSL costs in forward passes: student, teacher, and two backward ones of twice the price"""
 _SAMPLES = "calibration.samples"
@@ -162,7 +160,7 @@ def operations(rows: Iterable[Row], weights: int) -> float:
         own = {"sequential": 1.0, "learned": 2.0 * _STEP * study.sparsity.epochs, "fang": 8.0}
         contexts = 8.0 if study.metric == "twflap" and decision == "learned" else 0.0
         windows = study.evaluation.windows
-        measured = _TEXT_TOKENS if windows is None else windows * study.evaluation.length
+        measured = TEXT_TOKENS if windows is None else windows * study.evaluation.length
         passes += one * (own.get(decision, 0.0) + contexts) + len(study.evaluation.texts) * measured
     passes += sum(2 * samples * length for _, samples, length in texts)
     return 2.0 * weights * passes
@@ -172,14 +170,8 @@ def weights_of(found: Acceptance) -> int:
     """Linear weights of the decoder layers: of the model where it is here, else of the published one."""
     name = found.name if found.name in PRESETS else ""
     try:
-        values = identity.configuration(identity.locate(found.series.model))
-        layers, hidden, neurons = (
-            int(values[field]) for field in ("num_hidden_layers", "hidden_size", "intermediate_size")
-        )
-        heads = int(values["num_attention_heads"])
-        groups = int(values.get("num_key_value_heads") or heads)
-        return Preset("", "", (), layers, hidden, neurons, heads, groups).weights
-    except (ModelError, KeyError, TypeError, ValueError):
+        return of_model(found.series.model).shape.decoder_weights
+    except ModelError:
         return PRESETS[name].weights if name else 0
 
 

@@ -66,7 +66,7 @@ CEILINGS = {
     "masks": (13.5, 25, 16),
     "perplexity": (19, 37, 22),
     "accuracy": (21, 38, 27),
-    "checkpoint": (19, 37, 22),
+    "checkpoint": (25.5, 49, 30.5),
 }
 """GiB that a stage may take at most on a card at PUBLISHED: 2,048 x 128 tokens in bfloat16, usual batches"""
 

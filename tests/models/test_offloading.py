@@ -14,7 +14,7 @@ from torch import nn
 
 from gprune import pipeline, stages
 from gprune.calibration import collect
-from gprune.calibration.contexts import fit_contexts
+from gprune.calibration.contexts import fit_contexts, project_inputs
 from gprune.calibration.gradients import taylor_scores
 from gprune.errors import ModelError, SettingsError
 from gprune.models.decoder import Decoder
@@ -74,7 +74,8 @@ def test_every_number_is_that_of_the_whole_model(tmp_path: Path, family: str, dt
         ContextSettings(count=3, dimensions=2, tokens=99),
     )
     require_same(collect(whole, TOKENS, settings), collect(offloaded, TOKENS, settings))
-    made = [fit_contexts(one, TOKENS, contexts, batch=5, seed=0) for one in (whole, offloaded)]
+    inputs = [project_inputs(one, TOKENS, contexts, 5) for one in (whole, offloaded)]
+    made = [fit_contexts(one, contexts, seed=0) for one in inputs]
     require_same(*made)
     require_same(whole.weight_norms(), offloaded.weight_norms())
     assert whole.size == offloaded.size
