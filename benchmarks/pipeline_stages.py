@@ -1,0 +1,210 @@
+"""The stages of the pipeline on a random model, one after the other: for benchmarks/pipeline.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from pipeline_machine import Device, Taken, taken
+
+from gprune.calibration import collect
+from gprune.calibration.contexts import fit_contexts, project_inputs
+from gprune.drift import rank_drift
+from gprune.evaluation.perplexity import perplexity
+from gprune.models.decoder import Decoder
+from gprune.modularization.partition import cluster_layers, modularize
+from gprune.records import Partition, RankDrift, Tokens, UnitScores
+from gprune.reliability import balanced_splits, module_statistics
+from gprune.scoring import score
+from gprune.scoring.neurons import neuron_scorer
+from gprune.sparsity.learning import learn
+from gprune.study import (
+    CalibrationSettings,
+    ContextSettings,
+    EvaluationSettings,
+    ModularizationSettings,
+    ReliabilitySettings,
+    SparsitySettings,
+)
+
+SHARDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much of everything is run."""
+
+    samples: int
+    length: int
+    batch: int
+    layers: int
+    """layers of BCM and RASA"""
+    context_tokens: int
+    learning_batch: int
+    learning_steps: int
+    windows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a stage took, beside the least that its work takes on this device."""
+
+    name: str
+    took: Taken
+    floor: float
+    """seconds"""
+
+
+@dataclass
+class Bench:
+    """The stages, and what they hand to each other."""
+
+    decoder: Decoder
+    device: Device
+    sizes: Sizes
+    made: dict[str, Any] = field(default_factory=dict)
+
+    def rows(self, wanted: list[str]) -> Iterator[Row]:
+        """Runs the stages in order; those that are not wanted run too where a later one needs them."""
+        last = max(list(STAGES).index(name) for name in wanted)
+        for name in list(STAGES)[: last + 1]:
+            moved: list[float] = []
+            dtype = torch.float32 if name in IN_FLOAT32 else self.decoder.dtype
+            took = taken(lambda name=name, moved=moved: moved.append(STAGES[name](self)), self.device.place)  # type: ignore[misc]
+            if name in wanted:
+                yield Row(name, took, self.device.floor(took.operations, dtype, moved[0]))
+
+    def tokens(self, name: str, samples: int) -> Tokens:
+        """Random tokens under a name."""
+        vocabulary = self.decoder.model.config.vocab_size
+        drawn = np.random.default_rng(len(name)).integers(0, vocabulary, (samples, self.sizes.length))
+        return Tokens(name, name, drawn.astype(np.int32), samples)
+
+    @property
+    def weights(self) -> float:
+        """Bytes of the decoder layers' weights."""
+        return float(
+            sum(p.numel() * p.element_size() for layer in self.decoder.layers for p in layer.parameters())
+        )
+
+    def first_layers(self, scores: UnitScores) -> UnitScores:
+        """Scores of the layers that BCM and RASA run on."""
+        chosen = slice(self.sizes.layers)
+        return UnitScores(
+            scores.metric, scores.text, scores.ffn[chosen], scores.heads[chosen], scores.channels[chosen]
+        )
+
+
+def _statistics(bench: Bench) -> float:
+    sizes = bench.sizes
+    settings = CalibrationSettings(
+        samples=sizes.samples, length=sizes.length, batch=sizes.batch, shards=SHARDS
+    )
+    for name in ("A", "the text B"):
+        bench.made[name] = collect(bench.decoder, bench.tokens(name, sizes.samples), settings)
+    return 2 * bench.weights * -(-sizes.samples // sizes.batch)
+
+
+def _inputs(bench: Bench) -> float:
+    settings = ContextSettings(tokens=bench.sizes.context_tokens)
+    tokens = bench.tokens("A", bench.sizes.samples)
+    bench.made["inputs"] = project_inputs(bench.decoder, tokens, settings, bench.sizes.batch)
+    return bench.weights
+
+
+def _contexts(bench: Bench) -> float:
+    bench.made["contexts"] = fit_contexts(bench.made["inputs"], ContextSettings(), 0)
+    return float(bench.made["inputs"].points.nbytes)
+
+
+def _drift(bench: Bench) -> float:
+    norms, shape, settings = bench.decoder.weight_norms(), bench.decoder.shape, CalibrationSettings()
+    bench.made["norms"] = norms
+    found: list[list[UnitScores]] = []
+    for name in ("A", "the text B"):
+        shards = (None, range(0, SHARDS, 2), range(1, SHARDS, 2))
+        measured = bench.made[name]
+        found.append(
+            [bench.first_layers(score("flap", measured, norms, shape, settings, one)) for one in shards]
+        )
+    bench.made["scores"] = [each[0] for each in found]
+    halves = [(each[1], each[2]) for each in found]
+    bench.made["drift"] = rank_drift(*bench.made["scores"], *halves)
+    return bench.weights
+
+
+def _clusters(bench: Bench) -> float:
+    layers, neurons = bench.sizes.layers, bench.decoder.shape.neurons
+    rows = bench.decoder.neuron_parameters
+    bench.made["clusters"] = cluster_layers(rows, layers, neurons, ModularizationSettings(), 0)
+    return 4.0 * layers * neurons * 3 * bench.decoder.shape.hidden
+
+
+def _refinement(bench: Bench) -> float:
+    drift: RankDrift = bench.made["drift"]
+    settings = replace(ModularizationSettings(), direction="magnitude")
+    clusters: Partition = bench.made["clusters"]
+    bench.made["partition"] = modularize(
+        bench.decoder.neuron_parameters, drift, *bench.made["scores"], settings, 0, clusters=clusters
+    )
+    # forward and backward read the rows in every step
+    return 8.0 * settings.steps * drift.magnitude.size * 3 * bench.decoder.shape.hidden
+
+
+def _reliability(bench: Bench) -> float:
+    layers, norms, splits = bench.sizes.layers, bench.made["norms"], balanced_splits(SHARDS)
+
+    def halves(name: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        scorer = neuron_scorer("flap", bench.made[name], norms)
+        for first, second in splits:
+            yield scorer(first)[:layers], scorer(second)[:layers]
+
+    both = halves("A"), halves("the text B")
+    module_statistics(*bench.made["scores"], bench.made["partition"], *both, ReliabilitySettings())
+    # every split reads mean and moment of all shards, of all layers, of both texts
+    return 2.0 * len(splits) * 2 * bench.made["A"].ffn_mean.nbytes
+
+
+def _learning(bench: Bench) -> float:
+    shape, sizes = bench.decoder.shape, bench.sizes
+    scores = np.random.default_rng(0).random((shape.layers, shape.neurons))
+    heads = np.ones((shape.layers, shape.kv_heads))
+    count = np.full(shape.layers, 32, dtype=np.int32)
+    labels = np.tile(np.arange(shape.neurons) % 32, (shape.layers, 1)).astype(np.int32)
+    nothing = np.full((shape.layers, 1), np.nan)
+    partition = Partition(
+        "random", "magnitude", labels, count, count, nothing, np.full(2, np.nan), np.full(2, np.nan),
+        np.zeros((shape.layers, 0, 5)),
+    )  # fmt: skip
+    texts = [
+        bench.tokens(name, sizes.learning_batch // 2 * sizes.learning_steps) for name in ("A", "the text B")
+    ]
+    settings = SparsitySettings(epochs=1, batch=sizes.learning_batch)
+    learn(bench.decoder, scores, heads, partition, *texts, settings, 0.5, 0, lambda *_: None)
+    return 3 * bench.weights * sizes.learning_steps
+
+
+def _perplexity(bench: Bench) -> float:
+    sizes = bench.sizes
+    stream = bench.tokens("evaluation", sizes.windows).ids.ravel()
+    settings = EvaluationSettings(preset=str(sizes.length), batch=sizes.batch)
+    perplexity(bench.decoder.model, stream, "random", settings)
+    return bench.weights * -(-sizes.windows // sizes.batch)
+
+
+STAGES: dict[str, Callable[[Bench], float]] = {
+    "statistics": _statistics,
+    "context inputs": _inputs,
+    "context clusters": _contexts,
+    "scores and drift": _drift,
+    "module clusters": _clusters,
+    "module refinement": _refinement,
+    "RASA": _reliability,
+    "learning": _learning,
+    "perplexity": _perplexity,
+}
+"""each gives the bytes that it has to move at least"""
+IN_FLOAT32 = ("context clusters", "scores and drift", "module clusters", "module refinement", "RASA")
