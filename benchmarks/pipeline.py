@@ -3,6 +3,7 @@
     python benchmarks/pipeline.py random:llama2-7b --depth 2 --layers 2      # two of its 32 layers
     python benchmarks/pipeline.py random:llama2-7b --device cuda --dtype bfloat16 --samples 2048
     python benchmarks/pipeline.py FOLDER                                     # a model of one's own
+    python benchmarks/pipeline.py random:llama2-7b --offload FOLDER --dtype bfloat16 # layers stay in files
     python benchmarks/pipeline.py --ratios rasa components modules digests help
 
 Beside the time of a stage stands its floor: the operations of its matrix products, counted while it runs, at
@@ -23,6 +24,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 # the project is not installed: a script finds it beside its own folder
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import random_folder  # noqa: E402
 import torch  # noqa: E402
 from pipeline_machine import Device, measured_device  # noqa: E402
 from pipeline_peers import PARTS, ratios  # noqa: E402
@@ -60,6 +62,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("model", nargs="?", help=f"a model folder, or {RANDOM}SHAPE, of {shapes}")
     parser.add_argument("--depth", type=int, help="layers of a random model (those of its shape)")
     parser.add_argument("--layers", type=int, help="layers of BCM and RASA (all)")
+    words = "leave the layers in their files; those of a random model are made in this folder, once"
+    parser.add_argument("--offload", type=Path, help=words)
     parser.add_argument("--stages", nargs="+", choices=list(STAGES), default=list(STAGES))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="float32", choices=list(loading.DTYPES))
@@ -76,13 +80,18 @@ def _options() -> argparse.Namespace:
 def _decoder(options: argparse.Namespace) -> Decoder:
     """A model folder, or a model of a published shape with random weights."""
     if not options.model.startswith(RANDOM):
-        return loading.load(options.model, options.device, options.dtype)
+        offload = options.offload is not None
+        return loading.load(options.model, options.device, options.dtype, offload=offload)
     from transformers import AutoConfig, AutoModelForCausalLM
 
     name = options.model.removeprefix(RANDOM)
     if name not in SHAPES:
         raise SystemExit(f"{options.model} is none of {', '.join(SHAPES)}: check the spelling")
     depth = {"num_hidden_layers": options.depth} if options.depth else {}
+    if options.offload is not None:
+        folder = random_folder.write(options.offload, SHAPES[name] | depth, loading.DTYPES[options.dtype])
+        read = loading.load_model(str(folder), options.device, options.dtype, offload=True)
+        return Decoder.from_model(read)
     config = AutoConfig.for_model(**(SHAPES[name] | depth))
     with torch.device(loading.device_of(options.device)):
         model = AutoModelForCausalLM.from_config(config, dtype=loading.DTYPES[options.dtype])
