@@ -20,7 +20,7 @@ PROPOSED = NAMES[0]
 """the profile that a new study begins with"""
 PROPOSAL = (
     f"`{PROPOSED}` is proposed: what the paper claims is claimed for its settings, and the other profile was "
-    "chosen on one small model."
+    "chosen on one small model; what it brings on others stands in Compare, view Fair study."
 )
 """why, in a sentence for people who choose"""
 

@@ -19,6 +19,8 @@ CHOICE_TOKENS = 256
 """tokens of the longest choice with its question that a task is reckoned with; none is read before"""
 SPEED_TOKENS = {"gpu": (8, 2048 + 512), "cpu": (1, 128 + 64), "none": (0, 0)}
 """sequences, and tokens of prompt and answer, of the presets in gprune.evaluation.speed, which needs torch"""
+KRYLOV = 12
+"""blocks of half as many directions as there are components, in gprune.calibration.principal"""
 _WIDE = 8
 """bytes of a number of the statistics"""
 _LOGITS = 2**24
@@ -140,7 +142,8 @@ def _contexts(_: StageId, case: Case) -> Need:
     tokens = min(contexts.tokens + calibration.length, calibration.samples * calibration.length)
     return Need(
         weights=case.weights,
-        apart=2.0 * 4 * tokens * shape.hidden + 3.0 * _WIDE * shape.hidden**2,
+        # a layer's inputs, widened and about their mean, and their images in the space of the components
+        apart=2.0 * 4 * tokens * shape.hidden + 2.0 * 4 * tokens * KRYLOV * contexts.dimensions / 2,
         each=case.forward(calibration.length),
         host=float(shape.layers * tokens * shape.hidden * case.width),
         asked=calibration.batch,

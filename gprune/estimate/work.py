@@ -17,6 +17,7 @@ import numpy as np
 
 from gprune.errors import ModelError
 from gprune.estimate.dimensions import Dimensions, of_model
+from gprune.estimate.memory import KRYLOV
 from gprune.methods import METHODS, of_masks
 from gprune.stages import StageId
 from gprune.study import Study
@@ -31,8 +32,6 @@ _SIDE = 1024
 """rows of the matrices whose product is timed"""
 _LLOYD = 15
 """steps that k-means is reckoned to take"""
-_EIGEN = 9
-"""operations of an eigendecomposition over the cube of its rows"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,8 @@ def _besides(stage: StageId, model: Dimensions, study: Study) -> float:
         return one * study.sparsity.epochs * 4 * head
     if stage.kind == "contexts":
         tokens = min(one / 2, float(study.contexts.tokens))
-        return shape.layers * (2.0 * tokens * shape.hidden**2 + _EIGEN * shape.hidden**3)
+        # each block of directions meets the inputs twice
+        return shape.layers * 4.0 * tokens * shape.hidden * KRYLOV * study.contexts.dimensions / 2
     if stage.kind == "clusters":
         return shape.layers * rows * 2 * _LLOYD * bcm.restarts * sum(bcm.candidates)
     if stage.kind == "partition":

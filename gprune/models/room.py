@@ -128,8 +128,11 @@ def release() -> None:
 
 
 def memory(device: torch.device) -> tuple[int, int]:
-    """Bytes of a device's memory that are free, and in all; for anything but a GPU those of the machine."""
-    return devices.memory(device) if devices.is_gpu(device) else machine.memory()
+    """Bytes of a device's memory that are free, and in all; on a CPU what this process may have."""
+    if devices.is_gpu(device):
+        return devices.memory(device)
+    (free, whole), left = machine.memory(), machine.addresses_left()
+    return (free, whole) if left is None else (min(free, left), min(whole, machine.address_space()))
 
 
 def sizes(error: BaseException, device: torch.device) -> str:

@@ -7,7 +7,7 @@ import torch
 from estimate.counted_stages import COUNTED, attention_of_a_gpu, decoder_of
 
 from gprune.estimate.dimensions import WIDTHS, Dimensions
-from gprune.estimate.memory import SPEED_TOKENS, Case, need
+from gprune.estimate.memory import KRYLOV, SPEED_TOKENS, Case, need
 from gprune.models.shapes import SHAPES
 from gprune.stages import Graph, StageId, course
 from gprune.study import EvaluationSettings, Study
@@ -84,9 +84,11 @@ def test_no_stage_grows_beyond_its_ceiling(number):
         assert 0.9 * ceilings[number] < most[kind] <= ceilings[number], kind
 
 
-def test_speed_holds_what_its_presets_ask_for():
+def test_numbers_of_modules_that_need_torch_are_theirs():
+    from gprune.calibration.principal import _BLOCKS
     from gprune.evaluation.speed import PRESETS
 
+    assert KRYLOV == _BLOCKS
     assert {name: (one.batch, one.prompt + one.new_tokens) for name, one in PRESETS.items()} == {
         name: SPEED_TOKENS[name] for name in PRESETS
     }
