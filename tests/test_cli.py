@@ -11,6 +11,7 @@ import pytest
 import tiny_study
 
 from gprune.__main__ import main
+from gprune.commands import COMMANDS
 from gprune.methods import CONTROLS
 
 
@@ -197,6 +198,20 @@ def test_arrays_refuse_a_target_before_any_work(capsys, workshop, tmp_path):
 @pytest.mark.process
 def test_help_needs_no_torch(workshop):
     code = "import sys, gprune.__main__ as m\ntry: m.main(['--help'])\nexcept SystemExit: pass\n"
-    code += "sys.exit('torch' in sys.modules or 'streamlit' in sys.modules)"
+    # nor the file of any command: that of the one that is asked for is imported alone
+    code += (
+        "heavy = {'torch', 'streamlit', 'numpy', 'gprune.study', 'importlib.metadata'} & set(sys.modules)\n"
+    )
+    code += "sys.exit(' '.join(heavy) or None)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=Path(__file__).parents[1])
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_registered_by_its_file(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0 and shown.startswith(f"usage: gprune {name} ")
+    # one that is known by its line alone would have no option but this
+    assert "--help" in shown and len(shown.splitlines()) > 3
