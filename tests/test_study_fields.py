@@ -61,9 +61,9 @@ def test_a_choice_takes_its_words_and_no_other(name):
 
 def test_every_option_of_study_says_what_its_field_means():
     made = options(study)
-    assert set(made) == {*OPTIONS, "set", "with-controls", "profile"} and set(OPTIONS.values()) <= set(
-        field_names()
-    )
+    assert set(made) == {*OPTIONS, "set", "with-controls", "profile", "dry-run"} and set(
+        OPTIONS.values()
+    ) <= set(field_names())
     for option, field in OPTIONS.items():
         assert made[option].help.replace("%%", "%").startswith(documentation()[field])
     assert (made["seed"].type, made["retention"].type, made["windows"].type) == (int, float, int)
