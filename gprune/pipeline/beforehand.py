@@ -33,7 +33,7 @@ def foreseen(wanted: Iterable[Stage[Any]], results: Results) -> Forecast | None:
 
 
 def anew(study: Study, records: Iterable[Mapping[str, Any]] = ()) -> Forecast | None:
-    """What a whole run of a study takes, were nothing of it there; nothing but its model is looked at.
+    """What a whole run of a study takes, if nothing of it is there yet; nothing but its model is looked at.
 
     Args:
         study: the study.

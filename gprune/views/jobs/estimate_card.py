@@ -19,7 +19,7 @@ _GIB = 2**30
 
 
 def show(study: Study, records: Iterable[dict[str, Any]], key: str) -> tuple[str, ...] | None:
-    """Shows what a whole run of a study takes, were nothing of it there.
+    """Shows what a whole run of a study takes, if nothing of it is there yet.
 
     Args:
         study: what is to run.
@@ -34,7 +34,7 @@ def show(study: Study, records: Iterable[dict[str, Any]], key: str) -> tuple[str
         st.caption("Memory and time are not known before the model is on this machine.")
         return ()
     verdict = judged(found)
-    st.caption(f"Estimate, were nothing of it there: {said(verdict.summary)}.")
+    st.caption(f"Estimate, if nothing of it is there yet: {said(verdict.summary)}.")
     for words in verdict.warnings:
         st.warning(said(words), icon=":material/warning:")
     with st.expander("Memory and time of each stage", icon=":material/memory:"):
