@@ -137,3 +137,8 @@ def _values(path: Path, name: str) -> list[str]:
     except OSError:
         return []
     return [line.partition(":")[2].strip() for line in lines if line.startswith(name)]
+
+
+def spare() -> int:
+    """Bytes that may be kept only to spare work: half of what is free, so that a second run has room too."""
+    return memory()[0] // 2

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gprune import machine
 from gprune.estimate.dimensions import Dimensions
 from gprune.methods import METHODS, of_masks
 from gprune.stages import StageId
@@ -31,8 +32,6 @@ _LEAST_ROWS = 64
 """tokens whose logits it holds at least"""
 _PIECE = {True: 2**25, False: 2**17}
 """activations that statistics widen to float32 at a time, on a GPU and on a CPU"""
-_CACHE = 2 * 2**30
-"""bytes up to which sparsity learning keeps the dense model's hidden states"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +186,7 @@ def _learning(_: StageId, case: Case) -> Need:
         # masks of four subsets with their gradients, and the order of all units
         fixed=case.logits(logits, 5) + 4.0 * 4 * 2 * model.units + 100.0 * shape.layers * shape.neurons,
         each=case.kept(length) + case.backward(length) + 4.0 * length * shape.hidden * case.width,
-        host=cached if cached <= _CACHE and study.sparsity.epochs > 1 else 0.0,
+        host=cached if cached <= machine.spare() and study.sparsity.epochs > 1 else 0.0,
         asked=study.sparsity.batch,
         setting="sparsity.batch",
     )

@@ -12,13 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gprune import machine
 from gprune.errors import SettingsError
 from gprune.models.decoder import Decoder
 from gprune.records import Array, Tokens
 from gprune.sparsity.masks import SUBSETS
-
-# Above this the teacher runs again in every epoch: its hidden states would crowd out the model.
-_CACHE_BYTES = 2 * 2**30
 
 
 class SubsetSampler:
@@ -85,9 +83,9 @@ class Teacher:
 
     @classmethod
     def build(cls, decoder: Decoder, sequences: int, length: int, epochs: int) -> Teacher:
-        """Makes room for the cache if the sequences come more than once and the memory is small enough."""
+        """Makes room for the cache if sequences come more than once and the machine has that much to spare."""
         values = sequences * length * decoder.shape.hidden
-        fits = epochs > 1 and values * decoder.dtype.itemsize <= _CACHE_BYTES
+        fits = epochs > 1 and values * decoder.dtype.itemsize <= machine.spare()
         size = (sequences, length, decoder.shape.hidden)
         cache = torch.empty(size, dtype=decoder.dtype) if fits else None
         return cls(decoder, cache, np.zeros(sequences, dtype=bool))

@@ -5,9 +5,9 @@ import pytest
 import torch
 from sparsity.reference_sparsity import random_tokens
 
+from gprune import machine
 from gprune.errors import SettingsError
 from gprune.models.tiny import tiny_decoder
-from gprune.sparsity import batches
 from gprune.sparsity.batches import SubsetSampler, Teacher
 
 
@@ -87,7 +87,7 @@ def test_the_teacher_keeps_what_it_said(monkeypatch):
 
 @pytest.mark.parametrize(("epochs", "limit"), [(1, 2**30), (2, 0)])
 def test_no_cache_where_it_is_of_no_use_or_too_large(monkeypatch, epochs, limit):
-    monkeypatch.setattr(batches, "_CACHE_BYTES", limit)
+    monkeypatch.setattr(machine, "spare", lambda: limit)
     decoder = tiny_decoder()
     teacher = Teacher.build(decoder, sequences=6, length=4, epochs=epochs)
     ids = torch.arange(8).view(2, 4)
