@@ -83,7 +83,7 @@ class Teacher:
 
     @classmethod
     def build(cls, decoder: Decoder, sequences: int, length: int, epochs: int) -> Teacher:
-        """Makes room for the cache if sequences come more than once and the machine has that much to spare."""
+        """Makes room for the cache if sequences come more than once and the machine has that much free."""
         values = sequences * length * decoder.shape.hidden
         fits = epochs > 1 and values * decoder.dtype.itemsize <= machine.spare()
         size = (sequences, length, decoder.shape.hidden)

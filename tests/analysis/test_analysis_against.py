@@ -23,7 +23,7 @@ def test_the_best_baseline_is_chosen_on_each_text_and_is_no_control_and_no_form_
     wiki, c4 = against(rows).to_dict("records")
     assert (wiki["text"], wiki[BEST]) == ("wiki", "FLAP 50.00 ± 1.50 (0.800)")
     assert c4[BEST] == f"LLM-Pruner 58.00 ({60 / 58:.3f})"
-    assert wiki["GPrune (FLAP)"] == "40.00 ± 1.50" and wiki["retention"] == "50%"
+    assert wiki["GPrune (FLAP)"] == "40.00 ± 1.50" and wiki["retention"] == "50 %"
     assert wiki["control: FLAP, one ratio (GPrune over it)"] == "45.00 ± 1.50 (0.889)"
     # a control that was not measured is not made up
     assert wiki[LAYERS] == "–" and list(wiki)[3:] == [

@@ -305,7 +305,7 @@ def test_derived_tables_take_measured_rows_only(store: Store) -> None:
 
 def test_number_types_that_differ_are_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     devices = {"auto": "float32", "cuda:1": "bfloat16"}
-    monkeypatch.setattr(inputs, "_precision", lambda study: devices[study.device])
+    monkeypatch.setattr(inputs, "precision_of", lambda study: devices[study.device])
     errands = work.needed([tables.TABLES["ablation"]], a_series())
     for errand, device in zip(errands, ("auto", "cuda:1", "auto"), strict=True):
         finish(store, replace(errand.study, device=device))

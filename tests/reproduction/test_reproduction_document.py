@@ -54,7 +54,7 @@ def test_reproductions_that_differ_in_their_seed_alone_are_taken_together(tmp_pa
     text, _ = document.rewritten(MARKS.format("against"), tmp_path)
     assert "- Seeds: 0, 1, 2; ± is the deviation over seeds" in text and text.count("- Command: ") == 1
     # 40, 40.4 and 40.8 against FANG's 45, 45.45 and 45.9
-    assert "| 50% | python-reference | 40.40 ± 0.33 | FANG 45.45 ± 0.37 (0.889 ± 0.000) |" in text
+    assert "| 50 % | python-reference | 40.40 ± 0.33 | FANG 45.45 ± 0.37 (0.889 ± 0.000) |" in text
 
 
 def test_changes_that_were_not_committed_are_told(tmp_path: Path) -> None:

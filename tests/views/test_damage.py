@@ -20,7 +20,6 @@ SHOWN = {
         "rank_drift",
         "module_agreement",
         "pruning_decisions",
-        "calibration_data",
         "comparison",
         "speed_export",
         "guide",

@@ -164,7 +164,7 @@ def test_differences_are_drawn_against_zero_and_pale_where_nothing_may_be_called
     assert figure is not None
     assert_drawable(figure)
     assert [trace.y[0] for trace in figure.data] == ["gprune", "fang", "wanda_sp"]
-    assert [trace.marker.opacity for trace in figure.data] == [1.0, 0.45, 0.45]
+    assert [trace.marker.opacity for trace in figure.data] == [(1.0,), (0.45,), (0.45,)]
     means = [item.losses.mean() - items[0].losses.mean() for item in items[1:]]
     np.testing.assert_allclose([trace.x[0] for trace in figure.data], 100 * np.expm1(means))
     errors = [(item.losses - items[0].losses).std(ddof=1) / 96**0.5 for item in items[1:]]
