@@ -176,6 +176,25 @@ def test_methods_keep_their_colours_on_every_page(small_run: Run) -> None:
     assert bars["FLAP"] == lines["FLAP"] == style.METHOD_COLORS["flap"]
 
 
+def test_of_many_methods_forms_and_controls_wait_for_a_click(small_run: Run) -> None:
+    masks = small_run.masks()
+    assert all(trace.visible is True for trace in decisions.by_layer(masks, "neurons").data)
+    one = next(iter(masks.values()))
+    forms = (
+        "flap_uniform",
+        "flap_pooled",
+        "msl_layers",
+        "wanda_sp_pooled",
+        "fang_pooled",
+        "llm_pruner",
+        "fang",
+    )
+    many = decisions.by_layer({**masks, **dict.fromkeys(forms, one)}, "neurons")
+    shown = {trace.name for trace in many.data if trace.visible is True}
+    assert shown == {style.label(method) for method in ("gprune", "flap", "wanda_sp", "llm_pruner", "fang")}
+    assert {trace.visible for trace in many.data} == {True, "legendonly"}
+
+
 def test_perplexity_is_logarithmic_with_errors_and_a_dense_line(small_run: Run) -> None:
     figure = FIGURES["perplexity"](small_run)
     assert figure.layout.xaxis.type == "log" and len(figure.layout.shapes) == 1

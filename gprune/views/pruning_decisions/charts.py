@@ -15,12 +15,15 @@ from gprune.views.frame.chart_style import (
     METHOD_DASHES,
     METHOD_SYMBOLS,
     PALE,
+    family,
     label,
     layer_axis,
     style,
 )
 from gprune.views.frame.selection import NOTHING, Selection
 
+MOST_LINES = 8
+"""lines that can be told apart in one chart"""
 _DRIFT_AXIS = "modules by mean rank drift, most stable to most unstable"
 
 
@@ -103,12 +106,14 @@ def shares(result: Bins, base: str) -> go.Figure:
 def by_layer(masks: dict[str, PruningMasks], part: str, chosen: Selection = NOTHING) -> go.Figure:
     """Retained share of each layer's neurons or key/value groups, one line a method.
 
+    Of more methods than can be told apart, forms and controls wait in the legend for a click.
+
     Args:
         masks: masks by method.
         part: `neurons` or `heads`.
         chosen: its layer is marked.
     """
-    figure = go.Figure()
+    figure, many = go.Figure(), len(masks) > MOST_LINES
     for method, mask in masks.items():
         values: Array = layer_retention(mask)[0 if part == "neurons" else 1]
         figure.add_scatter(
@@ -120,9 +125,11 @@ def by_layer(masks: dict[str, PruningMasks], part: str, chosen: Selection = NOTH
             customdata=[[layer, marks.NONE, marks.NONE] for layer in range(len(values))],
             marker={"symbol": METHOD_SYMBOLS[method], "size": 7},
             hovertemplate="layer %{x}: %{y:.3f} kept<extra>" + label(method) + "</extra>",
+            visible="legendonly" if many and family(method) != method else True,
         )
     unit = "neurons" if part == "neurons" else "key/value groups"
-    style(figure, "layer", f"share of {unit} kept", 320)
+    # the legend stands above in two columns, and may take half of the height
+    style(figure, "layer", f"share of {unit} kept", 320 + (14 * len(masks) if many else 0))
     layer_axis(figure, len(next(iter(masks.values())).ffn))
     marks.layer_line(figure, chosen)
     figure.update_yaxes(range=[-0.03, 1.05])

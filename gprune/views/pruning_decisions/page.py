@@ -176,6 +176,8 @@ def _layers(run: Run, drawn: Card, part: str) -> None:
     caption = (
         "Key/value groups, each with its query heads." if part == "heads" else "FFN neurons of each layer."
     )
+    if len(masks) > figures.MOST_LINES:
+        caption += " Forms and controls are drawn when their name is clicked."
     drawn.chart(
         figures.by_layer(masks, part, selection.current(run)),
         caption,
