@@ -47,13 +47,19 @@ def held(page: Any) -> float:
 
 def drag(page: Any, across: int) -> None:
     """Takes the line by its end and moves it in small steps, without letting it go."""
+    from playwright.sync_api import expect
+
     line(page).scroll_into_view_if_needed()
-    box = line(page).bounding_box()
+    before, box = page.locator(CHART).get_attribute("data-retention"), None
+    # charts above may still be drawn, which moves the line
+    while box != (box := line(page).bounding_box()):
+        page.wait_for_timeout(300)
     x, y = box["x"] + box["width"] / 2, box["y"] + 8
     page.mouse.move(x, y)
     page.mouse.down()
     for step in range(1, 21):
         page.mouse.move(x + across * step / 20, y)
+    expect(page.locator(CHART)).not_to_have_attribute("data-retention", before)
     page.wait_for_timeout(100)
 
 
