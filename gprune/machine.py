@@ -8,6 +8,7 @@ import platform
 import resource
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -24,12 +25,9 @@ def has_gpu() -> bool:
 @cache
 def cards() -> tuple[str, ...]:
     """Names of the CUDA devices in the order in which torch numbers them; none without a driver."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return ()
+    driver = _driver()
     count, device, name = ctypes.c_int(0), ctypes.c_int(0), ctypes.create_string_buffer(256)
-    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+    if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return ()
     found = []
     for index in range(count.value):
@@ -42,14 +40,19 @@ def cards() -> tuple[str, ...]:
 @cache
 def card_memory(index: int = 0) -> int:
     """Bytes of a CUDA device's memory, whoever uses them; 0 where the driver does not tell."""
+    driver, device, size = _driver(), ctypes.c_int(0), ctypes.c_size_t(0)
+    known = driver is not None and driver.cuDeviceGet(ctypes.byref(device), index) == 0
+    known = known and driver.cuDeviceTotalMem_v2(ctypes.byref(size), device) == 0
+    return size.value if known else 0
+
+
+def _driver() -> Any:
+    """The driver of CUDA, ready to be asked; None where there is none."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return 0
-    device, size = ctypes.c_int(0), ctypes.c_size_t(0)
-    known = driver.cuInit(0) == 0 and driver.cuDeviceGet(ctypes.byref(device), index) == 0
-    known = known and driver.cuDeviceTotalMem_v2(ctypes.byref(size), device) == 0
-    return size.value if known else 0
+        return None
+    return driver if driver.cuInit(0) == 0 else None
 
 
 def memory() -> tuple[int, int]:

@@ -10,15 +10,12 @@ import importlib
 import logging
 import pkgutil
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
-Message = MutableMapping[str, Any]
-App = Callable[
-    [MutableMapping[str, Any], Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]],
-    Awaitable[None],
-]
+from gprune.door.guard import App, Message, Receive, Send
+
 CHARTS = "PlotlyChart.*.js"
 """what Streamlit calls the script that draws charts, with a part that each of its versions has of its own"""
 SCRIPTS = Path("static", "static", "js")
@@ -40,7 +37,7 @@ class Hint:
         """
         self._app, self._link = app, _link(scripts)
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Hands a request on, and adds the hint to an answer that is a page."""
         if scope["type"] != "http" or self._link is None:
             await self._app(scope, receive, send)

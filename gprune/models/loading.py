@@ -48,9 +48,9 @@ def load(
         ModelError: the model cannot be found, read or pruned.
         SettingsError: the device or the number type is not available.
     """
-    device_of(device)
-    tokenizer = load_tokenizer(str(_checked(name)), trust_remote_code)
-    return Decoder.from_model(load_model(name, device, dtype, trust_remote_code, offload), tokenizer)
+    place, folder = device_of(device), _checked(name)
+    tokenizer = load_tokenizer(str(folder), trust_remote_code)
+    return Decoder.from_model(_read(folder, place, dtype, trust_remote_code, offload), tokenizer)
 
 
 def load_model(
@@ -61,7 +61,10 @@ def load_model(
     offload: bool = False,
 ) -> nn.Module:
     """Loads a model without its tokenizer, which need not be there; see `load`."""
-    place, folder = device_of(device), _checked(name)
+    return _read(_checked(name), device_of(device), dtype, trust_remote_code, offload)
+
+
+def _read(folder: Path, place: torch.device, dtype: str, trust_remote_code: bool, offload: bool) -> nn.Module:
     arguments = {"dtype": _dtype(dtype, place), "trust_remote_code": trust_remote_code}
     loader = _automatic("AutoModelForCausalLM")
     if offload:

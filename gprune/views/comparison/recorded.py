@@ -23,6 +23,8 @@ class Document:
     opening: str
     """what was measured, on what, by which command"""
     parts: tuple[tuple[str, str], ...]
+    text: str
+    """all of it, as it was written"""
 
 
 def show() -> None:
@@ -55,9 +57,7 @@ def show() -> None:
         for heading, text in parts.items():
             with st.expander(heading):
                 st.markdown(text)
-        st.download_button(
-            "Markdown", DOCUMENT.read_bytes(), "study.md", "text/markdown", icon=":material/download:"
-        )
+        st.download_button("Markdown", found.text, "study.md", "text/markdown", icon=":material/download:")
 
 
 @lru_cache(maxsize=2)
@@ -75,5 +75,5 @@ def parts_of(text: str) -> Document:
     title, _, rest = opening.strip().partition("\n")
     named = [part.partition("\n") for part in parts]
     return Document(
-        title.removeprefix(_HEAD), rest.strip(), tuple((name, body.strip()) for name, _, body in named)
+        title.removeprefix(_HEAD), rest.strip(), tuple((name, body.strip()) for name, _, body in named), text
     )
