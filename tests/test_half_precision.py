@@ -6,6 +6,7 @@ import torch
 from gprune.calibration.accumulators import ChannelMoments
 from gprune.calibration.context_statistics import GroupMoments
 from gprune.calibration.gradients import _reduce
+from gprune.models.room import commit
 from gprune.sparsity import masks
 
 HALVES = [torch.float16, torch.bfloat16]
@@ -70,7 +71,7 @@ def test_moments_of_activations(dtype, scale):
     moments = ChannelMoments("down_proj", 2, range(1), 5, torch.device("cpu"))
     contexts = GroupMoments(1, 1, 1, 5, torch.device("cpu"))
     moments.add(0, inputs)
-    contexts.add(0, slice(0, 1), inputs.flatten(0, 1), torch.ones(1, 66))
+    commit(contexts.prepare(0, slice(0, 1), inputs.flatten(0, 1), torch.ones(1, 66)))
     moments.finish_batch(torch.tensor([0, 0, 0, 1, 1, 1]).numpy())
     for part, rows in ((moments.moment[0, 0], inputs[:3]), (contexts.moment[0, 0, 0], inputs)):
         wide = rows.flatten(0, 1).double()

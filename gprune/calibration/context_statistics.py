@@ -95,10 +95,6 @@ class GroupMoments:
         self.mean = torch.zeros(shards, layers, contexts, channels, dtype=torch.float64, device=device)
         self.moment = torch.zeros_like(self.mean)
 
-    def add(self, layer: int, shards: slice, inputs: torch.Tensor, members: torch.Tensor) -> None:
-        """Adds tokens of one layer; see `prepare`."""
-        commit(self.prepare(layer, shards, inputs, members))
-
     def prepare(self, layer: int, shards: slice, inputs: torch.Tensor, members: torch.Tensor) -> Pending:
         """What tokens of one layer change; nothing is changed yet.
 

@@ -10,6 +10,7 @@ from gprune.calibration import collect
 from gprune.calibration.context_statistics import GroupMoments, collect_contexts
 from gprune.calibration.contexts import fit_contexts, project_inputs
 from gprune.errors import Cancelled, MethodError, ModelError, NumericsError, SettingsError
+from gprune.models.room import commit
 from gprune.models.tiny import tiny_decoder
 from gprune.records import Contexts, Tokens
 from gprune.settings import ContextSettings
@@ -321,7 +322,7 @@ def test_group_moments_are_accurate_far_from_zero(mean, spread, dtype):
     part = GroupMoments(2, 1, 2, 5, x.device)
     for rows in (slice(0, 100), slice(100, 101), slice(101, 600)):
         members = torch.nn.functional.one_hot(group[rows], 4).T.float()
-        part.add(0, slice(0, 2), x[rows], members)
+        commit(part.prepare(0, slice(0, 2), x[rows], members))
     for index in range(4):
         inside = x[group == index].double()
         place = index // 2, 0, index % 2
