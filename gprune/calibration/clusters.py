@@ -19,23 +19,35 @@ _SWEEPS = 5
 _LEAST_GAIN = 1e-4
 
 
-def balanced_clusters(points: Array, count: int, generator: np.random.Generator) -> tuple[Array, Array]:
+def _on() -> None:
+    """Lets a clustering go on."""
+
+
+def balanced_clusters(
+    points: Array, count: int, generator: np.random.Generator, on_step: Callable[[], None] = _on
+) -> tuple[Array, Array]:
     """k-means with clusters of equal size: k-means++ seeds, then Lloyd steps while they tighten.
 
     Args:
         points: (points, dimensions) float64.
         count: number of clusters, at least 2 and at most that of the points.
         generator: chooses the seeds.
+        on_step: called before every Lloyd step; may raise to stop.
 
     Returns:
         (points,) labels, whose sizes differ by one at most, and (count, dimensions) means of the clusters.
     """
-    labels, centroids, _ = _lloyd(points, count, generator, balanced_labels)
+    labels, centroids, _ = _lloyd(points, count, generator, balanced_labels, on_step)
     return labels, centroids
 
 
 def bounded_clusters(
-    points: Array, count: int, generator: np.random.Generator, slack: float, starts: int
+    points: Array,
+    count: int,
+    generator: np.random.Generator,
+    slack: float,
+    starts: int,
+    on_step: Callable[[], None] = _on,
 ) -> tuple[Array, Array]:
     """k-means with clusters of about equal size: the tightest of several starts.
 
@@ -45,6 +57,7 @@ def bounded_clusters(
         generator: chooses the seeds.
         slack: how far a size may be from an even share of the points, as a share of that.
         starts: how often k-means++ seeds are drawn.
+        on_step: called before every Lloyd step; may raise to stop.
 
     Returns:
         (points,) labels, and (count, dimensions) means of the clusters.
@@ -55,18 +68,23 @@ def bounded_clusters(
     def assign(cost: Array) -> Array:
         return bounded_labels(cost, low, high)
 
-    tries = [_lloyd(points, count, generator, assign) for _ in range(starts)]
+    tries = [_lloyd(points, count, generator, assign, on_step) for _ in range(starts)]
     labels, centroids, _ = min(tries, key=lambda found: found[2])
     return labels, centroids
 
 
 def _lloyd(
-    points: Array, count: int, generator: np.random.Generator, assign: Callable[[Array], Array]
+    points: Array,
+    count: int,
+    generator: np.random.Generator,
+    assign: Callable[[Array], Array],
+    on_step: Callable[[], None],
 ) -> tuple[Array, Array, float]:
     """Labels, means and summed squared distances of one start."""
     centroids, best = _seeds(points, count, generator), np.inf
     labels, total = np.zeros(len(points), dtype=np.int64), (points**2).sum()
     for _ in range(_ITERATIONS):
+        on_step()
         cost = (centroids**2).sum(axis=1) - 2 * points @ centroids.T
         proposed = assign(cost)
         means = np.stack([points[proposed == cluster].mean(axis=0) for cluster in range(count)])
