@@ -31,6 +31,8 @@ from gprune.settings import ContextSettings
 
 # FANG's released code: how far a cluster's size may be from an even share, and how often it starts anew
 _SLACK, _STARTS = 0.4, 10
+_MOST_THREADS = 8
+"""layers that are clustered side by side; more of them wait for the interpreter, see docs/performance.md"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +95,7 @@ def project_inputs(
 def fit_contexts(
     inputs: Projected, settings: ContextSettings, seed: int, on_progress: Progress = silent
 ) -> Contexts:
-    """Clusters the FFN inputs of every layer, as many layers at a time as torch may use threads.
+    """Clusters the FFN inputs of every layer; as many layers at a time as torch may use threads, up to eight.
 
     Args:
         inputs: in their principal components.
@@ -112,7 +114,7 @@ def fit_contexts(
 
     # threads of BLAS within the threads of layers would wait for each other
     with threadpool_limits(1, user_api="blas"):
-        pool = ThreadPoolExecutor(min(layers, torch.get_num_threads()), "contexts")
+        pool = ThreadPoolExecutor(min(layers, torch.get_num_threads(), _MOST_THREADS), "contexts")
         try:
             waiting = [pool.submit(fit, layer) for layer in range(layers)]
             for layer, one in enumerate(waiting):
