@@ -55,7 +55,7 @@ def require_known(name: str, align: int = 1) -> None:
         ModelError: there is no such model.
         SettingsError: the retention or the alignment of a random model is none.
     """
-    if name.startswith(RANDOM):
+    if is_random(name):
         _random_config(name.removeprefix(RANDOM), align)
     else:
         folder = locate(name, download=True)
