@@ -113,7 +113,8 @@ def _reading(rows: list[Mapping[str, Any]]) -> str:
     return (
         "Dots are medians over the repetitions, whiskers their quartiles; the dotted line is the dense "
         f"model, ratios are to {_reference(rows)}. Each other model takes turns with it in every repetition, "
-        "and a ratio is formed within each: a machine that slows down slows both alike."
+        "and a ratio is formed within each: a machine that slows down slows both alike. Where its speed "
+        "changed meanwhile, as wide whiskers tell, read the ratios and not the distances from the line."
     )
 
 
