@@ -4,6 +4,7 @@ Importing this package imports nothing heavy; ``python -m gprune --help`` lists 
 ``AutoModelForCausalLM.from_pretrained`` loads pruned checkpoints without remote code.
 """
 
+from gprune.registration import register as register
 from gprune.registration import register_when_loaded
 
 __version__ = "0.1.0"
