@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from gprune import untrusted
+from gprune import installation, untrusted
 from gprune.errors import UnreadableError
 
 EXIT_UNFILLED = 3
@@ -71,4 +71,5 @@ class Parser(argparse.ArgumentParser):
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
     """Adds the option that every command on stored results has."""
-    parser.add_argument("--cache", type=place, help="cache folder (default: GPRUNE_CACHE, or cache/)")
+    usual = "~/.cache/gprune" if installation.INSTALLED else "cache/"
+    parser.add_argument("--cache", type=place, help=f"cache folder (default: GPRUNE_CACHE, or {usual})")
