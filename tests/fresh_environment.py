@@ -34,15 +34,26 @@ class Fresh:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables of a user who has just logged in and activated it; pip keeps the cache that it had."""
+        """Variables of a user who has just logged in and activated it."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-        cached = os.environ.get("PIP_CACHE_DIR") or str(Path.home() / ".cache" / "pip")
         programs = f"{self.folder / 'venv' / 'bin'}:{os.environ['PATH']}"
-        return kept | {"HOME": str(self.home), "PATH": programs, "PIP_CACHE_DIR": cached}
+        return kept | {"HOME": str(self.home), "PATH": programs}
 
     def program(self, name: str) -> str:
         """Where one of its programs is."""
         return str(self.folder / "venv" / "bin" / name)
+
+    def pip(self, *arguments: str) -> None:
+        """Installs or removes; with the settings and the cache of the user who runs the tests.
+
+        pip asks a Rust that is installed for its version, which then writes into the home folder.
+        """
+        command = [self.program("pip"), *arguments, "--quiet", "--disable-pip-version-check"]
+        environment = self.environment | {"HOME": str(Path.home())}
+        done = subprocess.run(
+            command, cwd=self.work, env=environment, capture_output=True, text=True, timeout=limit(180)
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
 
     def said(self, name: str, *arguments: str, seconds: float) -> str:
         """What a program prints; fails with the end of its errors.

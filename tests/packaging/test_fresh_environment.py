@@ -41,7 +41,7 @@ def fresh(tmp_path: Path, project: Path) -> Fresh:
     """The package in an environment of its own."""
     environment = made(tmp_path)
     constraints = str(project / "requirements.txt")
-    environment.said("pip", "install", "--quiet", "-c", constraints, str(project), seconds=180)
+    environment.pip("install", "-c", constraints, str(project))
     return environment
 
 
@@ -85,7 +85,7 @@ def test_it_installs_runs_the_demo_shows_it_and_leaves_nothing_but_the_cache(
     assert fresh.said("python", "-c", JOB, seconds=60) == "done\n"
     shown(fresh, chromium)
 
-    fresh.said("pip", "uninstall", "--yes", "gprune-studio", seconds=60)
+    fresh.pip("uninstall", "--yes", "gprune-studio")
     assert fresh.left() == ["home/.cache/gprune"]
     for page in ("README.md", "docs/cache.md"):
         assert CACHE in (project / page).read_text(encoding="utf-8")
