@@ -24,6 +24,16 @@ def test_every_link_between_documents_leads_to_a_file(project: Path) -> None:
     assert lost == []
 
 
+def test_the_changelog_is_grouped_by_what_its_reader_does(project: Path) -> None:
+    """Two histories of one list merge without a conflict, and badly: a heading of the older form shows it."""
+    text = (project / "CHANGELOG.md").read_text(encoding="utf-8")
+    parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    groups = [re.findall(r"^### (.+)$", part, re.MULTILINE) for part in parts]
+    assert groups[0][0] == "What to know before you update"
+    for known in groups:
+        assert len(set(known)) == len(known) and not {"Added", "Changed"} & set(known)
+
+
 def test_files_that_contributing_follows_are_there_with_what_it_names(project: Path) -> None:
     told = (project / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:gprune|tests|pages)/[\w/.]+)`", told))
