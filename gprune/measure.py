@@ -55,8 +55,8 @@ def perplexity(
     settings = EvaluationSettings(preset=str(length), windows=windows, batch=batch)
     if not hasattr(model, "named_parameters"):
         raise ModelError(
-            f"a model is a causal language model of transformers (got a {type(model).__name__}): load it with "
-            "AutoModelForCausalLM.from_pretrained"
+            f"a model is a causal language model of transformers (got a {type(model).__name__}): load it "
+            "with AutoModelForCausalLM.from_pretrained"
         )
     limit = windows * length if windows else None
     tokens = stream(text, tokenizer, limit)

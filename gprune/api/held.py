@@ -1,4 +1,4 @@
-"""For people who hold a transformers model already: its scores on a text, and the model without some units."""
+"""For people who hold a transformers model: its scores on a text, and the model without some units."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ def _as_decoder(model: Any) -> Iterator[Decoder]:
 
     if not hasattr(model, "named_parameters"):
         raise ModelError(
-            f"a model is a causal language model of transformers (got a {type(model).__name__}): load it with "
-            "AutoModelForCausalLM.from_pretrained"
+            f"a model is a causal language model of transformers (got a {type(model).__name__}): load it "
+            "with AutoModelForCausalLM.from_pretrained"
         )
     training, learning = model.training, {name: p.requires_grad for name, p in model.named_parameters()}
     try:
@@ -149,7 +149,9 @@ def _marked(masks: pd.DataFrame, unit: str, size: tuple[int, int]) -> Array:
     """(layers, units) of one kind, from its rows."""
     rows = masks[masks["unit"] == unit]
     places = rows["layer"].to_numpy(dtype=np.int64), rows["index"].to_numpy(dtype=np.int64)
-    inside = all(bool(((place >= 0) & (place < most)).all()) for place, most in zip(places, size, strict=True))
+    inside = all(
+        bool(((place >= 0) & (place < most)).all()) for place, most in zip(places, size, strict=True)
+    )
     distinct = inside and len(np.unique(places[0] * size[1] + places[1])) == size[0] * size[1] == len(rows)
     if not distinct:
         raise SettingsError(

@@ -63,9 +63,7 @@ def preview(run: Loaded, changes: dict[str, Any]) -> Preview:
     statistics, adapted = decided(run, study.reliability)
     scores = [run.load(stages.scores, text) for text in stages.PAIR]
     known = run.load(stages.partition), run.load(stages.learning)
-    base = whatif.prepare(
-        run.load(stages.shape), scores[0], scores[1], *known, run.study.sparsity.alignment
-    )
+    base = whatif.prepare(run.load(stages.shape), scores[0], scores[1], *known, run.study.sparsity.alignment)
     masks = whatif.relocated(base, adapted.source, study.retention)
     return Preview(
         study.reliability,
@@ -82,7 +80,5 @@ def decided(run: Loaded, settings: ReliabilitySettings) -> tuple[ModuleStatistic
     primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
     partition, statistics = run.load(stages.partition), run.load(stages.modules)
     if settings.score_scale != run.study.reliability.score_scale:
-        statistics = replace(
-            statistics, score=mean_scores(primary.ffn, partition, settings.score_scale)
-        )
+        statistics = replace(statistics, score=mean_scores(primary.ffn, partition, settings.score_scale))
     return statistics, adapt(primary, auxiliary, partition, statistics, settings, run.study.seed)
