@@ -9,6 +9,7 @@ these fields.
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import json
 import math
@@ -17,7 +18,7 @@ import types
 import typing
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from gprune import limits, untrusted
 from gprune.errors import SettingsError
@@ -116,6 +117,12 @@ class Study:
 
     def __post_init__(self) -> None:
         """Checks every field and the fields against each other."""
+        for name, kind in _hints().items():
+            given, nested = getattr(self, name), is_dataclass(kind)
+            if not (nested and isinstance(given, cast(type, kind))):
+                # a list for a tuple, and what a type checker would have refused
+                taken = _build(kind, given, name) if nested else _coerce(name, given, kind)
+                object.__setattr__(self, name, taken)
         for name in ("model", "primary", "auxiliary"):
             rule = "a name or a path, not empty"
             require(bool(getattr(self, name).strip()), name, getattr(self, name), rule)
@@ -191,6 +198,11 @@ class Study:
         return replace(self, name=name)
 
 
+@functools.cache
+def _hints() -> dict[str, Any]:
+    return typing.get_type_hints(Study)
+
+
 def run_name(study: Study) -> str:
     """Name of a study's run: a readable stem and a hash of every setting but the names for people."""
     words = (study.name or study.model.rstrip("/").split("/")[-1]).lower()
@@ -207,7 +219,7 @@ def short(name: str) -> str:
 def field_names() -> tuple[str, ...]:
     """Every field of a study as a dotted name."""
     names: list[str] = []
-    for name, kind in typing.get_type_hints(Study).items():
+    for name, kind in _hints().items():
         names += [f"{name}.{field.name}" for field in fields(kind)] if is_dataclass(kind) else [name]
     return tuple(names)
 

@@ -8,22 +8,27 @@ from contextlib import contextmanager
 from typing import Any
 
 import plotly.graph_objects as go
+import plotly.io as pio
 
 from gprune.errors import SettingsError
 from gprune.settings import require_choice
 from gprune.untrusted import quoted
 from gprune.views.frame.loaders import Run
 
+LOOK = "plotly_white"
+"""the template of figures where a person has chosen none; in the app it is that of the page, light or dark"""
+_NOT_CHOSEN = ("plotly", "streamlit")
+
 
 def names() -> tuple[str, ...]:
     """What figures are called."""
-    with _quiet():
+    with _outside():
         return tuple(sorted(_pictures().KNOWN))
 
 
 def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
     """A figure of a run; see `gprune.Run.figure`."""
-    with _quiet():
+    with _outside():
         return _drawn(run, name, options)
 
 
@@ -37,7 +42,7 @@ def _drawn(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
             raise SettingsError(f"the figure {name} has no option {quoted(option)}; it has: {listed}")
         _require_alike(option, value, known[option])
     if "selected" in options:
-        options = options | {"selected": pictures.selected(options["selected"])}
+        options = options | {"selected": pictures.selected(run, options["selected"])}
     # what is drawn may be shared with later calls; a reader may change what is given
     return go.Figure(pictures.KNOWN[name](run, **options).figure)
 
@@ -68,11 +73,18 @@ def _pictures() -> Any:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps Streamlit from warning that no server runs, which is as it should be here."""
-    before = logging.root.manager.disable
+def _outside() -> Iterator[None]:
+    """Outside of a server: Streamlit does not warn that none runs, and its look stays its own.
+
+    Its import makes a template the default of all figures whose colours only its pages know.
+    """
+    before, look = logging.root.manager.disable, pio.templates.default
     logging.disable(max(before, logging.WARNING))
     try:
+        # its import would change the default while a figure is drawn
+        _pictures()
+        pio.templates.default = LOOK if look in _NOT_CHOSEN else look
         yield
     finally:
+        pio.templates.default = look
         logging.disable(before)

@@ -11,6 +11,7 @@ import pandas as pd
 from gprune.records import (
     Accuracy,
     AdaptedScores,
+    Agreement,
     Array,
     ModuleStatistics,
     Partition,
@@ -104,6 +105,19 @@ def modules(
     if adapted is not None:
         values |= {"adapted": adapted.adapted, "source": adapted.source}
     return pd.DataFrame(values)
+
+
+def agreement(found: Agreement) -> pd.DataFrame:
+    """One row a comparison and layer."""
+    comparisons, layers = found.ari.shape
+    return pd.DataFrame(
+        {
+            "comparison": np.repeat(found.comparisons, layers),
+            "layer": np.tile(np.arange(layers), comparisons),
+            "ari": found.ari.ravel(),
+            "overlap": found.overlap.ravel(),
+        }
+    )
 
 
 def perplexity(

@@ -124,6 +124,18 @@ class Run:
         return frames.modules(*known)
 
     @property
+    def agreement(self) -> pd.DataFrame:
+        """How far the modules agree with those of other texts and seeds, in every layer (Fig. 1b).
+
+        Example:
+            >>> import gprune
+            >>> run = gprune.run("demo", progress=False)
+            >>> list(run.agreement.columns)
+            ['comparison', 'layer', 'ari', 'overlap']
+        """
+        return frames.agreement(self._loaded.agreement())
+
+    @property
     def masks(self) -> Mapping[str, pd.DataFrame]:
         """Which units each method keeps, by method.
 

@@ -47,6 +47,7 @@ class Card:
         """
         self.key, self.run = key, run
         self._calls: list[Call] = []
+        self._options: dict[str, Any] = {}
         self.maximised = address.names(MAXIMISED, key)
         with st.container(horizontal=True, vertical_alignment="top", gap="small"):
             self._heading = st.container(width="stretch").empty()
@@ -82,6 +83,9 @@ class Card:
         """Offers what the card shows as a command and as Python; called when it is drawn."""
         if self.run is None:
             return
+        python = python_code.code(self.run, self.key, self._calls, self._options)
+        if not python:
+            return
         with (
             self._copies,
             st.popover(
@@ -93,9 +97,13 @@ class Card:
             ),
         ):
             st.caption("As Python: what this card shows")
-            st.code(python_code.code(self.run, self.key, self._calls), language="python", wrap_lines=True)
+            st.code(python, language="python", wrap_lines=True)
             st.caption("As a command: the whole run")
             st.code(command(self.run.study), language="bash", wrap_lines=True)
+
+    def asked(self, **options: Any) -> None:
+        """Notes what is set beside a card without a figure, for those who copy what it shows."""
+        self._options = options
 
     def offers(self, call: Call) -> None:
         """Notes what draws a figure of the card, for those who copy what it shows."""

@@ -10,7 +10,9 @@ from typing import Any, Concatenate, ParamSpec, cast
 
 import plotly.graph_objects as go
 
+from gprune.errors import SettingsError
 from gprune.settings import require
+from gprune.views.frame import selection
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.selection import Selection
 
@@ -103,11 +105,24 @@ def options_of(name: str) -> dict[str, Any]:
     return {one.name: one.default for one in parameters}
 
 
-def selected(option: Any) -> Selection:
-    """A selection from what a person gives: a layer, and what of it, or a selection."""
-    if isinstance(option, Selection):
-        return option
-    return Selection(*option) if isinstance(option, tuple | list) else Selection(option)
+def selected(run: Run, option: Any) -> Selection:
+    """A selection from what a person gives: a layer, or layer, module and neuron, None for none of a kind.
+
+    Args:
+        run: the run at hand.
+        option: what was given.
+
+    Raises:
+        SettingsError: it is no selection, or the run has no such layer, module or neuron.
+    """
+    parts = tuple(option) if isinstance(option, tuple | list) else (option,)
+    whole = all(part is None or (isinstance(part, int) and part >= 0) for part in parts)
+    rule = "a layer, or layer, module and neuron, None for none of a kind"
+    require(whole and 1 <= len(parts) <= 3 and not isinstance(option, bool), "selected", option, rule)
+    found, lacking = selection.there(run, Selection(*parts))
+    if lacking:
+        raise SettingsError(f"this run has no {lacking}")
+    return found
 
 
 def in_range(name: str, value: int | None, count: int) -> int:

@@ -4,36 +4,62 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gprune.study import Study, field_names
+from gprune.views.frame.commands import field
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.picture import Call
 from gprune.views.frame.selection import Selection
 
-_FRAMES = {
+_ALWAYS = ("model", "primary", "auxiliary")
+TABLES = {
     "ov_tiles": "run.perplexity",
     "ov_checks": "run.study",
-    "ov_provenance": "run.study",
-    "rd_top": 'run.drift.nlargest(50, "drift")',
-    "rasa_table": "run.modules",
+    "rd_top": 'run.drift.nlargest({rows}, "drift")',
+    "ma_summary": 'run.agreement.groupby("comparison")[["ari", "overlap"]].agg(["mean", "std"])',
+    "rasa_table": "run.adapt({options}).modules",
     "cp_table": 'run.perplexity.pivot(index="method", columns="text", values="perplexity")',
-    "sx_accuracy": "run.accuracy",
+    "cp_given": 'run.perplexity[["method", "retention", "parameters"]].drop_duplicates()',
     "sx_export": 'run.model("gprune")',
+    "sx_accuracy": "run.accuracy",
 }
-"""what cards without a figure show, as the last line of the code; any other shows something of the run"""
+"""what cards without a figure show, as the last line of the code"""
 
 
-def code(run: Run, card: str, calls: Iterable[Call] = ()) -> str:
-    """Code that ends with what a card shows.
+def code(run: Run, card: str, calls: Iterable[Call], options: Mapping[str, Any]) -> str:
+    """Code that ends with what a card shows; empty where it shows nothing of a run.
 
     Args:
         run: the run that is shown.
         card: key of the card.
         calls: what draws the figures of the card.
+        options: what is set beside a card without a figure.
     """
-    lines = [_written(one) for one in calls] or [_FRAMES.get(card, "run")]
-    return "\n".join(["import gprune", "", f"run = gprune.open({_literal(_place(run))})", *lines])
+    if card == "ov_provenance":
+        return of_study(run.study)
+    lines = [_written(one) for one in calls]
+    if not lines and card in TABLES:
+        known = {name: _literal(value) for name, value in options.items()}
+        listed = ", ".join(f"{name}={value}" for name, value in known.items())
+        lines = [TABLES[card].format(**known, options=listed)]
+    opened = ["import gprune", "", f"run = gprune.open({_literal(_place(run))})"]
+    return "\n".join([*opened, *lines]) if lines else ""
+
+
+def of_study(study: Study) -> str:
+    """Code that runs a study; what is as by itself is left out."""
+    plain = Study(model=study.model, primary=study.primary, auxiliary=study.auxiliary)
+    changed = {
+        name: field(study, name)
+        for name in field_names()
+        if name in _ALWAYS or field(study, name) != field(plain, name)
+    }
+    own = [f"    {name}={_literal(value)}," for name, value in changed.items() if "." not in name]
+    inner = [f"    {_literal(name)}: {_literal(value)}," for name, value in changed.items() if "." in name]
+    ending = [").with_settings({", *inner, "})"] if inner else [")"]
+    return "\n".join(["import gprune", "", "study = gprune.Study(", *own, *ending, "run = gprune.run(study)"])
 
 
 def _written(call: Call) -> str:

@@ -15,7 +15,7 @@ from gprune.settings import PRESET_LENGTHS
 from gprune.stages.inputs import describe_texts
 from gprune.study import METRIC_NAMES, Study, from_dict
 from gprune.study_demo import demo_study
-from gprune.views.frame import frame, text_picker, work
+from gprune.views.frame import frame, python_code, text_picker, work
 from gprune.views.frame.card import card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
@@ -62,6 +62,8 @@ def new_study(root: str) -> None:
         arguments = estimate_card.show(studies[0], records, "launch")
         st.caption("The exact command")
         st.code(command(*studies, told=arguments or ()), language="bash", wrap_lines=True)
+        with st.popover("As Python", icon=":material/content_copy:", type="tertiary", key="launch_python"):
+            st.code(python_code.of_study(studies[0]), language="python", wrap_lines=True)
         if st.button(
             "Start the run",
             key="launch_start",

@@ -137,6 +137,7 @@ def _top(run: Run, drawn: Card) -> None:
     )
     table = derived.drift_top(*keys, int(count))
     drawn.title(f"The {len(table)} neurons that move most")
+    drawn.asked(rows=int(count))
     shown = [name for name in table.columns if "score" not in name and name != "signed drift"]
     selection.table(
         table[shown],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 
 from gprune import stages
+from gprune.settings import require, require_choice
 from gprune.views.frame import derived
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.picture import in_range, picture
@@ -14,12 +15,14 @@ from gprune.views.rank_drift import charts
 SURVIVAL, HISTOGRAM = "survival", "histogram"
 FINE = 200
 """bins behind the curve"""
-BINS = 50
+BINS, MOST_BINS = 50, 1000
 
 
 @picture("drift")
 def drift(run: Run, *, form: str = SURVIVAL, bins: int = BINS, log: bool = False) -> go.Figure:
     """How many neurons move how far: as a curve, or as a histogram of some bins."""
+    require_choice("form", form, (SURVIVAL, HISTOGRAM))
+    require(1 <= bins <= MOST_BINS, "bins", bins, f"1 to {MOST_BINS}")
     curves = derived.drift_curves(run.root, run.key(stages.drift), bins if form == HISTOGRAM else FINE)
     return charts.histogram(curves, log) if form == HISTOGRAM else charts.survival(curves)
 

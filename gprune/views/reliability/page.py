@@ -111,6 +111,7 @@ def _how_layers(settings: ReliabilitySettings) -> str:
 def _table(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
     statistics, adapted = derived.preview(run, settings)
     table = thresholds.table(statistics, adapted)
+    drawn.asked(**told(run, settings))
     decimals = st.column_config.NumberColumn(format="%.3f")
     columns = dict.fromkeys(("within-module drift", "u on A", "u on B"), decimals)
     columns["mean primary score"] = st.column_config.NumberColumn(format="%.3g")
