@@ -69,7 +69,14 @@ _LATER = {
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """One study: a model, two calibration texts, a metric, a retention, and the settings of each stage."""
+    """One study: a model, two calibration texts, a metric, a retention, and the settings of each stage.
+
+    Example:
+        >>> import gprune
+        >>> study = gprune.Study(model="demo", primary="python-reference", auxiliary="science-docs")
+        >>> study.with_settings({"reliability.drift_quantile": 0.85}).reliability.drift_quantile
+        0.85
+    """
 
     model: str
     """folder or hub name of the dense model; `demo` is the bundled one"""

@@ -14,7 +14,7 @@ from gprune.api import frames
 from gprune.corpora.given import calibration
 from gprune.errors import ModelError, SettingsError
 from gprune.records import Array, ModelShape, PruningMasks
-from gprune.settings import CalibrationSettings
+from gprune.settings import CalibrationSettings, require_choice
 
 if TYPE_CHECKING:
     from gprune.models.decoder import Decoder
@@ -63,8 +63,10 @@ def scores(
         (['layer', 'unit', 'index', 'score'], True)
     """
     from gprune.calibration import collect
-    from gprune.scoring import score
+    from gprune.scoring import METRICS, score
 
+    # before the model is run
+    require_choice("metric", metric, tuple(METRICS))
     # halves are compared by nobody here: two shards are the fewest that there are
     settings = CalibrationSettings(samples=samples, length=length, shards=2, batch=batch)
     with _as_decoder(model) as decoder:

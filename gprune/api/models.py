@@ -12,7 +12,7 @@ from gprune.views.frame.loaders import Run
 
 
 def cut(run: Run, method: str) -> Any:
-    """The model of a method, in evaluation mode.
+    """The model of a method, in evaluation mode, as `from_pretrained` would give it.
 
     Args:
         run: the run.
@@ -26,7 +26,8 @@ def cut(run: Run, method: str) -> Any:
     _require_same(run)
     work = Work(run.study, run.graph.inputs, run.results.store.texts)
     with work.within_memory(f"the model of {method}"):
-        return work.pruned(**needs)
+        # a stage freezes its model; whoever asks for one here may go on training it
+        return work.pruned(**needs).requires_grad_(True)
 
 
 def _require_same(run: Run) -> None:
