@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlencode
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -21,6 +22,7 @@ from gprune.views.frame import address, marks, packed, python_code, selection, t
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.picture import Call, Picture
+from gprune.views.frame.run_choice import RUN
 from gprune.views.frame.text import csv, said
 
 MAXIMISED = "card"
@@ -80,7 +82,7 @@ class Card:
             st.html(_FILLS.format(key=self.key, **ground))
 
     def copies(self) -> None:
-        """Offers what the card shows as a command and as Python; called when it is drawn."""
+        """Offers what the card shows as Python, as a command and as a link; called when it is drawn."""
         if self.run is None:
             return
         python = python_code.code(self.run, self.key, self._calls, self._options)
@@ -93,13 +95,15 @@ class Card:
                 icon=":material/content_copy:",
                 type="tertiary",
                 key=f"{self.key}_copy",
-                help="Copy as a command, or as Python",
+                help="Copy as Python, as a command or as a link",
             ),
         ):
             st.caption("As Python: what this card shows")
             st.code(python, language="python", wrap_lines=True)
             st.caption("As a command: the whole run")
             st.code(command(self.run.study), language="bash", wrap_lines=True)
+            st.caption("As a link: this card, for people whom this server lets in")
+            st.code(_link(self.run, self.key), language=None, wrap_lines=True)
 
     def asked(self, **options: Any) -> None:
         """Notes what is set beside a card without a figure, for those who copy what it shows."""
@@ -216,6 +220,12 @@ class Card:
 
     def _file_name(self) -> str:
         return f"{self.run.name}-{self.key}" if self.run else self.key
+
+
+def _link(run: Run, key: str) -> str:
+    """The address of the page as it is shown, with a card that fills it."""
+    held = {name: st.query_params.get_all(name) for name in st.query_params}
+    return f"{st.context.url or ''}?{urlencode(held | {RUN: run.name, MAXIMISED: key}, doseq=True)}"
 
 
 @contextmanager
