@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 from gprune import run_records
 from gprune.progress import Notice
 from gprune.store import Store
+from gprune.untrusted import sentence
 
 if TYPE_CHECKING:
     from gprune.pipeline import Listener
 
+_WIDEST = 60
+"""characters beside the bar"""
 _FORM = "{percentage:3.0f}%|{bar}| {desc} [{elapsed}]"
 
 
@@ -31,7 +34,8 @@ def bar(store: Store, run: str) -> Iterator[Listener]:
         warnings.simplefilter("ignore")
         from tqdm.auto import tqdm
 
-        drawn: Any = tqdm(total=1, bar_format=_FORM, file=sys.stderr, desc="starting", leave=True)
+        # drawn when it is told of something, and no oftener than people see
+        drawn: Any = tqdm(total=1, bar_format=_FORM, file=sys.stderr, desc="starting", miniters=0)
     told = _Told(store, run, drawn)
     try:
         yield told
@@ -59,10 +63,9 @@ class _Told:
             self._read()
         if stage in self._stages:
             self._stages[stage] = max(self._stages[stage], done / max(total, 1))
-            self._drawn.n = sum(self._stages.values())
         words = f"{stage}: {message}" if message and message != "reused" else stage
-        self._drawn.set_description_str(words, refresh=False)
-        self._drawn.refresh() if message != "reused" else self._drawn.update(0)
+        self._drawn.set_description_str(sentence(words, _WIDEST), refresh=False)
+        self._drawn.update(sum(self._stages.values()) - self._drawn.n)
 
     def _read(self) -> None:
         """Takes the stages from the record, once the run has written them there."""

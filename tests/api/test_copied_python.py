@@ -7,13 +7,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import plotly.graph_objects as go
 import pytest
 from streamlit.testing.v1 import AppTest
 from views.app_driver import charts, linked
 from views.synthetic_run import a_study, write_run
 
-from gprune.study import CalibrationSettings, EvaluationSettings
+import gprune
+from gprune.errors import ModelError
+from gprune.study import CalibrationSettings, EvaluationSettings, Study, run_name
+from gprune.views.frame import python_code
+from gprune.views.frame.loaders import all_runs
 
 STUDY = a_study(
     methods=("dense", "gprune", "flap", "wanda_sp", "fang"),
@@ -101,3 +106,36 @@ def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(
     figures = [said(json.loads(value.to_json())) for value in found if isinstance(value, go.Figure)]
     shown = [said(one) for one in charts(app)]
     assert shown and sorted(shown) == sorted(figures)
+
+
+def test_the_launch_form_gives_its_study_as_python(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Study] = []
+    monkeypatch.setattr(gprune, "run", lambda study, **_: ran.append(study))
+    app = linked("jobs")
+    code = next(code.value for code in app.code if code.language == "python" and "gprune.Study" in code.value)
+    exec(code, {})
+    app.text_input(key="launch_seeds").set_value("3").run()
+    code = next(code.value for code in app.code if code.language == "python" and "gprune.Study" in code.value)
+    exec(code, {})
+    first, *seeded = ran
+    assert [one.seed for one in ran] == [0, 0, 3]
+    assert python_code.of_study(first) in python_code.of_study(seeded[0]) and first.model == "demo"
+    assert run_name(first).split("-")[-1] == first.digest[:10] == seeded[0].digest[:10]
+
+
+def test_a_study_comes_back_from_its_code() -> None:
+    known: dict[str, Any] = {}
+    exec(python_code.of_study(STUDY).rpartition("\n")[0], known)
+    assert known["study"] == STUDY
+
+
+@pytest.mark.parametrize("card", python_code.TABLES)
+def test_what_a_table_offers_runs(here: Path, card: str) -> None:
+    run = all_runs(str(here))[0][0]
+    code = python_code.code(run, card, (), {"rows": 20} if card == "rd_top" else {})
+    if card == "sx_export":
+        with pytest.raises(ModelError, match="another model now"):
+            given(code)
+        return
+    (value,) = given(code)
+    assert isinstance(value, Study) or (isinstance(value, pd.DataFrame) and len(value) > 0)

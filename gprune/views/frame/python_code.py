@@ -48,8 +48,14 @@ def code(run: Run, card: str, calls: Iterable[Call], options: Mapping[str, Any])
     return "\n".join([*opened, *lines]) if lines else ""
 
 
-def of_study(study: Study) -> str:
-    """Code that runs a study; what is as by itself is left out."""
+def of_study(study: Study, *others: Study, anyway: bool = False) -> str:
+    """Code that runs a study, and others that differ from it in their seed alone.
+
+    Args:
+        study: the study; what is in it as by itself is left out.
+        others: the same under other seeds.
+        anyway: whether it is to start even if it cannot fit in memory.
+    """
     plain = Study(model=study.model, primary=study.primary, auxiliary=study.auxiliary)
     changed = {
         name: field(study, name)
@@ -59,7 +65,13 @@ def of_study(study: Study) -> str:
     own = [f"    {name}={_literal(value)}," for name, value in changed.items() if "." not in name]
     inner = [f"    {_literal(name)}: {_literal(value)}," for name, value in changed.items() if "." in name]
     ending = [").with_settings({", *inner, "})"] if inner else [")"]
-    return "\n".join(["import gprune", "", "study = gprune.Study(", *own, *ending, "run = gprune.run(study)"])
+    more = ", anyway=True" if anyway else ""
+    last = f"run = gprune.run(study{more})"
+    if others:
+        seeds = _literal(tuple(one.seed for one in (study, *others)))
+        seeded = 'study.with_settings({"seed": seed})'
+        last = f"runs = [gprune.run({seeded}{more}) for seed in {seeds}]"
+    return "\n".join(["import gprune", "", "study = gprune.Study(", *own, *ending, last])
 
 
 def _written(call: Call) -> str:

@@ -64,7 +64,8 @@ def new_study(root: str) -> None:
         st.caption("The exact command")
         st.code(command(*studies, told=arguments or ()), language="bash", wrap_lines=True)
         with st.popover("As Python", icon=":material/content_copy:", type="tertiary", key="launch_python"):
-            st.code(python_code.of_study(studies[0]), language="python", wrap_lines=True)
+            same = python_code.of_study(*studies, anyway="--anyway" in (arguments or ()))
+            st.code(same, language="python", wrap_lines=True)
         if st.button(
             "Start the run",
             key="launch_start",
