@@ -125,12 +125,7 @@ class Study:
 
     def __post_init__(self) -> None:
         """Checks every field and the fields against each other."""
-        for name, kind in _hints().items():
-            given, nested = getattr(self, name), is_dataclass(kind)
-            if not (nested and isinstance(given, cast(type, kind))):
-                # a list for a tuple, and what a type checker would have refused
-                taken = _build(kind, given, name) if nested else _coerce(name, given, kind)
-                object.__setattr__(self, name, taken)
+        self._take_types()
         for name in ("model", "primary", "auxiliary"):
             rule = "a name or a path, not empty"
             require(bool(getattr(self, name).strip()), name, getattr(self, name), rule)
@@ -156,6 +151,14 @@ class Study:
                 f"substitute is already the {'primary' if self.substitute == self.primary else 'auxiliary'} "
                 f"text ({self.substitute!r}): choose a third text, or leave it empty"
             )
+
+    def _take_types(self) -> None:
+        """Takes a list for a tuple, and refuses what a type checker would have refused."""
+        for name, kind in _hints().items():
+            given, nested = getattr(self, name), is_dataclass(kind)
+            if not (nested and isinstance(given, cast(type, kind))):
+                taken = _build(kind, given, name) if nested else _coerce(name, given, kind)
+                object.__setattr__(self, name, taken)
 
     def _require_affordable(self) -> None:
         """Refuses what each setting alone allows and together would take for ever."""

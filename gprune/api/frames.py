@@ -143,7 +143,8 @@ def perplexity(
         }
         for method, one in found
     ]
-    return pd.DataFrame(rows)
+    names = ("perplexity", "standard_error", "windows", "length", "retention", "parameters")
+    return pd.DataFrame(rows, columns=["method", "text", *names])
 
 
 def accuracy(found: Iterable[tuple[str, Accuracy]]) -> pd.DataFrame:

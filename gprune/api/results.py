@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
 from gprune import stages
-from gprune.api import frames
+from gprune.api import frames, measured
+from gprune.api.masks import Masks
 from gprune.api.preview import Preview, preview
 from gprune.errors import SettingsError
-from gprune.methods import METHODS
 from gprune.settings import require_choice
 from gprune.study import Study
-from gprune.views.frame.loaders import MissingResultError
 from gprune.views.frame.loaders import Run as Loaded
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ class Run:
             >>> bool(kept.groupby(["unit", "layer"])["kept"].any().all())
             True
         """
-        return _Masks(self._loaded)
+        return Masks(self._loaded)
 
     @property
     def perplexity(self) -> pd.DataFrame:
@@ -171,15 +170,7 @@ class Run:
             >>> sorted(table.index) == sorted(run.study.methods)
             True
         """
-        from gprune.pipeline.summary import sizes
-
-        loaded, texts = self._loaded, self.study.evaluation.texts
-        there = [(m, t) for m in self.study.methods for t in texts if loaded.has(stages.perplexity, m, t)]
-        if not there:
-            raise MissingResultError(stages.perplexity(loaded.graph, self.study.methods[0], texts[0]).title)
-        known = sizes(loaded.results, list(dict.fromkeys(method for method, _ in there)))
-        found = [(method, loaded.load(stages.perplexity, method, text)) for method, text in there]
-        return frames.perplexity(found, known["retention"], known["parameters"])
+        return measured.perplexity(self._loaded)
 
     @property
     def accuracy(self) -> pd.DataFrame:
@@ -191,13 +182,7 @@ class Run:
             >>> run.accuracy.columns[:4].tolist()
             ['method', 'task', 'acc', 'acc_norm']
         """
-        loaded = self._loaded
-        tasks = [task for task in self.study.evaluation.tasks if task in loaded.graph.inputs.tasks]
-        pairs = [(method, task) for method in self.study.methods for task in tasks]
-        there = [pair for pair in pairs if loaded.has(stages.accuracy, *pair)]
-        if pairs and not there:
-            raise MissingResultError(stages.accuracy(loaded.graph, *pairs[0]).title)
-        return frames.accuracy((pair[0], loaded.load(stages.accuracy, *pair)) for pair in there)
+        return measured.accuracy(self._loaded)
 
     def adapt(
         self,
@@ -318,32 +303,6 @@ class Run:
         from gprune.api.figures import figure
 
         return figure(self._loaded, name, options)
-
-
-class _Masks(Mapping[str, pd.DataFrame]):
-    """The masks of a run's methods; a name that is none of them is said so, with those that are."""
-
-    def __init__(self, loaded: Loaded) -> None:
-        self._loaded = loaded
-
-    def __iter__(self) -> Iterator[str]:
-        loaded = self._loaded
-        cutting = (name for name in loaded.study.methods if METHODS[name].decision != "none")
-        return (name for name in cutting if loaded.has(stages.masks, METHODS[name].masks))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __contains__(self, name: object) -> bool:
-        return name in list(self)
-
-    def __getitem__(self, name: str) -> pd.DataFrame:
-        cutting = [one for one in self._loaded.study.methods if METHODS[one].decision != "none"]
-        require_choice("method", name, tuple(cutting))
-        return frames.masks(self._loaded.load(stages.masks, METHODS[name].masks))
-
-    def __repr__(self) -> str:
-        return f"<masks of {', '.join(self)}>"
 
 
 def loaded_from(folder: Path) -> Run:

@@ -37,7 +37,8 @@ def test_it_runs_on_the_demo(project: Path, tmp_path: Path, monkeypatch: pytest.
         for output in cell.get("outputs", [])
         if output.get("name") == "stdout"
     )
-    levels = {line.split(":")[0]: float(line.split(": ")[1].split()[0]) for line in printed.splitlines() if "±" in line}
+    said = (line.split(": ") for line in printed.splitlines() if "±" in line)
+    levels = {name: float(words.split()[0]) for name, words in said}
     assert set(levels) == {"dense", "GPrune", "GPrune, other thresholds"}
     assert levels["dense"] < levels["GPrune"] < 2 * levels["dense"]
     shown = [

@@ -55,21 +55,26 @@ def draw(drawn: Card, run: Run) -> None:
             table=lambda: _by_layer(kept),
         )
     with right:
-        groups = pictures.group_widths(run, method=method)
-        drawn.offers(groups.call)
-        st.plotly_chart(
-            groups.figure,
-            key="sx_groups_chart",
-            config={"displaylogo": False},
-            alt="key/value groups that each layer keeps",
-        )
-        st.caption(
-            f"Key/value groups that each layer keeps, of {shape.kv_heads}; one takes {shape.group_size} "
-            f"query head{'s' if shape.group_size > 1 else ''} with it."
-        )
+        _groups(run, drawn, method, shape)
     st.markdown(_padding(run, method, chosen, shape))
     _alignment(run, shape)
     _beside(run)
+
+
+def _groups(run: Run, drawn: Card, method: str, shape: ModelShape) -> None:
+    """The key/value groups that each layer keeps."""
+    groups = pictures.group_widths(run, method=method)
+    drawn.offers(groups.call)
+    st.plotly_chart(
+        groups.figure,
+        key="sx_groups_chart",
+        config={"displaylogo": False},
+        alt="key/value groups that each layer keeps",
+    )
+    st.caption(
+        f"Key/value groups that each layer keeps, of {shape.kv_heads}; one takes {shape.group_size} "
+        f"query head{'s' if shape.group_size > 1 else ''} with it."
+    )
 
 
 def _finding(method: str, kept: analysis.Widths, shape: ModelShape) -> str:
