@@ -9,6 +9,7 @@ these fields.
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import json
 import math
@@ -17,7 +18,7 @@ import types
 import typing
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from gprune import limits, untrusted
 from gprune.errors import SettingsError
@@ -68,7 +69,14 @@ _LATER = {
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """One study: a model, two calibration texts, a metric, a retention, and the settings of each stage."""
+    """One study: a model, two calibration texts, a metric, a retention, and the settings of each stage.
+
+    Example:
+        >>> import gprune
+        >>> study = gprune.Study(model="demo", primary="python-reference", auxiliary="science-docs")
+        >>> study.with_settings({"reliability.drift_quantile": 0.85}).reliability.drift_quantile
+        0.85
+    """
 
     model: str
     """folder or hub name of the dense model; `demo` is the bundled one, and `random:llama2-7b` one of random
@@ -117,6 +125,7 @@ class Study:
 
     def __post_init__(self) -> None:
         """Checks every field and the fields against each other."""
+        self._take_types()
         for name in ("model", "primary", "auxiliary"):
             rule = "a name or a path, not empty"
             require(bool(getattr(self, name).strip()), name, getattr(self, name), rule)
@@ -142,6 +151,14 @@ class Study:
                 f"substitute is already the {'primary' if self.substitute == self.primary else 'auxiliary'} "
                 f"text ({self.substitute!r}): choose a third text, or leave it empty"
             )
+
+    def _take_types(self) -> None:
+        """Takes a list for a tuple, and refuses what a type checker would have refused."""
+        for name, kind in _hints().items():
+            given, nested = getattr(self, name), is_dataclass(kind)
+            if not (nested and isinstance(given, cast(type, kind))):
+                taken = _build(kind, given, name) if nested else _coerce(name, given, kind)
+                object.__setattr__(self, name, taken)
 
     def _require_affordable(self) -> None:
         """Refuses what each setting alone allows and together would take for ever."""
@@ -192,6 +209,11 @@ class Study:
         return replace(self, name=name)
 
 
+@functools.cache
+def _hints() -> dict[str, Any]:
+    return typing.get_type_hints(Study)
+
+
 def run_name(study: Study) -> str:
     """Name of a study's run: a readable stem and a hash of every setting but the names for people."""
     words = (study.name or study.model.rstrip("/").split("/")[-1]).lower()
@@ -208,7 +230,7 @@ def short(name: str) -> str:
 def field_names() -> tuple[str, ...]:
     """Every field of a study as a dotted name."""
     names: list[str] = []
-    for name, kind in typing.get_type_hints(Study).items():
+    for name, kind in _hints().items():
         names += [f"{name}.{field.name}" for field in fields(kind)] if is_dataclass(kind) else [name]
     return tuple(names)
 

@@ -9,11 +9,13 @@ import pytest
 
 TORCH_ROOMS = {
     "__main__",
+    "api",
     "bench",
     "calibration",
     "commands",
     "evaluation",
     "export",
+    "measure",
     "models",
     "modularization",
     "registration",

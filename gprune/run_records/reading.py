@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gprune import untrusted
-from gprune.errors import UnreadableError
+from gprune.errors import StoreError, UnreadableError
 from gprune.run_records import form
 from gprune.store import Store
 
@@ -55,6 +55,21 @@ def read(store: Store, run: str) -> dict[str, Any] | None:
         return load(store.folder("runs", run) / RECORD)
     except UnreadableError:
         return None
+
+
+def required(store: Store, run: str) -> dict[str, Any]:
+    """The record of a run that a person has named.
+
+    Raises:
+        StoreError: there is no run of that name that can be read.
+    """
+    record = read(store, run)
+    if record is None:
+        raise StoreError(
+            f"there is no run {untrusted.quoted(run)} in {store.root}: `python -m gprune runs` lists those "
+            "that are"
+        )
+    return record
 
 
 def every(store: Store) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -16,7 +16,7 @@ from gprune.settings import PRESET_LENGTHS
 from gprune.stages.inputs import describe_texts
 from gprune.study import METRIC_NAMES, Study, from_dict
 from gprune.study_demo import demo_study
-from gprune.views.frame import frame, text_picker, work
+from gprune.views.frame import frame, python_code, text_picker, work
 from gprune.views.frame.card import card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
@@ -61,8 +61,7 @@ def new_study(root: str) -> None:
             return
         records = [run.record for run in frame.situation().runs]
         arguments = estimate_card.show(studies[0], records, "launch")
-        st.caption("The exact command")
-        st.code(command(*studies, told=arguments or ()), language="bash", wrap_lines=True)
+        _exact(studies, arguments or ())
         if st.button(
             "Start the run",
             key="launch_start",
@@ -71,6 +70,15 @@ def new_study(root: str) -> None:
             disabled=arguments is None,
         ):
             _start(root, studies, complaint, arguments or ())
+
+
+def _exact(studies: list[Study], arguments: tuple[str, ...]) -> None:
+    """What starts the same elsewhere."""
+    st.caption("The exact command")
+    st.code(command(*studies, told=arguments), language="bash", wrap_lines=True)
+    with st.popover("As Python", icon=":material/content_copy:", type="tertiary", key="launch_python"):
+        same = python_code.of_study(*studies, anyway="--anyway" in arguments)
+        st.code(same, language="python", wrap_lines=True)
 
 
 def _profile(start: Study, key: str) -> tuple[Study, str]:
