@@ -11,6 +11,7 @@ from gprune import profiles, untrusted
 from gprune.commands import COMMANDS, EXIT_UNFILLED, add_cache, place
 from gprune.commands.study import add_field, add_profile
 from gprune.errors import SettingsError, StoreError
+from gprune.methods import choices
 from gprune.progress import in_words
 from gprune.study import short
 from gprune.study_fields import OPTIONS, assignment, hint
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 # option: field of the scale
 _SCALE = ("primary", "auxiliary", "substitute", "samples", "epochs", "windows", "limit", "speed", "controls")
-_SCALE_LISTS = {"evaluate": "texts", "retentions": "retentions", "seeds": "seeds"}
+_SCALE_LISTS = {"evaluate": "texts", "retentions": "retentions", "seeds": "seeds", "methods": "methods"}
 
 
 def add(commands: Any) -> None:
@@ -56,6 +57,13 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
     add_field(scale, "task-folder", "evaluation.task_folder")
     scale.add_argument("--seeds", type=int, nargs="+", help="seeds; tables of one seed take the first")
     scale.add_argument("--retentions", type=float, nargs="+", help="retentions of the main table")
+    scale.add_argument(
+        "--methods",
+        nargs="+",
+        metavar="METHOD",
+        help="methods of the main table, in place of the paper's rows and of the controls; gprune stands "
+        f"there on the metric of each: {', '.join(choices())}",
+    )
     scale.add_argument(
         "--tasks",
         nargs="+",

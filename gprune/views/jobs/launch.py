@@ -10,10 +10,11 @@ import streamlit as st
 from gprune import profiles
 from gprune.door.terms import COMMAND, TRUST_OPTION, trusts_code
 from gprune.errors import GpruneError
+from gprune.methods import installed, metric_choices, plugins_of
 from gprune.models import identity
 from gprune.settings import PRESET_LENGTHS
 from gprune.stages.inputs import describe_texts
-from gprune.study import METRIC_NAMES, Study, from_dict
+from gprune.study import Study, from_dict
 from gprune.study_demo import demo_study
 from gprune.views.frame import frame, text_picker, work
 from gprune.views.frame.card import card
@@ -123,7 +124,7 @@ def _inputs(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
 def _sizes(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
     """Metric, retention and the sizes of the run."""
     metric = st.selectbox(
-        "Metric", METRIC_NAMES, format_func=label, key="launch_metric", help=help_["metric"]
+        "Metric", list(metric_choices()), format_func=label, key="launch_metric", help=help_["metric"]
     )
     retention = st.number_input(
         "Retention", value=demo.retention, step=0.05, format="%.2f", key="launch_retention",
@@ -241,6 +242,8 @@ def input_problem(study: Study) -> str:
             identity.weight_files(folder)
             identity.require_tokenizer(folder)
         describe_texts(study)
+        for plugin in plugins_of(study.metric, study.methods):
+            installed(plugin)
         return task_form.problem(study.evaluation)
     except GpruneError as error:
         return str(error)
