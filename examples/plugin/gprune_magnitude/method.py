@@ -6,7 +6,7 @@ from gprune.plugins import Kept, Method, Problem
 
 
 def decide(problem: Problem) -> Kept:
-    """Keeps the same number of key/value groups in every layer, and the largest neurons of the whole model."""
+    """Keeps as many key/value groups in every layer, and the largest neurons of the whole model."""
     shape, scores = problem.shape, problem.scores[0]
     kept_groups = max(1, round(problem.retention * shape.kv_heads))
     groups = np.stack([_highest(row, kept_groups) for row in scores.heads])
