@@ -76,7 +76,7 @@ RAISING = {
     "raise ImportError('no such library')": "failed in importing it .ImportError: no such library",
     "raise SystemExit(3)": "failed in importing it .SystemExit: 3",
     "size = 3": "bring.metric:size is 3, not a gprune.plugins.Metric",
-    "import dataclasses; size = dataclasses.replace(size, label='other')": "its source says label='weight size'",
+    "from dataclasses import replace; size = replace(size, label='other')": "its source says label='weight",
 }
 
 
