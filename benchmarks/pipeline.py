@@ -30,11 +30,9 @@ from pipeline_machine import Device, measured_device  # noqa: E402
 from pipeline_peers import PARTS, ratios  # noqa: E402
 from pipeline_stages import STAGES, Bench, Sizes  # noqa: E402
 
-from gprune.models import loading  # noqa: E402
+from gprune.models import loading, random_weights  # noqa: E402
 from gprune.models.decoder import Decoder  # noqa: E402
-from gprune.models.shapes import SHAPES  # noqa: E402
-
-RANDOM = "random:"
+from gprune.models.shapes import RANDOM, SHAPES  # noqa: E402
 
 
 def main() -> None:
@@ -82,7 +80,7 @@ def _decoder(options: argparse.Namespace) -> Decoder:
     if not options.model.startswith(RANDOM):
         offload = options.offload is not None
         return loading.load(options.model, options.device, options.dtype, offload=offload)
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
 
     name = options.model.removeprefix(RANDOM)
     if name not in SHAPES:
@@ -93,9 +91,8 @@ def _decoder(options: argparse.Namespace) -> Decoder:
         read = loading.load_model(str(folder), options.device, options.dtype, offload=True)
         return Decoder.from_model(read)
     config = AutoConfig.for_model(**(SHAPES[name] | depth))
-    with torch.device(loading.device_of(options.device)):
-        model = AutoModelForCausalLM.from_config(config, dtype=loading.DTYPES[options.dtype])
-    return Decoder.from_model(model)
+    place, dtype = loading.device_of(options.device), loading.DTYPES[options.dtype]
+    return Decoder.from_model(random_weights.make(config, place, dtype, name))
 
 
 def _show_stages(options: argparse.Namespace, device: Device) -> None:

@@ -28,9 +28,11 @@ from gprune.models.decoder import Decoder
 from gprune.models.loading import load
 from gprune.models.tiny import tiny_decoder
 from gprune.records import Partition, Tokens
+from gprune.sparsity.gate import gated
 from gprune.sparsity.learning import learn
-from gprune.sparsity.masks import SUBSETS, MaskFamily, gated
+from gprune.sparsity.masks import MaskFamily
 from gprune.sparsity.objective import head_losses
+from gprune.sparsity.recomputation import SUBSETS
 from gprune.study import SparsitySettings
 
 MODULE_SIZE = 40

@@ -101,12 +101,22 @@ def describe(device: str) -> str:
         device: auto, cpu or cuda, as in a study.
     """
     libraries = f"torch {version('torch')}, transformers {version('transformers')}"
-    if device != "cpu" and has_gpu():
-        # the card decides, by whatever name it was asked for
-        number = device.partition(":")[2]
-        index = int(number) if number.isdecimal() else 0
-        return f"{cards()[index] if index < len(cards()) else device}, {libraries}"
-    return f"{processor()}, {threads()} threads, {libraries}"
+    # the card decides, by whatever name it was asked for
+    name = card(device)
+    return f"{name}, {libraries}" if name else f"{processor()}, {threads()} threads, {libraries}"
+
+
+def card(device: str) -> str:
+    """Name of the GPU that a study computes on; empty where that is the CPU.
+
+    Args:
+        device: auto, cpu or cuda, as in a study.
+    """
+    if device == "cpu" or not has_gpu():
+        return ""
+    number = device.partition(":")[2]
+    index = int(number) if number.isdecimal() else 0
+    return cards()[index] if index < len(cards()) else device
 
 
 def threads() -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from gprune import extensions, untrusted
 from gprune.errors import PluginError, SettingsError
-from gprune.extensions import Installed, Plugin, Table
+from gprune.extensions import Fault, Installed, Plugin, Table
 
 METRICS = Table({"flap": "FLAP", "wanda_sp": "Wanda-sp", "twflap": "token-weighted FLAP"})
 """importance metrics by name, as people call them"""
@@ -146,7 +146,6 @@ INSTALLED: Table[Installed] = Table({})
 _MOST_REMEMBERED = 200
 _found = extensions.found(BUILT_IN_METRICS, BUILT_IN)
 FAULTS = _found.faults
-"""plug-ins that are installed and cannot be used, with the reason"""
 
 CONTROLS = tuple(name for name, method in METHODS.items() if method.control)
 """what says whether a gain needs the modules, the adaptation and the learning; none is compared by default"""
@@ -257,6 +256,11 @@ def plugins_of(metric: str, methods: Sequence[str]) -> tuple[Plugin, ...]:
     places = [f"metric.{name}" for name in METRICS if name in metrics]
     places += [method.plugin.place for method in known if method.plugin is not None]
     return tuple(PLUGINS[place] for place in dict.fromkeys(places) if place in PLUGINS)
+
+
+def faults() -> tuple[Fault, ...]:
+    """Plug-ins that are installed and cannot be used, with the reason."""
+    return FAULTS
 
 
 def installed(plugin: Plugin) -> Installed:

@@ -70,7 +70,8 @@ class Study:
     """One study: a model, two calibration texts, a metric, a retention, and the settings of each stage."""
 
     model: str
-    """folder or hub name of the dense model; `demo` is the bundled one"""
+    """folder or hub name of the dense model; `demo` is the bundled one, and `random:llama2-7b` one of random
+    weights in that shape, to see what a study takes (see `speed --help` for the shapes)"""
     primary: str
     """primary calibration text A, by name or file (paper: WikiText2)"""
     auxiliary: str

@@ -7,7 +7,7 @@ from gprune.calibration.accumulators import ChannelMoments
 from gprune.calibration.context_statistics import GroupMoments
 from gprune.calibration.gradients import _reduce
 from gprune.models.room import commit
-from gprune.sparsity import masks
+from gprune.sparsity import recomputation
 
 HALVES = [torch.float16, torch.bfloat16]
 # products of about 1e-7: float16 has none between 0 and 6e-8
@@ -28,11 +28,11 @@ def _assert_near(found, terms, dims):
 @pytest.mark.parametrize("piece", [1, 100, 1 << 22])
 @pytest.mark.parametrize("dtype", HALVES)
 def test_mask_gradients_of_small_gradients(dtype, piece, monkeypatch):
-    monkeypatch.setattr(masks, "_PIECE", piece)
+    monkeypatch.setattr(recomputation, "_PIECE", piece)
     gradient, activations = _numbers((12, 7, 5), SMALL, dtype), _numbers((12, 7, 5), 1e-2, dtype, seed=1)
-    found = masks.summed_products(gradient, activations)
-    assert found.dtype == torch.float32 and found.shape == (masks.SUBSETS, 5)
-    terms = (gradient.double() * activations.double()).unflatten(0, (masks.SUBSETS, -1))
+    found = recomputation.summed_products(gradient, activations)
+    assert found.dtype == torch.float32 and found.shape == (recomputation.SUBSETS, 5)
+    terms = (gradient.double() * activations.double()).unflatten(0, (recomputation.SUBSETS, -1))
     _assert_near(found, terms, (1, 2))
 
 
@@ -42,7 +42,7 @@ def test_a_product_in_float16_would_lose_what_the_sum_keeps():
         _numbers((4, 64, 33), 1e-3, torch.float16),
     )
     assert ((gradient * activations) == 0).float().mean() > 0.5
-    assert (masks.summed_products(gradient, activations) != 0).all()
+    assert (recomputation.summed_products(gradient, activations) != 0).all()
 
 
 def test_float32_is_summed_as_it_was():
@@ -50,8 +50,12 @@ def test_float32_is_summed_as_it_was():
         _numbers((8, 3, 5), 1, torch.float32),
         _numbers((8, 3, 5), 1, torch.float32, seed=1),
     )
-    expected = (gradient * activations).unflatten(0, (masks.SUBSETS, -1)).sum(dim=(1, 2), dtype=torch.float32)
-    assert torch.equal(masks.summed_products(gradient, activations), expected)
+    expected = (
+        (gradient * activations)
+        .unflatten(0, (recomputation.SUBSETS, -1))
+        .sum(dim=(1, 2), dtype=torch.float32)
+    )
+    assert torch.equal(recomputation.summed_products(gradient, activations), expected)
 
 
 @pytest.mark.parametrize("dtype", HALVES)

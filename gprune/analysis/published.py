@@ -11,6 +11,7 @@ import pandas as pd
 
 from gprune import published
 from gprune.analysis import tables
+from gprune.models.shapes import is_random
 from gprune.published import Figure
 from gprune.study import Study
 
@@ -127,4 +128,5 @@ def same_setting(claim: Published, study: Study) -> bool:
     """Whether a run has the model, texts and metric that a published number belongs to."""
     words = study.model.lower().replace("llama2", "llama-2").replace("_", "-")
     texts = {study.primary.lower().split(":")[0], study.auxiliary.lower().split(":")[0]}
-    return claim.model in words and texts == {"wikitext2", "ptb"} and study.metric == claim.metric
+    named = claim.model in words and not is_random(study.model)
+    return named and texts == {"wikitext2", "ptb"} and study.metric == claim.metric

@@ -17,11 +17,11 @@ import numpy as np
 import psutil
 import torch
 
-from gprune import corpora
+from gprune import corpora, machine
 from gprune.bench.protocol import unpacked
 from gprune.errors import CorpusError, ModelError, SettingsError
 from gprune.evaluation.perplexity import window_losses, windows
-from gprune.models import identity, loading
+from gprune.models import identity, loading, random_weights
 from gprune.models.room import out_of_memory
 from gprune.records import ActivationStatistics, Array, SampledText, pool
 from gprune.store import Store
@@ -57,7 +57,7 @@ class Bench:
             _require_memory(self.name, model["precision"])
         with ThreadPoolExecutor(1) as beside:
             # weights are read and digested at the same time
-            digests = beside.submit(_digests, self.name)
+            digests = beside.submit(_digests, self.name, str(model["device"]))
             self.decoder = loading.load(self.name, str(place), model["precision"], model["trust_remote_code"])
             if digests.result() != (model["fingerprint"], model["tokenizer"]):
                 raise _changed(self.name)
@@ -166,8 +166,9 @@ def _evaluation(text: dict[str, Any]) -> EvaluationSettings:
     return EvaluationSettings(preset=str(text["length"]), windows=text["windows"], batch=text["batch"])
 
 
-def _digests(name: str) -> tuple[str, str]:
-    return identity.fingerprint(name), identity.tokenizer_fingerprint(name)
+def _digests(name: str, device: str) -> tuple[str, str]:
+    made = identity.fingerprint(name, card=machine.card(device))
+    return made, identity.tokenizer_fingerprint(name)
 
 
 def _stamp(name: str) -> Stamp:
@@ -179,7 +180,8 @@ def _stamp(name: str) -> Stamp:
     try:
         folder = identity.locate(name)
         files = [folder / identity.CONFIG_FILE, *identity.weight_files(folder)]
-        files += [folder / file for file in identity.TOKENIZER_FILES if (folder / file).is_file()]
+        lexicon = identity.tokenizer_folder(folder)
+        files += [lexicon / file for file in identity.TOKENIZER_FILES if (lexicon / file).is_file()]
         states = [(str(file), file.stat()) for file in files]
     except (ModelError, OSError) as error:
         raise ModelError(
@@ -203,7 +205,9 @@ def _require_memory(name: str, precision: str) -> None:
     kind = str(stored.get("dtype") or stored.get("torch_dtype") or "float32")
     found = [getattr(torch, word, None) for word in (precision, kind)]
     widths = [(dtype if isinstance(dtype, torch.dtype) else torch.float32).itemsize for dtype in found]
-    size = sum(file.stat().st_size for file in identity.weight_files(folder)) * widths[0] / widths[1]
+    files = identity.weight_files(folder)
+    held = sum(file.stat().st_size for file in files) or random_weights.weights(folder) * widths[1]
+    size = held * widths[0] / widths[1]
     free = psutil.virtual_memory().available
     if size > free:
         raise ModelError(

@@ -11,6 +11,7 @@ from gprune import untrusted
 from gprune.commands import COMMANDS, EXIT_UNFILLED, add_cache, place
 from gprune.commands.study import add_field
 from gprune.errors import ModelError, SettingsError
+from gprune.models.shapes import is_random
 from gprune.study_fields import OPTIONS, assignment
 
 if TYPE_CHECKING:
@@ -75,6 +76,11 @@ def _acceptance(options: argparse.Namespace) -> Acceptance:
     from gprune.reproduction.scale import SUITES, choose
     from gprune.reproduction.series import Series
 
+    if is_random(options.model):
+        raise SettingsError(
+            f"{untrusted.quoted(options.model)} has random weights, which no published figure is of: give "
+            "the folder or the hub name of a trained model"
+        )
     # jobs run in a folder of their own, so paths are made whole here
     options.model = "demo" if options.model == "demo" else identity.resolve(options.model)
     every = claims(options.published)

@@ -68,16 +68,16 @@ def _data(source: TaskSource) -> str:
 
 def _plugins(_: argparse.Namespace) -> int:
     """Prints every metric and method of another package; 3 where one cannot be used."""
-    from gprune.methods import FAULTS, INSTALLED
+    from gprune.methods import INSTALLED, faults
 
     for one in INSTALLED.values():
         plugin = one.plugin
         print(f"{plugin.kind:<7} {plugin.name:<24} {plugin.label:<32} {one.digest()}")
-    for fault in FAULTS:
+    for fault in faults():
         print(fault.words, file=sys.stderr)
-    if not INSTALLED and not FAULTS:
+    if not INSTALLED and not faults():
         print("no package brings a metric or a method: docs/plugins.md says how one does", file=sys.stderr)
-    return EXIT_UNFILLED if FAULTS else 0
+    return EXIT_UNFILLED if faults() else 0
 
 
 def _runs(options: argparse.Namespace) -> int:

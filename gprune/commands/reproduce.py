@@ -12,6 +12,7 @@ from gprune.commands import COMMANDS, EXIT_UNFILLED, add_cache, place
 from gprune.commands.study import add_field, add_profile
 from gprune.errors import SettingsError, StoreError
 from gprune.methods import choices
+from gprune.models import shapes
 from gprune.progress import in_words
 from gprune.study import short
 from gprune.study_fields import OPTIONS, assignment, hint
@@ -102,7 +103,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     chosen = tables.choose(options.tables)
     _require_fitting(options, chosen)
     # jobs run in a folder of their own, so paths are made whole here
-    models = [model if model == "demo" else _located(model) for model in options.model]
+    models = [_model(model) for model in options.model]
     every = [Series(model, _scale(options, model, chosen)) for model in models]
     if options.dry_run:
         return max([_dry_run(options, chosen, series) for series in every])
@@ -140,6 +141,18 @@ def _scale(options: argparse.Namespace, model: str, chosen: list[Table]) -> Any:
     changes["settings"] = (*profile, *(assignment(word) for word in options.set))
     own = chosen[0].scale if len(chosen) == 1 else ""
     return scale.choose(model, options.scale or own or None, changes)
+
+
+def _model(name: str) -> str:
+    """A model by its name, or with the whole path of its folder.
+
+    Raises:
+        ModelError: it asks for random weights of no known shape.
+    """
+    if shapes.is_random(name):
+        shapes.folder(name)
+        return name
+    return name if name == "demo" else _located(name)
 
 
 def _located(name: str) -> str:

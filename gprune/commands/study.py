@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from gprune import profiles
 from gprune.commands import COMMANDS
 from gprune.methods import CONTROLS, choices, metric_choices, with_controls
+from gprune.models import shapes
 from gprune.study import Study, from_dict
 from gprune.study_fields import OPTIONS, assignment, documentation, hint
 
@@ -99,6 +100,9 @@ def _study(options: argparse.Namespace) -> int:
         section, _, name = field.rpartition(".")
         place = values.setdefault(section, {}) if section else values
         place[name] = value
+    if shapes.is_random(options.model):
+        # of every other model the machine that runs the study knows more
+        shapes.folder(options.model)
     study = _profiled(from_dict(values), values, options.profile)
     if options.set:
         study = study.with_settings(dict(assignment(word) for word in options.set))

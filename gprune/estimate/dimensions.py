@@ -8,7 +8,6 @@ from typing import Any
 
 from gprune.errors import ModelError
 from gprune.models import identity
-from gprune.models.shapes import SHAPES
 from gprune.records import ModelShape
 
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -77,7 +76,7 @@ class Dimensions:
 
 
 def of_model(name: str) -> Dimensions:
-    """The sizes of a model that is on this machine, or of a published one that `random:` names.
+    """The sizes of a model that is on this machine, or of a published one with random weights.
 
     Args:
         name: ``demo``, a folder, a hub name or ``random:SHAPE``.
@@ -85,7 +84,4 @@ def of_model(name: str) -> Dimensions:
     Raises:
         ModelError: it is not here, or its configuration does not say its sizes.
     """
-    shape = SHAPES.get(name.removeprefix("random:"))
-    if name.startswith("random:") and shape is not None:
-        return Dimensions.of(shape)
     return Dimensions.of(identity.configuration(identity.locate(name)))

@@ -92,16 +92,17 @@ class Case:
         attention = width * (2 * shape.hidden + 3 * self.model.channels + 3 * self.model.keys)
         return float(length * max(ffn, norm, attention))
 
-    def kept(self, length: int) -> float:
+    def kept(self, length: int, recomputed: bool = False) -> float:
         """Bytes of a sequence that all layers keep for the way back through frozen weights.
 
         In each layer the wide inputs of two norms; queries, keys, values, output and input of o_proj, with
-        the softmax's sums; gate, its activation, the up projection and their product.
+        the softmax's sums; gate, its activation, the up projection and their product. Learning computes the
+        wide inputs, the activation and the product again.
         """
         model, width = self.model, self.width
-        norms = 2 * 4 * model.shape.hidden
+        norms = 2 * (width if recomputed else 4) * model.shape.hidden
         attention = width * (3 * model.channels + 2 * model.keys) + 4 * model.shape.heads
-        ffn = 4 * width * model.shape.neurons
+        ffn = (2 if recomputed else 4) * width * model.shape.neurons
         return float(length * model.shape.layers * (norms + attention + ffn))
 
     def backward(self, length: int) -> float:
@@ -185,7 +186,9 @@ def _learning(_: StageId, case: Case) -> Need:
         weights=case.weights,
         # masks of four subsets with their gradients, and the order of all units
         fixed=case.logits(logits, 5) + 4.0 * 4 * 2 * model.units + 100.0 * shape.layers * shape.neurons,
-        each=case.kept(length) + case.backward(length) + 4.0 * length * shape.hidden * case.width,
+        each=case.kept(length, recomputed=True)
+        + case.backward(length)
+        + 4.0 * length * shape.hidden * case.width,
         host=cached if cached <= machine.spare() and study.sparsity.epochs > 1 else 0.0,
         asked=study.sparsity.batch,
         setting="sparsity.batch",
@@ -268,10 +271,12 @@ def _model(_: StageId, case: Case) -> Need:
 
 
 def _checkpoint(_: StageId, case: Case) -> Need:
-    """The pruned model, and the whole of it once more, read back to be compared."""
+    """The pruned model, and the whole of it once more, read back on the host where a GPU has no room."""
     cut, shape = case.cut("gprune"), case.model.shape
     back = cut + (case.model.parameters - shape.decoder_weights) * case.width
-    return Need(weights=case.weights + cut + back, host=back if case.gpu else 0.0)
+    if case.gpu:
+        return Need(weights=case.weights + cut, host=back)
+    return Need(weights=case.weights + cut + back)
 
 
 def _weighed(_: StageId, case: Case) -> Need:

@@ -12,6 +12,7 @@ from gprune.errors import SettingsError
 from gprune.estimate.dimensions import WIDTHS
 from gprune.estimate.forecast import Forecast, StageNeed
 from gprune.estimate.memory import OFFLOADED, Case, Need, need
+from gprune.models.shapes import is_random
 from gprune.progress import in_words
 from gprune.study import Study
 
@@ -115,7 +116,7 @@ def _remedy(found: Forecast, one: StageNeed) -> str:
     tries: list[tuple[str, str, Study]] = []
     if found.precision == "float32":
         tries.append(("set dtype bfloat16", "bfloat16", study))
-    if one.identity.kind in OFFLOADED and not study.offload:
+    if one.identity.kind in OFFLOADED and not study.offload and not is_random(study.model):
         tries.append(("switch offload on", found.precision, replace(study, offload=True)))
     shorter = study.calibration.length
     while shorter > 16 and one.need.setting in ("calibration.batch", "sparsity.batch"):

@@ -6,27 +6,21 @@ width in every layer, `random:llama2-7b@0.5`.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 
 from gprune import budget
 from gprune.errors import ModelError, SettingsError
 from gprune.export import checkpoint
 from gprune.export.modeling_gprune import MODEL_CLASSES
-from gprune.models import devices, loading
+from gprune.models import loading, random_weights
 from gprune.models.families import PRUNED_PREFIX, layout_of
 from gprune.models.identity import configuration, locate, weight_files
-from gprune.models.room import out_of_memory
-from gprune.models.shapes import SHAPES
+from gprune.models.shapes import RANDOM, SHAPES, is_random
 from gprune.records import ModelShape
 from gprune.untrusted import quoted
-
-RANDOM = "random:"
-"""what the name of a model with random weights starts with"""
 
 
 def load(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
@@ -42,7 +36,7 @@ def load(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
         ModelError: there is no such model, or it cannot be read.
         SettingsError: the device is not there, a shape is unknown, or the memory is too small.
     """
-    if name.startswith(RANDOM):
+    if is_random(name):
         return _random_model(name.removeprefix(RANDOM), device, dtype, align)
     place, folder = loading.device_of(device), locate(name, download=True)
     if str(configuration(folder).get("model_type")).startswith(PRUNED_PREFIX):
@@ -68,44 +62,20 @@ def _random_model(text: str, device: str, dtype: str, align: int) -> nn.Module:
         SettingsError: the retention is none, or the memory is too small.
     """
     checkpoint.register()
-    config = _random_config(text, align)
-    place = loading.device_of(device)
-    try:
-        with devices.kept_random(place), torch.device(place):
-            model: Any = AutoModelForCausalLM.from_config(config, dtype=loading.DTYPES[dtype])
-    except Exception as error:  # sizes that fit nowhere or not together
-        if not out_of_memory(error):
-            raise ModelError(f"{RANDOM}{text} cannot be made: {loading.one_line(error)}") from error
-        raise SettingsError(
-            f"{RANDOM}{text} in {dtype} does not fit in the memory of {place}: use a smaller shape or fewer "
-            "models"
-        ) from error
-    return model.requires_grad_(False).eval()
+    config, place = _random_config(text, align), loading.device_of(device)
+    return random_weights.make(config, place, loading.DTYPES[dtype], text)
 
 
 def _random_config(text: str, align: int) -> Any:
     name, sign, fraction = text.partition("@")
-    if name in SHAPES:
-        config = AutoConfig.for_model(**SHAPES[name])
-    else:
-        try:
-            folder = locate(name)
-        except ModelError as error:
-            raise ModelError(
-                f"{RANDOM}{name} is neither a folder nor one of {', '.join(SHAPES)}: check the spelling"
-            ) from error
-        config = _configured(folder)
-    return _narrowed(config, _retention(fraction), align) if sign else config
-
-
-def _configured(folder: Path) -> Any:
-    """The configuration of a folder; none of its code is run."""
-    values = configuration(folder)
     try:
-        return AutoConfig.for_model(**values)
-    except Exception as error:  # whatever the library finds wrong with its fields
-        reason = loading.one_line(error)
-        raise ModelError(f"{quoted(str(folder))} has a configuration of no model: {reason}") from error
+        folder = locate(RANDOM + name if name in SHAPES else name)
+    except ModelError as error:
+        raise ModelError(
+            f"{RANDOM}{name} is neither a folder nor one of {', '.join(SHAPES)}: check the spelling"
+        ) from error
+    config = random_weights.config_of(folder)
+    return _narrowed(config, _retention(fraction), align) if sign else config
 
 
 def _retention(text: str) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from gprune import untrusted
 from gprune.errors import ModelError, UnreadableError
+from gprune.models import shapes
 from gprune.progress import Progress
 from gprune.store import digests
 
@@ -35,19 +36,21 @@ def resolve(name: str) -> str:
     """What a person's word for a model means.
 
     Args:
-        name: ``demo``, a folder or a hub name.
+        name: ``demo``, a folder, a hub name or ``random:SHAPE``.
 
     Returns:
-        The bundled model's folder for ``demo``, an existing folder as an absolute path, else the name itself,
-        which is then taken for a hub name.
+        The bundled model's folder for ``demo``, that of its configuration for a shape with random weights, an
+        existing folder as an absolute path, else the name itself, which is then taken for a hub name.
 
     Raises:
-        ModelError: the word can be neither.
+        ModelError: the word can be none of these.
     """
     if name == "demo":
         from gprune.demo import MODEL_FOLDER
 
         return str(MODEL_FOLDER)
+    if shapes.is_random(name):
+        return str(shapes.folder(name))
     with untrusted.refused_as(ModelError):
         folder = untrusted.path(name, "the model")
         return str(folder.resolve()) if folder.is_dir() else name
@@ -55,14 +58,14 @@ def resolve(name: str) -> str:
 
 def is_hub_name(name: str) -> bool:
     """Whether a name that is no folder here can be one of the hub, owner/name."""
-    return name.count("/") == 1 and not name.startswith((".", "/", "~"))
+    return name.count("/") == 1 and not name.startswith((".", "/", "~", shapes.RANDOM))
 
 
 def locate(name: str, *, download: bool = False, on_progress: Progress | None = None) -> Path:
     """The local folder that holds a model's files.
 
     Args:
-        name: ``demo``, a folder or a hub name.
+        name: ``demo``, a folder, a hub name or ``random:SHAPE``, whose folder has no weights.
         download: fetch a hub model that is not on this machine yet; safetensors only, no pickled weights.
         on_progress: told of a download; the hub's own bars are drawn where left out.
 
@@ -118,11 +121,13 @@ def _object(folder: Path, name: str) -> Any:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that hold a model's weights, in order of name.
+    """The safetensors files that hold a model's weights, in order of name; none where these are random.
 
     Raises:
         ModelError: there are none, only pickled ones, or one that the index names is missing.
     """
+    if shapes.holds(folder):
+        return []
     if (folder / WEIGHT_FILE).is_file():
         with untrusted.refused_as(ModelError):
             return [untrusted.inside(folder, WEIGHT_FILE, f"the model {untrusted.quoted(folder.name)}")]
@@ -154,14 +159,29 @@ def _indexed_files(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def fingerprint(name: str, memory: Path | None = None) -> str:
-    """SHA-256 of a model: its configuration and its weights.
+def require_offloadable(folder: Path) -> None:
+    """Checks that a model's layers can wait in their files.
+
+    Raises:
+        ModelError: its weights are in none.
+    """
+    if not weight_files(folder):
+        raise ModelError(
+            f"{shapes.RANDOM}{folder.name} has no files of weights in which layers could wait: leave offload "
+            "out"
+        )
+
+
+def fingerprint(name: str, memory: Path | None = None, card: str = "") -> str:
+    """SHA-256 of a model: its configuration and its weights, or how these are made.
 
     A file is read once, in blocks, however large it is; again only if it may have changed since.
 
     Args:
-        name: ``demo``, a folder or the hub name of a model that is on this machine.
+        name: ``demo``, a folder, the hub name of a model that is on this machine, or ``random:SHAPE``.
         memory: folder in which digests are kept for other processes; none where left out.
+        card: name of the GPU that makes random weights, which makes others than a CPU; empty on a CPU. Of a
+            model that has files it changes nothing.
 
     Returns:
         64 hexadecimal digits; a copy of the folder elsewhere has the same.
@@ -171,7 +191,10 @@ def fingerprint(name: str, memory: Path | None = None) -> str:
     """
     folder = locate(name)
     configuration(folder)
-    return _combined([folder / CONFIG_FILE, *weight_files(folder)], memory)
+    found = _combined([folder / CONFIG_FILE, *weight_files(folder)], memory)
+    if not shapes.holds(folder):
+        return found
+    return hashlib.sha256(f"{found} {shapes.WEIGHTS} {card}".encode()).hexdigest()
 
 
 def tokenizer_fingerprint(name: str) -> str:
@@ -180,7 +203,7 @@ def tokenizer_fingerprint(name: str) -> str:
     Raises:
         ModelError: there is no such model, or it has no tokenizer.
     """
-    folder = locate(name)
+    folder = tokenizer_folder(locate(name))
     require_tokenizer(folder)
     with untrusted.refused_as(ModelError):
         what = f"the tokenizer of {untrusted.quoted(folder.name)}"
@@ -190,12 +213,22 @@ def tokenizer_fingerprint(name: str) -> str:
     return _combined(files)
 
 
+def tokenizer_folder(folder: Path) -> Path:
+    """The folder of a model's tokenizer: its own, or that of the demo where the weights are random."""
+    if not shapes.holds(folder):
+        return folder
+    from gprune.demo import MODEL_FOLDER
+
+    return MODEL_FOLDER
+
+
 def require_tokenizer(folder: Path) -> None:
-    """Checks that a model folder has a tokenizer.
+    """Checks that a model folder has a tokenizer, or borrows one.
 
     Raises:
         ModelError: it has none.
     """
+    folder = tokenizer_folder(folder)
     if not any((folder / name).is_file() for name in VOCABULARY_FILES):
         raise ModelError(
             f"the folder {str(folder)!r} has no tokenizer: it needs one of {', '.join(VOCABULARY_FILES)}; "

@@ -18,10 +18,17 @@ from torch import nn
 
 from gprune import untrusted
 from gprune.errors import GpruneError, ModelError, SettingsError
-from gprune.models import devices, offloading
+from gprune.models import devices, offloading, random_weights, shapes
 from gprune.models.decoder import Decoder
 from gprune.models.families import Layout, layout_of
-from gprune.models.identity import configuration, locate, require_tokenizer, weight_files
+from gprune.models.identity import (
+    configuration,
+    locate,
+    require_offloadable,
+    require_tokenizer,
+    tokenizer_folder,
+    weight_files,
+)
 from gprune.models.room import out_of_memory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -38,7 +45,7 @@ def load(
     """Loads a model with its tokenizer.
 
     Args:
-        name: ``demo``, a folder or a hub name; a hub model is downloaded once.
+        name: ``demo``, a folder, a hub name or ``random:SHAPE``; a hub model is downloaded once.
         device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``auto`` (float32 on a CPU, the checkpoint's type on a GPU), float32, bfloat16 or float16.
         trust_remote_code: run Python code that comes with the model.
@@ -46,7 +53,7 @@ def load(
 
     Raises:
         ModelError: the model cannot be found, read or pruned.
-        SettingsError: the device or the number type is not available.
+        SettingsError: the device or the number type is not available, or random weights do not fit there.
     """
     place, folder = device_of(device), _checked(name)
     tokenizer = load_tokenizer(str(folder), trust_remote_code)
@@ -65,6 +72,10 @@ def load_model(
 
 
 def _read(folder: Path, place: torch.device, dtype: str, trust_remote_code: bool, offload: bool) -> nn.Module:
+    if offload:
+        require_offloadable(folder)
+    if shapes.holds(folder):
+        return _random(folder, place, dtype)
     arguments = {"dtype": _dtype(dtype, place), "trust_remote_code": trust_remote_code}
     loader = _automatic("AutoModelForCausalLM")
     if offload:
@@ -73,6 +84,12 @@ def _read(folder: Path, place: torch.device, dtype: str, trust_remote_code: bool
         model = move(read_model(loader, folder, **arguments), place)
     require_finite(model, folder)
     return model
+
+
+def _random(folder: Path, place: torch.device, dtype: str) -> nn.Module:
+    config, kind = random_weights.config_of(folder), _dtype(dtype, place)
+    chosen: torch.dtype = config.dtype if isinstance(kind, str) else kind
+    return random_weights.make(config, place, chosen, folder.name)
 
 
 def _checked(name: str) -> Path:
@@ -97,7 +114,8 @@ def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
     folder = locate(name, download=True)
     require_tokenizer(folder)
     with quiet(), _as_model_error(f"the tokenizer in {str(folder)!r} cannot be read"):
-        return loader.from_pretrained(folder, trust_remote_code=trust_remote_code, local_files_only=True)
+        place = tokenizer_folder(folder)
+        return loader.from_pretrained(place, trust_remote_code=trust_remote_code, local_files_only=True)
 
 
 def device_of(device: str) -> torch.device:

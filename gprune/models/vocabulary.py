@@ -15,7 +15,7 @@ def tokenizer(model: str) -> Tokenizer:
     Raises:
         ModelError: the model is not on this machine, or has no readable tokenizer.json.
     """
-    path = identity.locate(model) / "tokenizer.json"
+    path = identity.tokenizer_folder(identity.locate(model)) / "tokenizer.json"
     if not path.is_file():
         raise ModelError(
             f"the model {model!r} has no tokenizer.json, so its tokens cannot be counted here: save the text "

@@ -88,7 +88,7 @@ def pair_dispersion(rows: torch.Tensor, squares: torch.Tensor, membership: torch
     lengths = sums.square().sum(1)
     quartile = -(-membership.shape[1] // 4)
     chosen = _dispersion(held, squares, lengths).topk(quartile).indices
-    part = membership[:, chosen]
+    part = membership.index_select(1, chosen)
     # d|u|^2/dp_i = 2 w_i.u: with u held fixed, value and gradient below are exact, and the backward pass
     # is spared a product over all modules
     along = rows @ sums[chosen].T

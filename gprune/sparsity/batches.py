@@ -16,7 +16,7 @@ from gprune import machine
 from gprune.errors import SettingsError
 from gprune.models.decoder import Decoder
 from gprune.records import Array, Tokens
-from gprune.sparsity.masks import SUBSETS
+from gprune.sparsity.recomputation import SUBSETS
 
 
 class SubsetSampler:

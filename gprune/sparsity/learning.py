@@ -19,9 +19,11 @@ from gprune.models.decoder import Decoder
 from gprune.progress import Progress
 from gprune.records import Array, LearningHistory, Partition, PruningMasks, Tokens
 from gprune.sparsity.batches import SubsetSampler, Teacher
-from gprune.sparsity.masks import SUBSETS, MaskFamily, MaskGate, gated
+from gprune.sparsity.gate import MaskGate, gated
+from gprune.sparsity.masks import MaskFamily
 from gprune.sparsity.objective import RetentionConstraint
 from gprune.sparsity.passes import Passes
+from gprune.sparsity.recomputation import SUBSETS
 from gprune.sparsity.rounding import exact_masks, require_reachable
 from gprune.sparsity.supervision import combine
 from gprune.sparsity.units import RankedUnits

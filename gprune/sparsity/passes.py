@@ -19,8 +19,10 @@ from gprune.models.room import Sequences
 from gprune.progress import Progress
 from gprune.records import Array
 from gprune.sparsity.batches import Teacher
-from gprune.sparsity.masks import SUBSETS, MaskFamily, MaskGate
+from gprune.sparsity.gate import MaskGate
+from gprune.sparsity.masks import MaskFamily
 from gprune.sparsity.objective import head_losses
+from gprune.sparsity.recomputation import SUBSETS
 from gprune.study import SparsitySettings
 
 _SHORTER = (

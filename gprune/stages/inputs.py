@@ -111,14 +111,17 @@ def read(
             the study names is not installed.
     """
     # the model first: a wrong folder is the commonest slip and the cheapest to find
-    identity.locate(study.model, download=download, on_progress=on_progress)
+    folder = identity.locate(study.model, download=download, on_progress=on_progress)
+    if study.offload:
+        identity.require_offloadable(folder)
     texts = roles(study)
     if download:
         for text in texts.values():
             corpora.prepare(text, "calibration")
         for text in study.evaluation.texts:
             corpora.prepare(text, "evaluation")
-    model, precision = identity.fingerprint(study.model, memory), precision_of(study)
+    model = identity.fingerprint(study.model, memory, machine.card(study.device))
+    precision = precision_of(study)
     content = partial(_content, study, f"{model} {precision}", memory)
     calibration = {role: content(text, "calibration") for role, text in texts.items()}
     _require_different(texts, calibration)

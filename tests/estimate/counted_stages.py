@@ -16,8 +16,10 @@ from gprune.models.decoder import Decoder
 from gprune.progress import silent
 from gprune.records import Partition
 from gprune.sparsity.batches import Teacher
-from gprune.sparsity.masks import SUBSETS, MaskFamily, gated
+from gprune.sparsity.gate import gated
+from gprune.sparsity.masks import MaskFamily
 from gprune.sparsity.passes import Passes
+from gprune.sparsity.recomputation import SUBSETS
 from gprune.study import SparsitySettings
 
 

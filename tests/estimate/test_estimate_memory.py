@@ -62,11 +62,11 @@ CEILINGS = {
     "clusters": (14, 26.5, 16.5),
     "partition": (14, 26.5, 16.5),
     "scores": (17, 31, 20),
-    "learning": (34, 57, 38.5),
+    "learning": (26.5, 45.5, 29),
     "masks": (13.5, 25, 16),
     "perplexity": (19, 37, 22),
     "accuracy": (21, 38, 27),
-    "checkpoint": (25.5, 49, 30.5),
+    "checkpoint": (19, 36.5, 22),
 }
 """GiB that a stage may take at most on a card at PUBLISHED: 2,048 x 128 tokens in bfloat16, usual batches"""
 

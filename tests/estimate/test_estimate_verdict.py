@@ -43,7 +43,7 @@ def test_the_papers_setting_fits_on_one_card_of_80_gib():
 
 
 def test_what_is_halved_is_warned_of_and_not_refused():
-    verdict = judged(forecast_of(card=28.0))
+    verdict = judged(forecast_of(card=21.0))
     assert not verdict.refusal
     [learning] = [words for words in verdict.warnings if "sparsity.batch 32" in words]
     assert "so about 16 at a time will be left of it" in learning
@@ -58,8 +58,8 @@ def test_what_is_halved_is_warned_of_and_not_refused():
         ({"card": 0.0, "host": 16.0, "precision": "float32"}, "more than the 16.0 GiB of this machine’s"),
         ({"card": 0.0, "host": 64.0, "ulimit": 8.0}, "addresses that a process may have (ulimit -v)"),
         (
-            {"card": 24.0},
-            "writing the pruned model takes about 25.7 GiB, more than the 24.0 GiB of a card: stop",
+            {"card": 18.0},
+            "writing the pruned model takes about 19.2 GiB, more than the 18.0 GiB of a card: stop",
         ),
         ({"card": 18.0, "calibration.length": 4096}, "with a single sequence at a time, more than the 18.0"),
     ],

@@ -10,9 +10,14 @@ from pretend_device.steps import Size
 
 from gprune.calibration import collect
 from gprune.errors import SettingsError
+from gprune.export import checkpoint
 from gprune.models import room
+from gprune.models.decoder import Decoder
+from gprune.models.tiny import tiny_decoder
 from gprune.progress import Notice
+from gprune.records import PruningMasks
 from gprune.study import CalibrationSettings
+from gprune.surgery import cut
 
 SETTINGS = CalibrationSettings(samples=16, length=steps.LENGTH, shards=2, batch=16)
 
@@ -51,3 +56,28 @@ def test_where_not_even_one_sequence_fits_the_device_is_named_with_its_sizes(dev
         assert room.memory(torch.device("pretend", 0)) == (needed - 100, memory.BYTES.total)
         with pytest.raises(SettingsError, match="of 0.0 GiB are free on pretend:0"):
             measured(model, [])
+
+
+def test_a_checkpoint_is_read_back_on_the_cpu_where_the_device_has_no_room_for_it(
+    device, tmp_path, monkeypatch
+):
+    # wide, so that weights are more than activations
+    neurons, hidden = 600, 96
+    made = tiny_decoder(layers=2, neurons=neurons, kv_heads=2, vocabulary=64, hidden=hidden)
+    model = Decoder.from_model(made.model.to(device))
+    kept = np.arange(2 * neurons).reshape(2, -1) % 2 == 0
+    masks = PruningMasks("gprune", kept, np.ones((2, model.shape.kv_heads), bool), 0.7, 0.7)
+    small, compared, compare = cut(model, masks), [], checkpoint.require_same_logits
+    size = sum(parameter.nbytes for parameter in small.parameters())
+
+    def noticed(live, loaded):
+        compared.append((next(live.parameters()).device.type, next(loaded.parameters()).device.type))
+        compare(live, loaded)
+
+    monkeypatch.setattr(checkpoint, "require_same_logits", noticed)
+    for name, room_left in (("roomy", 4 * size), ("full", size - 64)):
+        with backend.active(memory.BYTES.now + room_left):
+            checkpoint.save(small, None, tmp_path / name, masks, source="tiny", fingerprint="0")
+    assert compared == [("pretend", "pretend"), ("pretend", "cpu")]
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("roomy", "full")]
+    assert weights[0] == weights[1]

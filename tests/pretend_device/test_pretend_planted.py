@@ -9,7 +9,8 @@ from pretend_device.steps import Size, waits_of
 from gprune.calibration.accumulators import ChannelMoments
 from gprune.calibration.context_statistics import GroupMoments
 from gprune.models.decoder import Decoder
-from gprune.sparsity.masks import MaskFamily, MaskGate
+from gprune.sparsity.gate import MaskGate
+from gprune.sparsity.masks import MaskFamily
 
 
 def planted(monkeypatch, owner, name, mistake):

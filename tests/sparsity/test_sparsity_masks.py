@@ -8,7 +8,9 @@ from sparsity.reference_sparsity import NaiveMasks, cross_entropy, long_tailed, 
 from gprune import budget
 from gprune.models.tiny import tiny_decoder
 from gprune.records import ModelShape
-from gprune.sparsity.masks import SUBSETS, MaskFamily, gated, surrogate
+from gprune.sparsity.gate import gated
+from gprune.sparsity.masks import MaskFamily, surrogate
+from gprune.sparsity.recomputation import SUBSETS
 
 SHAPES = [
     ModelShape(layers=2, neurons=12, heads=4, kv_heads=4, head_width=2, hidden=8),

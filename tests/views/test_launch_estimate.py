@@ -68,3 +68,13 @@ def test_a_model_that_is_not_here_has_no_estimate(form: Callable[[str], AppTest]
     app = form("nobody/nothing")
     assert "not known before the model is on this machine" in captions(app)
     assert not app.button(key="launch_start").disabled
+
+
+def test_a_shape_with_random_weights_is_foreseen_and_a_slip_is_told(form: Callable[[str], AppTest]) -> None:
+    app = form("random:llama2-7b")
+    assert not app.exception and "of memory" in captions(app)
+    app = form("random:../../x")
+    assert not app.exception and not app.button(key="launch_start").disabled
+    app.button(key="launch_start").click().run()
+    assert len(app.error) == 2
+    assert all("no model with random weights" in error.value for error in app.error)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import streamlit as st
 
 from gprune.errors import SettingsError
-from gprune.methods import CONTROLS, FAULTS, METHODS, choices, with_controls
+from gprune.methods import CONTROLS, METHODS, choices, faults, with_controls
 from gprune.study import Study
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.text import plain
@@ -38,7 +38,7 @@ def methods(demo: Study, words: str) -> tuple[str, ...]:
         "Methods side by side", list(choices()), demo.methods, format_func=label, key="launch_methods",
         help=words,
     )  # fmt: skip
-    for fault in FAULTS:
+    for fault in faults():
         st.caption(f":material/extension_off: {plain(fault.words)}")
     switched = st.toggle("With controls", key="launch_controls", help=_CONTROLS_HELP)
     return with_controls(chosen) if switched else tuple(chosen)

@@ -12,6 +12,7 @@ from gprune.door.terms import COMMAND, TRUST_OPTION, trusts_code
 from gprune.errors import GpruneError
 from gprune.methods import installed, metric_choices, plugins_of
 from gprune.models import identity
+from gprune.models.shapes import is_random
 from gprune.settings import PRESET_LENGTHS
 from gprune.stages.inputs import describe_texts
 from gprune.study import Study, from_dict
@@ -241,6 +242,8 @@ def input_problem(study: Study) -> str:
             identity.configuration(folder)
             identity.weight_files(folder)
             identity.require_tokenizer(folder)
+            if study.offload:
+                identity.require_offloadable(folder)
         describe_texts(study)
         for plugin in plugins_of(study.metric, study.methods):
             installed(plugin)
@@ -250,10 +253,9 @@ def input_problem(study: Study) -> str:
 
 
 def _is_local(model: str) -> bool:
-    """Whether a model's name means a folder and not a model of the hub."""
-    return (
-        model == "demo" or model[0] in "./~" or model.count("/") > 1 or Path(identity.resolve(model)).exists()
-    )
+    """Whether a model's name means what is here and not a model of the hub."""
+    bundled = model == "demo" or is_random(model)
+    return bundled or model[0] in "./~" or model.count("/") > 1 or Path(identity.resolve(model)).exists()
 
 
 def _start(root: str, studies: list[Study], complaint: Any = None, arguments: tuple[str, ...] = ()) -> None:

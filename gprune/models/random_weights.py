@@ -1,0 +1,85 @@
+"""Answers: how is a model with random weights made on the device itself?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gprune import untrusted
+from gprune.errors import ModelError, SettingsError
+from gprune.models import devices
+from gprune.models.identity import configuration
+from gprune.models.room import out_of_memory
+from gprune.models.shapes import RANDOM
+
+_SEED = 0
+_MESSAGE_LENGTH = 160
+
+
+def config_of(folder: Path) -> Any:
+    """The configuration in a folder; none of its code is run.
+
+    Raises:
+        ModelError: it is that of no model.
+    """
+    from transformers import AutoConfig
+
+    values = configuration(folder)
+    try:
+        return AutoConfig.for_model(**values)
+    except Exception as error:  # whatever the library finds wrong with its fields
+        place = untrusted.quoted(str(folder))
+        raise ModelError(f"{place} has a configuration of no model: {_said(error)}") from error
+
+
+def make(config: Any, place: torch.device, dtype: torch.dtype, shape: str) -> nn.Module:
+    """A model with random weights, the same in every process on the same kind of device.
+
+    The random numbers of whoever asks are left as they were. `shapes.WEIGHTS` has the version of this.
+
+    Args:
+        config: what the model is.
+        place: where the weights are made.
+        dtype: their number type.
+        shape: what the model is called after ``random:``, for errors.
+
+    Returns:
+        A causal language model in evaluation mode.
+
+    Raises:
+        ModelError: its sizes do not make a model.
+        SettingsError: the memory is too small.
+    """
+    from transformers import AutoModelForCausalLM
+
+    try:
+        with devices.kept_random(place), torch.device(place):
+            torch.manual_seed(_SEED)
+            model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    except Exception as error:  # sizes that fit nowhere or not together
+        if not out_of_memory(error):
+            raise ModelError(f"{RANDOM}{shape} cannot be made: {_said(error)}") from error
+        kind = str(dtype).removeprefix("torch.")
+        raise SettingsError(
+            f"{RANDOM}{shape} in {kind} does not fit in the memory of {place}: use a smaller shape, fewer "
+            "models or dtype bfloat16"
+        ) from error
+    made: nn.Module = model.requires_grad_(False).eval()
+    return made
+
+
+def weights(folder: Path) -> int:
+    """How many weights a model of a folder's configuration has; none is made."""
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(config_of(folder))
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _said(error: Exception) -> str:
+    """What a library says, in one line of bounded length."""
+    return untrusted.sentence(str(error) or type(error).__name__, _MESSAGE_LENGTH)

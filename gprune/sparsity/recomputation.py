@@ -1,0 +1,152 @@
+"""What a masked forward pass keeps for the way back: inputs, and not what follows from them (section 3.3).
+
+What a backward pass needs is most of the memory of a step. The FFN's activations and their product are
+computed again from the two projections, and a norm's float32 copy of half-precision inputs from these: a few
+operations a number, for two fifths of what would be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# A', A'', B', B'' each see a copy of the masks of their own, so that one backward pass tells them apart.
+SUBSETS = 4
+
+# Numbers of a product that are widened to float32 at a time: 16 MiB, a small part of what a step keeps.
+_PIECE = 1 << 22
+
+Function = Callable[[Tensor], Tensor]
+
+
+def masked(activations: Tensor, mask: Tensor) -> Tensor:
+    """Activations times the mask copy of their subset.
+
+    Args:
+        activations: (subsets * sequences, tokens, channels) of any floating type.
+        mask: (subsets, channels) float32; its gradient is summed in float32.
+    """
+    found: Tensor = _Masked.apply(activations, mask)
+    return found
+
+
+def masked_product(gate: Tensor, up: Tensor, mask: Tensor, activation: Function) -> Tensor:
+    """The FFN's hidden layer, activation(gate) * up, times the mask copy of its subset.
+
+    Args:
+        gate: (subsets * sequences, tokens, channels) outputs of gate_proj.
+        up: the same of up_proj.
+        mask: (subsets, channels) float32; its gradient is summed in float32.
+        activation: the FFN's, without parameters, element by element.
+    """
+    found: Tensor = _MaskedProduct.apply(gate, up, mask, activation)
+    return found
+
+
+def recomputed(function: Function, inputs: Tensor) -> Tensor:
+    """A function of one tensor, of which the input alone is kept.
+
+    Args:
+        function: without parameters that learn.
+        inputs: that a gradient is asked for.
+    """
+    found: Tensor = _Recomputed.apply(inputs, function)
+    return found
+
+
+class _Masked(torch.autograd.Function):
+    """Activations times the mask copy of their subset; the mask's gradient is summed in float32."""
+
+    @staticmethod
+    def forward(ctx: Any, activations: Tensor, mask: Tensor) -> Tensor:
+        """Scales (subsets * sequences, tokens, channels) by (subsets, channels)."""
+        ctx.save_for_backward(activations, mask)
+        return _scale(activations, mask)
+
+    @staticmethod
+    def backward(ctx: Any, *output_gradients: Tensor) -> tuple[Tensor | None, Tensor]:
+        """Gradients of the activations (where one is asked for) and of the mask copies."""
+        activations, mask = ctx.saved_tensors
+        gradient = output_gradients[0]
+        mask_gradient = summed_products(gradient, activations, len(mask))
+        return _scale(gradient, mask) if ctx.needs_input_grad[0] else None, mask_gradient
+
+
+class _MaskedProduct(torch.autograd.Function):
+    """activation(gate) * up * mask; both factors of the product are formed again on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, up: Tensor, mask: Tensor, activation: Function) -> Tensor:
+        """See `masked_product`."""
+        ctx.save_for_backward(gate, up, mask)
+        ctx.activation = activation
+        return _scale(activation(gate) * up, mask)
+
+    @staticmethod
+    def backward(ctx: Any, *output_gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor, None]:
+        """Gradients of both projections (where they are asked for) and of the mask copies."""
+        gate, up, mask = ctx.saved_tensors
+        gradient = output_gradients[0]
+        leaf = gate.detach().requires_grad_()
+        with torch.enable_grad():
+            active = ctx.activation(leaf)
+        factor = active.detach()
+        mask_gradient = summed_products(gradient, factor * up, len(mask))
+        if not ctx.needs_input_grad[0]:
+            return None, None, mask_gradient, None
+        passed = _scale(gradient, mask)
+        (gate_gradient,) = torch.autograd.grad(active, leaf, passed * up)
+        return gate_gradient, passed * factor, mask_gradient, None
+
+
+class _Recomputed(torch.autograd.Function):
+    """A function that is evaluated once more on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, function: Function) -> Tensor:
+        """See `recomputed`."""
+        ctx.save_for_backward(inputs)
+        ctx.function = function
+        return function(inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *output_gradients: Tensor) -> tuple[Tensor, None]:
+        """Gradient of the input."""
+        (inputs,) = ctx.saved_tensors
+        leaf = inputs.detach().requires_grad_()
+        with torch.enable_grad():
+            outputs = ctx.function(leaf)
+        (gradient,) = torch.autograd.grad(outputs, leaf, output_gradients[0])
+        return gradient, None
+
+
+def _scale(values: Tensor, mask: Tensor) -> Tensor:
+    spread = mask.to(values.dtype).repeat_interleave(len(values) // len(mask), dim=0)
+    return values * spread[:, None, :]
+
+
+def summed_products(gradient: Tensor, activations: Tensor, subsets: int = SUBSETS) -> Tensor:
+    """Gradient times activations, summed over the sequences and tokens of each subset in float32.
+
+    Args:
+        gradient: (subsets * sequences, tokens, channels) of any floating type.
+        activations: of the same shape and type.
+        subsets: how many there are.
+
+    Returns:
+        (subsets, channels) float32.
+    """
+    left, right = (values.unflatten(0, (subsets, -1)) for values in (gradient, activations))
+    if gradient.dtype not in (torch.float16, torch.bfloat16):
+        return (left * right).sum(dim=(1, 2), dtype=torch.float32)
+    # half-precision products underflow where gradients are small, so each piece is widened first; what is
+    # written out is a piece and not the whole product
+    total = torch.zeros(subsets, left.shape[-1], device=gradient.device)
+    step = max(_PIECE // (subsets * left.shape[2] * left.shape[3]), 1)
+    for start in range(0, left.shape[1], step):
+        rows = slice(start, start + step)
+        total += left[:, rows].float().mul_(right[:, rows]).sum(dim=(1, 2))
+    return total

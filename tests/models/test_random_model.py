@@ -1,0 +1,137 @@
+"""Random weights: the same in every process, and a whole study of them like that of any other model."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_shape
+import tiny_study
+import torch
+from safetensors.torch import load_file
+
+from gprune import pipeline, stages
+from gprune.bench.model import Bench
+from gprune.errors import CheckpointError, ModelError
+from gprune.export import apply, checkpoint, measurable
+from gprune.models import loading, shapes
+from gprune.preview.question import DENSE, Question, Source, resolve
+from gprune.store import Store
+from gprune.study import Study, from_dict
+from gprune.surgery import cut
+
+PRINTED = """
+import sys
+from pathlib import Path
+import pytest, tiny_shape
+from models.test_random_model import digest
+from gprune.models import loading
+with pytest.MonkeyPatch.context() as patch:
+    tiny_shape.put(patch, Path(sys.argv[1]), tiny={})
+    print(digest(loading.load_model("random:tiny", "cpu", "float32")))
+"""
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder in which `random:tiny` and a wider sister are known."""
+    tiny_shape.put(monkeypatch, tmp_path / "shapes", tiny={}, wider={"intermediate_size": 36})
+    return tmp_path
+
+
+def a_study(folder: Path, model: str = "random:tiny", **changes: object) -> Study:
+    texts = tiny_study.write_texts(folder / "texts")
+    return from_dict(tiny_study.settings(model, texts, device="cpu", **changes))
+
+
+def digest(model: torch.nn.Module) -> str:
+    found = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        found.update(name.encode() + value.float().numpy().tobytes())
+    return found.hexdigest()
+
+
+def test_weights_are_made_alike_and_nobodys_random_numbers_change(folder: Path) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    decoder = loading.load("random:tiny", "cpu", "float32")
+    assert torch.equal(torch.rand(3), expected)
+    assert digest(decoder.model) == digest(measurable.load("random:tiny", "cpu", "float32"))
+    weights = decoder.model.get_submodule("model.layers.1.mlp.down_proj").weight
+    assert weights.shape == (16, 27) and 0.015 < float(weights.std()) < 0.025
+    assert decoder.tokenizer("words").input_ids and not weights.requires_grad
+    # the type of the published model where `auto` leaves it to the checkpoint, as it does on a GPU
+    kinds = {
+        name: loading._random(shapes.FOLDER / "tiny", torch.device("cpu"), name) for name in loading.DTYPES
+    }
+    assert {name: str(one.dtype) for name, one in kinds.items()} == {n: f"torch.{n}" for n in loading.DTYPES}
+    with pytest.raises(ModelError, match="random:tiny has no files of weights .*: leave offload out"):
+        loading.load("random:tiny", "cpu", offload=True)
+
+
+@pytest.mark.process
+def test_another_process_makes_the_same_weights(folder: Path, project: Path) -> None:
+    path = {"PYTHONPATH": os.pathsep.join([str(project), str(project / "tests")])}
+    done = subprocess.run(
+        [sys.executable, "-c", PRINTED, str(folder / "shapes")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **path},
+        check=True,
+    )
+    assert done.stdout.strip() == digest(loading.load_model("random:tiny", "cpu", "float32"))
+
+
+def test_a_whole_study_runs_and_its_pruned_model_reads_back(folder: Path) -> None:
+    study, store = a_study(folder), Store(folder / "cache")
+    result = pipeline.run(study, store, lambda *_: None)
+    vocabulary = tiny_shape.TINY["vocab_size"]
+    for losses in result["perplexity"].values():
+        # it knows nothing: every token is as likely as every other
+        assert all(vocabulary / 2 < value < 2 * vocabulary for value in losses.values())
+    results = pipeline.opened(study, store)
+    place = results.model_folder(stages.checkpoint(results.graph))
+    pruned = checkpoint.load_verified(place)
+    kept = results.get(stages.masks, "gprune").ffn.sum(axis=1).tolist()
+    assert pruned.config.ffn_widths == kept and sum(kept) < 2 * 27
+    again = apply.save(place, "random:tiny", folder / "again", cut)
+    before, after = (load_file(one / "model.safetensors") for one in (place, again))
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+    with pytest.raises(CheckpointError, match="the plan is for the model 'random:tiny' .*'random:wider' has"):
+        apply.save(place, "random:wider", folder / "other", cut)
+
+
+def test_equal_results_in_another_cache_and_other_keys_for_another_shape(folder: Path) -> None:
+    study, other = a_study(folder), a_study(folder, "random:wider")
+    found = []
+    for number in range(2):
+        store = Store(folder / str(number))
+        pipeline.run(study, store, lambda *_: None, "scores")
+        found.append(pipeline.opened(study, store))
+    scores = [one.get(stages.scores, "primary") for one in found]
+    assert np.array_equal(scores[0].ffn, scores[1].ffn) and scores[0].ffn.std() > 0
+    graphs = [found[0].graph, found[1].graph, pipeline.opened(other, Store(folder / "0")).graph]
+    keys = [{one.name: one.key for one in stages.course(graph, "all", lambda _: False)} for graph in graphs]
+    assert keys[0] == keys[1]
+    # the text and its tokens do not ask which weights there are
+    shared = {name for name in keys[0] if keys[0][name] == keys[2].get(name)}
+    assert shared == {name for name in keys[0] if name.startswith(("tokens", "overlap"))}
+
+
+def test_the_preview_measures_it_too(folder: Path) -> None:
+    study, store = a_study(folder, methods=("dense",)), Store(folder / "cache")
+    pipeline.run(study, store, lambda *_: None, "perplexity")
+    results, text = pipeline.opened(study, store), study.evaluation.texts[0]
+    source = Source(str(folder / "cache"), results.graph)
+    bench = Bench(source.model)
+    asked = resolve(source, Question(text, DENSE))
+    sent = {"text": asked.text, "numbers": [0, 1], "masks": asked.masks, "means": list(asked.means)}
+    stored = results.get(stages.perplexity, "dense", text).losses[:2]
+    np.testing.assert_allclose(bench.losses(sent), stored, rtol=1e-4)
+    bench.require_same()
