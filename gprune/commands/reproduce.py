@@ -58,13 +58,7 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
     add_field(scale, "task-folder", "evaluation.task_folder")
     scale.add_argument("--seeds", type=int, nargs="+", help="seeds; tables of one seed take the first")
     scale.add_argument("--retentions", type=float, nargs="+", help="retentions of the main table")
-    scale.add_argument(
-        "--methods",
-        nargs="+",
-        metavar="METHOD",
-        help="methods of the main table, in place of the paper's rows and of the controls; gprune stands "
-        f"there on the metric of each: {', '.join(choices())}",
-    )
+    _add_methods(scale)
     scale.add_argument(
         "--tasks",
         nargs="+",
@@ -87,6 +81,16 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="FIELD=VALUE",
         help="any other field of every study, as calibration.batch=8 (repeatable)",
+    )
+
+
+def _add_methods(scale: Any) -> None:
+    scale.add_argument(
+        "--methods",
+        nargs="+",
+        metavar="METHOD",
+        help="methods of the main table, in place of the paper's rows and of the controls; gprune stands "
+        f"there on the metric of each: {', '.join(choices())}",
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
@@ -49,16 +50,15 @@ class Fault:
 
     kind: Kind
     name: str
-    """as its entry point has it, quoted where that is no name"""
+    """as its entry point has it, quoted where that is no name; empty where that cannot be read"""
     distribution: str
     reason: str
 
     @property
     def words(self) -> str:
         """The whole sentence."""
-        return untrusted.sentence(
-            f"the {self.kind} {self.name} of {self.distribution} is left out: {self.reason}"
-        )
+        what = f"the {self.kind} {self.name} of {self.distribution}" if self.name else self.distribution
+        return untrusted.sentence(f"{what} is left out: {self.reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,12 @@ def found(metrics: Collection[str], methods: Collection[str]) -> Found:
     """
     installed: list[Installed] = []
     faults: list[Fault] = []
-    for distribution, entries in _brought():
+    for distribution, entries in _brought(faults):
         for entry in entries:
             kind = GROUPS[entry.group]
             try:
-                installed.append(_one(distribution, entries, entry, kind))
+                with _metadata_read():
+                    installed.append(_one(distribution, entries, entry, kind))
             except PluginError as error:
                 faults.append(Fault(kind, _shown(entry.name), _name(distribution), str(error)))
     installed.sort(key=lambda one: (one.plugin.kind, one.plugin.name, one.plugin.distribution))
@@ -92,19 +93,44 @@ def found(metrics: Collection[str], methods: Collection[str]) -> Found:
     return Found(good, tuple(faults))
 
 
-def _brought() -> Iterator[tuple[Distribution, list[EntryPoint]]]:
+@contextmanager
+def _metadata_read() -> Iterator[None]:
+    """Makes one sentence of whatever damaged metadata lead to: one package must not end the program.
+
+    Raises:
+        PluginError: they are damaged.
+    """
+    try:
+        yield
+    except PluginError:
+        raise
+    except Exception as error:
+        words = untrusted.sentence(f"{type(error).__name__}: {error}", 120)
+        raise PluginError(f"its metadata cannot be read ({words}): install it again") from error
+
+
+def _brought(faults: list[Fault]) -> Iterator[tuple[Distribution, list[EntryPoint]]]:
     """The packages that bring something, each once: of two of a name the first on the path."""
     seen = set()
     for distribution in distributions(path=_path()):
-        # most packages have no entry points, and reading the name of each takes longer
-        text = distribution.read_text("entry_points.txt") or ""
-        if not any(group in text for group in GROUPS):
+        try:
+            with _metadata_read():
+                entries = _entries(distribution)
+                name = _name(distribution) if entries else ""
+        except PluginError as error:
+            faults.append(Fault("metric", "", "a package", str(error)))
             continue
-        entries = [entry for entry in distribution.entry_points if entry.group in GROUPS]
-        name = _name(distribution)
         if entries and name not in seen:
             seen.add(name)
             yield distribution, entries
+
+
+def _entries(distribution: Distribution) -> list[EntryPoint]:
+    # most packages have none of ours, and parsing those of each takes longer
+    text = distribution.read_text("entry_points.txt") or ""
+    if not any(group in text for group in GROUPS):
+        return []
+    return [entry for entry in distribution.entry_points if entry.group in GROUPS]
 
 
 def _path() -> list[str]:

@@ -139,3 +139,26 @@ def test_the_reason_answers_a_study_that_names_it(site: Path, monkeypatch: pytes
     install(site, files=WRONG["no label"][0])
     with adopted(monkeypatch), pytest.raises(SettingsError, match="metric names 'size', .*has no label"):
         Study("m", "a", "b", metric="size")
+
+
+DAMAGED = {
+    "RECORD": (
+        "bring/metric.py,sha256=x,1,2,3\n",
+        "the metric size of bring is left out: its metadata cannot",
+    ),
+    "entry_points.txt": ("[gprune.metrics]\nsize\n", "is left out: its"),
+    "direct_url.json": ("{" * 50, "the metric size of bring is left out: its metadata cannot be read"),
+    "METADATA": ("", "a package without a name"),
+}
+
+
+@pytest.mark.parametrize("file", DAMAGED)
+def test_damaged_metadata_are_told_and_end_nothing(site: Path, file: str) -> None:
+    install(site)
+    install(site, "well", {"well.py": METRIC}, {"other_size": "well:size"}, {})
+    text, sentence = DAMAGED[file]
+    (site / "bring-1.0.dist-info" / file).write_text(text)
+    now = found()
+    assert "other_size" in {one.plugin.name for one in now.installed}
+    said = [fault.words for fault in now.faults] + [one.plugin.words for one in now.installed]
+    assert any(sentence in words for words in said), said
