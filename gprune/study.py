@@ -22,7 +22,7 @@ from typing import Any, Literal, cast
 
 from gprune import limits, untrusted
 from gprune.errors import SettingsError
-from gprune.methods import DEFAULT, METHODS
+from gprune.methods import BUILT_IN_METRICS, DEFAULT, require_known
 from gprune.settings import (
     PRESET_LENGTHS,
     BaselineSettings,
@@ -33,7 +33,6 @@ from gprune.settings import (
     ReliabilitySettings,
     SparsitySettings,
     require,
-    require_choice,
     require_choices,
 )
 
@@ -55,7 +54,7 @@ __all__ = [
     "short",
 ]
 
-METRIC_NAMES = ("flap", "wanda_sp", "twflap")
+METRIC_NAMES = BUILT_IN_METRICS
 _UNNAMED = ("name", "group", "offload")
 """fields that do not tell one study from another: what it is called, and where its model waits"""
 _LATER = {
@@ -130,7 +129,7 @@ class Study:
             rule = "a name or a path, not empty"
             require(bool(getattr(self, name).strip()), name, getattr(self, name), rule)
         require_choices(self)
-        require_choice("metric", self.metric, METRIC_NAMES)
+        require_known("metric", self.metric)
         rule = "more than 0 and less than 1: 0.5 keeps half of the decoder's weights"
         require(0 < self.retention < 1, "retention", self.retention, rule)
         valid = self.device in ("auto", "cpu") or self.device.startswith("cuda")
@@ -138,7 +137,7 @@ class Study:
         require(self.seed >= 0, "seed", self.seed, "0 or more")
         self._require_affordable()
         for method in self.methods:
-            require_choice("methods", method, tuple(METHODS))
+            require_known("methods", method)
         distinct = bool(self.methods) and len(set(self.methods)) == len(self.methods)
         require(distinct, "methods", self.methods, "at least one method, each once")
         if self.primary == self.auxiliary:

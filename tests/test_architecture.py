@@ -21,6 +21,7 @@ TORCH_ROOMS = {
     "registration",
     "sparsity",
     "surgery",
+    "testing",
 }
 """parts that may load torch; of some of them single modules may not"""
 

@@ -43,6 +43,9 @@ COMMANDS = {
     "card": Command("card", "the card of a calibration text of a run"),
     "texts": Command("listing", "list the texts that are known by name"),
     "tasks": Command("listing", "list the zero-shot tasks, and check the files of a folder"),
+    "plugins": Command(
+        "listing", "list the metrics and methods of other packages, and why one cannot be used"
+    ),
     "runs": Command("listing", "list the runs in the cache"),
     "cache": Command("cache", "what the cache holds: list it, prune it, verify it"),
 }

@@ -10,11 +10,12 @@ import streamlit as st
 from gprune import profiles
 from gprune.door.terms import COMMAND, TRUST_OPTION, trusts_code
 from gprune.errors import GpruneError
+from gprune.methods import installed, metric_choices, plugins_of
 from gprune.models import identity
 from gprune.models.shapes import is_random
 from gprune.settings import PRESET_LENGTHS
 from gprune.stages.inputs import describe_texts
-from gprune.study import METRIC_NAMES, Study, from_dict
+from gprune.study import Study, from_dict
 from gprune.study_demo import demo_study
 from gprune.views.frame import frame, python_code, text_picker, work
 from gprune.views.frame.card import card
@@ -132,7 +133,7 @@ def _inputs(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
 def _sizes(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
     """Metric, retention and the sizes of the run."""
     metric = st.selectbox(
-        "Metric", METRIC_NAMES, format_func=label, key="launch_metric", help=help_["metric"]
+        "Metric", list(metric_choices()), format_func=label, key="launch_metric", help=help_["metric"]
     )
     retention = st.number_input(
         "Retention", value=demo.retention, step=0.05, format="%.2f", key="launch_retention",
@@ -252,6 +253,8 @@ def input_problem(study: Study) -> str:
             if study.offload:
                 identity.require_offloadable(folder)
         describe_texts(study)
+        for plugin in plugins_of(study.metric, study.methods):
+            installed(plugin)
         return task_form.problem(study.evaluation)
     except GpruneError as error:
         return str(error)
