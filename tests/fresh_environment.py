@@ -14,6 +14,7 @@ from waiting import limit
 
 # what would lead a program of the new environment back to this one, or change what a new user has
 _OURS = ("PYTHON", "GPRUNE_", "XDG_", "HF_", "VIRTUAL_ENV", "OMP_", "STREAMLIT_")
+_NOTEBOOKS = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,9 @@ class Fresh:
         """Variables of a user who has just logged in and activated it."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
         programs = f"{self.folder / 'venv' / 'bin'}:{os.environ['PATH']}"
-        return kept | {"HOME": str(self.home), "PATH": programs}
+        # what a notebook's kernel writes is not of ours
+        aside = {name: str(self.folder / "jupyter") for name in _NOTEBOOKS}
+        return kept | aside | {"HOME": str(self.home), "PATH": programs}
 
     def program(self, name: str) -> str:
         """Where one of its programs is."""

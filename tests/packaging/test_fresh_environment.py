@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,32 @@ def chromium() -> Iterator[Any]:
         yield started
 
 
+NOTEBOOK = """
+import sys
+import nbclient, nbformat
+
+notebook = nbformat.read(sys.argv[1], as_version=4)
+nbclient.NotebookClient(notebook, timeout=1200).execute()
+made = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+print(sum(output["output_type"] == "display_data" for output in made))
+"""
+NOTEBOOK_NEEDS = ("nbclient", "nbformat", "ipykernel")
+
+
+def examples(fresh: Fresh, project: Path) -> None:
+    """The notebook runs, and the plug-in is found, of copies: a build writes where its source is."""
+    copy = shutil.copytree(project / "examples", fresh.folder / "examples")
+    fresh.pip("install", "-c", str(project / "requirements.txt"), str(copy / "plugin"), *NOTEBOOK_NEEDS)
+    told = fresh.said("gprune", "plugins", seconds=30)
+    assert [line.split()[:2] for line in told.splitlines()] == [
+        ["method", "magnitude_ranking"],
+        ["metric", "magnitude"],
+    ]
+    drawn = fresh.said("python", "-c", NOTEBOOK, str(copy / "quickstart.ipynb"), seconds=300)
+    assert int(drawn) >= 1
+    fresh.pip("uninstall", "--yes", "gprune-magnitude")
+
+
 def shown(fresh: Fresh, chromium: Any) -> None:
     """Opens the app as `gprune app` serves it, and looks at the demo on two pages."""
     command = [fresh.program("gprune"), "app", "--no-browser", "--port", "0"]
@@ -83,6 +110,7 @@ def test_it_installs_runs_the_demo_shows_it_and_leaves_nothing_but_the_cache(
     assert re.fullmatch("[0-9a-f]{12}", record["provenance"]["package"])
     assert "commit" not in record["provenance"]
     assert fresh.said("python", "-c", JOB, seconds=60) == "done\n"
+    examples(fresh, project)
     shown(fresh, chromium)
 
     fresh.pip("uninstall", "--yes", "gprune-studio")
