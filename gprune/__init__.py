@@ -1,11 +1,55 @@
 """GPrune Studio: why a pruning decision is fragile, and what to do about it.
 
-Importing this package imports nothing heavy; ``python -m gprune --help`` lists the commands. From then on
-``AutoModelForCausalLM.from_pretrained`` loads pruned checkpoints without remote code.
+Importing this package imports nothing heavy: what it offers (docs/python.md) is loaded when it is used, and
+``python -m gprune --help`` lists the commands. From then on ``AutoModelForCausalLM.from_pretrained`` loads
+pruned checkpoints without remote code.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gprune.registration import register as register
 from gprune.registration import register_when_loaded
 
+if TYPE_CHECKING:
+    from gprune import measure as measure
+    from gprune.api.held import prune as prune
+    from gprune.api.held import scores as scores
+    from gprune.api.opening import open as open
+    from gprune.api.opening import run as run
+    from gprune.api.opening import runs as runs
+    from gprune.api.preview import Preview as Preview
+    from gprune.api.results import Run as Run
+    from gprune.study import Study as Study
+
 __version__ = "0.1.0"
+__all__ = ["Preview", "Run", "Study", "measure", "open", "prune", "run", "runs", "scores"]
+
+_PLACES = {
+    "Preview": "gprune.api.preview",
+    "Run": "gprune.api.results",
+    "Study": "gprune.study",
+    "measure": "gprune.measure",
+    "open": "gprune.api.opening",
+    "prune": "gprune.api.held",
+    "run": "gprune.api.opening",
+    "runs": "gprune.api.opening",
+    "scores": "gprune.api.held",
+}
+"""where each public name is, as the imports above say it to a type checker"""
 
 register_when_loaded()
+
+
+def __getattr__(name: str) -> Any:
+    """Loads a public name when it is asked for the first time."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(_PLACES[name])
+    value = globals()[name] = getattr(module, name, module)
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted({*globals(), *__all__})

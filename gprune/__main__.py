@@ -16,6 +16,7 @@ python -m gprune unpack FILE               (reads it: needs neither its model no
 python -m gprune card RUN A                (is a calibration text good enough? also as a file)
 python -m gprune texts
 python -m gprune tasks --task-folder FOLDER    (where the zero-shot tasks' data is, and what is wrong with it)
+python -m gprune plugins                   (the metrics and methods of other packages)
 python -m gprune runs
 python -m gprune cache list                (what takes how much room, and for which runs; also prune, verify)
 """

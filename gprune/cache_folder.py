@@ -6,21 +6,31 @@ import errno
 import os
 from pathlib import Path
 
-from gprune import untrusted
+from gprune import installation, untrusted
 from gprune.errors import StoreError
+
+NAME = "gprune"
+"""of the cache of an installed package, among the user's caches"""
 
 
 def default_cache() -> Path:
-    """The cache folder: GPRUNE_CACHE, or `cache/` in the project.
+    """The cache folder: GPRUNE_CACHE, or `cache/` in a checkout, or the user's own of an installed package.
 
     Raises:
-        StoreError: no folder of this system can have the name in GPRUNE_CACHE.
+        StoreError: no folder of this system can have the name in GPRUNE_CACHE, or there is no home folder.
     """
     chosen = os.environ.get("GPRUNE_CACHE")
-    if not chosen:
-        return Path(__file__).resolve().parents[1] / "cache"
     with untrusted.refused_as(StoreError):
-        return untrusted.path(chosen, "GPRUNE_CACHE").resolve()
+        if chosen:
+            return untrusted.path(chosen, "GPRUNE_CACHE").resolve()
+        return _of_user() if installation.INSTALLED else installation.APP_FOLDER / "cache"
+
+
+def _of_user() -> Path:
+    """Where the XDG Base Directory Specification has caches; by it only an absolute name counts."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    caches = chosen if chosen.startswith("/") else "~/.cache"
+    return (untrusted.path(caches, "GPRUNE_CACHE is not set, and the user's cache folder") / NAME).resolve()
 
 
 def is_full(error: OSError) -> bool:

@@ -6,6 +6,7 @@ Every message says what is wrong, with the offending value, and what to do about
     ├── SettingsError       a setting out of range, an unknown field, a contradiction
     ├── ModelError          a folder without a model, an unsupported family, NaN weights
     ├── MethodError         a method that cannot run on this model or at this retention
+    │   └── PluginError     a plug-in that cannot be found, read, imported or used
     ├── TaskError           a zero-shot task that cannot be measured on a model
     ├── CorpusError         a text that is missing, empty, too small or in another encoding
     ├── UnreadableError     a file or a field that is damaged, hostile or no value at all
@@ -32,6 +33,10 @@ class ModelError(GpruneError):
 
 class MethodError(GpruneError):
     """One method cannot run on this model or at this retention; others can."""
+
+
+class PluginError(MethodError):
+    """A metric or method of another package cannot be found, read, imported or used; others can."""
 
 
 class TaskError(GpruneError):

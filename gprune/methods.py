@@ -1,18 +1,23 @@
 """Every pruning method by name: whose decision it takes, from which text's scores, and what it is called.
 
 The rows of the tables of section 4 and of the appendix, and controls that say what each part of them
-brings. A study names the methods it compares; a result, a table and a page use the same names.
+brings. A study names the methods it compares; a result, a table and a page use the same names. What other
+packages bring stands in the same tables, as data: none of their code is run here (see gprune.extensions).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from gprune.errors import SettingsError
+from gprune import extensions, untrusted
+from gprune.errors import PluginError, SettingsError
+from gprune.extensions import Fault, Installed, Plugin, Table
 
-METRICS = {"flap": "FLAP", "wanda_sp": "Wanda-sp", "twflap": "token-weighted FLAP"}
+METRICS = Table({"flap": "FLAP", "wanda_sp": "Wanda-sp", "twflap": "token-weighted FLAP"})
 """importance metrics by name, as people call them"""
+BUILT_IN_METRICS = tuple(METRICS)
 SCORINGS = {
     "single": "the primary text",
     "score_average": "the mean of both texts' scores",
@@ -33,7 +38,7 @@ class Method:
     masks: str
     """the masks it uses; methods that differ in bias compensation only share them"""
     decision: str
-    """how the masks are made: none, learned, flap, uniform, sequential, fang or llm_pruner"""
+    """how the masks are made: none, learned, flap, uniform, sequential, fang, llm_pruner or plugin"""
     metric: str = ""
     """base metric of its scores; that of the study where empty"""
     scoring: str = "single"
@@ -50,11 +55,18 @@ class Method:
     """masks that are the same by definition, and share their key"""
     form_of: str = ""
     """the method that it is another form of: with two texts, without bias compensation, in one pass"""
+    plugin: Plugin | None = None
+    """what brings it, where that is another package: its decision, or its metric"""
 
     @property
     def baseline(self) -> bool:
         """Whether people would otherwise use it: no control, no other form of a method, and not GPrune."""
         return not (self.control or self.form_of or self.decision in ("none", "learned"))
+
+    @property
+    def brings(self) -> str:
+        """The metric of another package that this method prunes by alone; empty of all other methods."""
+        return self.name if self.plugin is not None and self.plugin.kind == "metric" else ""
 
     @property
     def changes(self) -> dict[str, str]:
@@ -94,7 +106,7 @@ def _uniform(metric: str, label: str, same_as: str = "") -> Method:
     return Method(name, f"{label}, one ratio", name, "uniform", metric, control=True, same_as=same_as)
 
 
-METHODS: dict[str, Method] = {
+_BUILT_IN = {
     method.name: method
     for method in (
         Method("dense", "dense", "dense", "none"),
@@ -124,6 +136,16 @@ METHODS: dict[str, Method] = {
         _learned("gprune_no_rasa", "GPrune, no RASA"),
     )
 }
+METHODS = Table(_BUILT_IN)
+BUILT_IN = tuple(_BUILT_IN)
+"""the methods of this project, whatever else is installed"""
+PLUGINS: Table[Plugin] = Table({})
+"""every metric and method of other packages, by place: installed, or named by the record of a run"""
+INSTALLED: Table[Installed] = Table({})
+"""those that are installed and can be used, by place"""
+_MOST_REMEMBERED = 200
+_found = extensions.found(BUILT_IN_METRICS, BUILT_IN)
+FAULTS = _found.faults
 
 CONTROLS = tuple(name for name, method in METHODS.items() if method.control)
 """what says whether a gain needs the modules, the adaptation and the learning; none is compared by default"""
@@ -157,3 +179,105 @@ def compensates(method: Method, learned: bool) -> bool:
         learned: the study's setting for the method whose masks are learned.
     """
     return learned if method.decision == "learned" else method.compensated
+
+
+def adopt(plugin: Plugin) -> None:
+    """Puts a plug-in into the tables; a metric brings the method that prunes by it alone."""
+    PLUGINS.add(plugin.place, plugin)
+    name, label = plugin.name, plugin.label
+    if plugin.kind == "metric":
+        METRICS.add(name, label)
+        METHODS.add(name, Method(name, label, name, plugin.allocation, name, plugin=plugin))
+    else:
+        metric, moved = plugin.metric, plugin.compensated
+        METHODS.add(name, Method(name, label, name, "plugin", metric, compensated=moved, plugin=plugin))
+
+
+def remember(record: Mapping[str, Any]) -> None:
+    """Puts what the record of a run says of its plug-ins into the tables, so that it opens without them.
+
+    Such a plug-in has names and words, and can be chosen for no new run. Entries of another form are passed
+    over.
+    """
+    provenance = record.get("provenance")
+    inputs = provenance.get("inputs") if isinstance(provenance, Mapping) else None
+    told = inputs.get("plugins") if isinstance(inputs, Mapping) else None
+    for values in told.values() if isinstance(told, Mapping) else ():
+        try:
+            plugin = Plugin.from_plain(values)
+        except (PluginError, AttributeError, TypeError):
+            continue
+        clash = plugin.name in METRICS if plugin.kind == "metric" else plugin.name in METHODS
+        if not clash and plugin.name not in BUILT_IN and len(PLUGINS) < _MOST_REMEMBERED:
+            adopt(plugin)
+
+
+def usable(name: str) -> bool:
+    """Whether a method can run here: it is built in, or its plug-in is installed."""
+    plugin = METHODS[name].plugin
+    return plugin is None or plugin.place in INSTALLED
+
+
+def choices() -> tuple[str, ...]:
+    """The methods that a new study can name."""
+    return tuple(filter(usable, METHODS))
+
+
+def metric_choices() -> tuple[str, ...]:
+    """The metrics that a new study can name."""
+    return tuple(name for name in METRICS if name in BUILT_IN_METRICS or f"metric.{name}" in INSTALLED)
+
+
+def require_known(field: str, name: str) -> None:
+    """Checks that a study can name a metric or a method.
+
+    Args:
+        field: metric, or methods.
+        name: its name.
+
+    Raises:
+        SettingsError: nothing of this name is built in, installed, or in a run that was read.
+    """
+    known: Mapping[str, Any] = METRICS if field == "metric" else METHODS
+    if name in known:
+        return
+    names = metric_choices() if field == "metric" else choices()
+    listed = f"{field} must be one of {', '.join(names)} (got {untrusted.quoted(name)})"
+    fault = next((one for one in FAULTS if one.name == name), None)
+    if fault is not None:
+        raise SettingsError(f"{field} names {untrusted.quoted(name)}, but {fault.words}")
+    raise SettingsError(f"{listed}; if another package brings it, install that package")
+
+
+def plugins_of(metric: str, methods: Sequence[str]) -> tuple[Plugin, ...]:
+    """The plug-ins that a study with this metric and these methods takes part in, each once."""
+    known = [METHODS[name] for name in methods]
+    metrics = {metric, *(method.metric for method in known)}
+    places = [f"metric.{name}" for name in METRICS if name in metrics]
+    places += [method.plugin.place for method in known if method.plugin is not None]
+    return tuple(PLUGINS[place] for place in dict.fromkeys(places) if place in PLUGINS)
+
+
+def faults() -> tuple[Fault, ...]:
+    """Plug-ins that are installed and cannot be used, with the reason."""
+    return FAULTS
+
+
+def installed(plugin: Plugin) -> Installed:
+    """Where a plug-in is.
+
+    Raises:
+        PluginError: it is not installed.
+    """
+    if plugin.place not in INSTALLED:
+        raise PluginError(
+            f"{plugin.words} is not installed here: install {plugin.distribution}, or choose another "
+            f"{plugin.kind}"
+        )
+    return INSTALLED[plugin.place]
+
+
+# a method that is declared stands before the one that a metric of its name would bring
+for _one in sorted(_found.installed, key=lambda one: one.plugin.kind == "metric"):
+    INSTALLED.add(_one.plugin.place, _one)
+    adopt(_one.plugin)

@@ -21,6 +21,24 @@ AUTO_CLASSES = "transformers.models.auto.modeling_auto"
 _REGISTER = "gprune.export.checkpoint"
 
 
+def register() -> None:
+    """Lets `from_pretrained` load pruned checkpoints, at once and by a word of yours.
+
+    ``import gprune`` does the same as soon as transformers is loaded. This is for programs that want to see
+    it done, or that keep no foreign finders in ``sys.meta_path``. It imports torch and transformers; a second
+    call changes nothing.
+
+    Example:
+        >>> import gprune
+        >>> gprune.register()
+        >>> from transformers import AutoConfig
+        >>> AutoConfig.for_model("gprune_llama").model_type
+        'gprune_llama'
+    """
+    importlib.import_module(AUTO_CLASSES)
+    _register()
+
+
 def register_when_loaded() -> None:
     """Registers now where the Auto classes are there already, else as soon as they are."""
     if AUTO_CLASSES in sys.modules:

@@ -9,6 +9,7 @@ these fields.
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import json
 import math
@@ -17,11 +18,11 @@ import types
 import typing
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from gprune import limits, untrusted
 from gprune.errors import SettingsError
-from gprune.methods import DEFAULT, METHODS
+from gprune.methods import BUILT_IN_METRICS, DEFAULT, require_known
 from gprune.settings import (
     PRESET_LENGTHS,
     BaselineSettings,
@@ -32,7 +33,6 @@ from gprune.settings import (
     ReliabilitySettings,
     SparsitySettings,
     require,
-    require_choice,
     require_choices,
 )
 
@@ -54,7 +54,7 @@ __all__ = [
     "short",
 ]
 
-METRIC_NAMES = ("flap", "wanda_sp", "twflap")
+METRIC_NAMES = BUILT_IN_METRICS
 _UNNAMED = ("name", "group", "offload")
 """fields that do not tell one study from another: what it is called, and where its model waits"""
 _LATER = {
@@ -68,7 +68,14 @@ _LATER = {
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """One study: a model, two calibration texts, a metric, a retention, and the settings of each stage."""
+    """One study: a model, two calibration texts, a metric, a retention, and the settings of each stage.
+
+    Example:
+        >>> import gprune
+        >>> study = gprune.Study(model="demo", primary="python-reference", auxiliary="science-docs")
+        >>> study.with_settings({"reliability.drift_quantile": 0.85}).reliability.drift_quantile
+        0.85
+    """
 
     model: str
     """folder or hub name of the dense model; `demo` is the bundled one, and `random:llama2-7b` one of random
@@ -117,11 +124,12 @@ class Study:
 
     def __post_init__(self) -> None:
         """Checks every field and the fields against each other."""
+        self._take_types()
         for name in ("model", "primary", "auxiliary"):
             rule = "a name or a path, not empty"
             require(bool(getattr(self, name).strip()), name, getattr(self, name), rule)
         require_choices(self)
-        require_choice("metric", self.metric, METRIC_NAMES)
+        require_known("metric", self.metric)
         rule = "more than 0 and less than 1: 0.5 keeps half of the decoder's weights"
         require(0 < self.retention < 1, "retention", self.retention, rule)
         valid = self.device in ("auto", "cpu") or self.device.startswith("cuda")
@@ -129,7 +137,7 @@ class Study:
         require(self.seed >= 0, "seed", self.seed, "0 or more")
         self._require_affordable()
         for method in self.methods:
-            require_choice("methods", method, tuple(METHODS))
+            require_known("methods", method)
         distinct = bool(self.methods) and len(set(self.methods)) == len(self.methods)
         require(distinct, "methods", self.methods, "at least one method, each once")
         if self.primary == self.auxiliary:
@@ -142,6 +150,14 @@ class Study:
                 f"substitute is already the {'primary' if self.substitute == self.primary else 'auxiliary'} "
                 f"text ({self.substitute!r}): choose a third text, or leave it empty"
             )
+
+    def _take_types(self) -> None:
+        """Takes a list for a tuple, and refuses what a type checker would have refused."""
+        for name, kind in _hints().items():
+            given, nested = getattr(self, name), is_dataclass(kind)
+            if not (nested and isinstance(given, cast(type, kind))):
+                taken = _build(kind, given, name) if nested else _coerce(name, given, kind)
+                object.__setattr__(self, name, taken)
 
     def _require_affordable(self) -> None:
         """Refuses what each setting alone allows and together would take for ever."""
@@ -192,6 +208,11 @@ class Study:
         return replace(self, name=name)
 
 
+@functools.cache
+def _hints() -> dict[str, Any]:
+    return typing.get_type_hints(Study)
+
+
 def run_name(study: Study) -> str:
     """Name of a study's run: a readable stem and a hash of every setting but the names for people."""
     words = (study.name or study.model.rstrip("/").split("/")[-1]).lower()
@@ -208,7 +229,7 @@ def short(name: str) -> str:
 def field_names() -> tuple[str, ...]:
     """Every field of a study as a dotted name."""
     names: list[str] = []
-    for name, kind in typing.get_type_hints(Study).items():
+    for name, kind in _hints().items():
         names += [f"{name}.{field.name}" for field in fields(kind)] if is_dataclass(kind) else [name]
     return tuple(names)
 

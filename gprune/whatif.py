@@ -127,6 +127,8 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
     known, study = METHODS[method], results.graph.study
     if known.decision == "learned":
         return f"{known.label} has thresholds of its own, which other masks would need learned anew"
+    if known.plugin is not None:
+        return f"{known.label} is decided by code of {known.plugin.distribution}, which runs in runs only"
     if known.decision == "sequential":
         return (
             f"{known.label} scores each layer above the pruned ones, so other masks need a pass of the model"
@@ -205,4 +207,5 @@ def _had(results: Results, work: stages.Work, need: Stage[Any]) -> Any:
 
 def _is_made_here(stage: Stage[Any]) -> bool:
     """Whether a result follows from statistics alone: scores that need no pass over tokens."""
-    return stage.kind == "scores" and "tokens" not in stage.needs
+    # what a plug-in scores is scored by its code, which the app's process does not import
+    return stage.kind == "scores" and "tokens" not in stage.needs and not stage.foreign

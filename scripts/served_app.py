@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,12 +74,26 @@ def served(cache: Path, *options: str) -> Iterator[Server]:
     if "--port" not in options:
         command += ["--port", "0"]
     environment = os.environ | {"GPRUNE_CACHE": str(cache), "GPRUNE_AUTOSTART": "0"}
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log"
+    with listening([*command, *options], ROOT, environment) as server:
+        yield server
+
+
+@contextmanager
+def listening(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[Server]:
+    """Starts an app by any command, and ends it afterwards.
+
+    Args:
+        command: of an app that opens no browser.
+        folder: where it starts.
+        environment: its variables.
+
+    Raises:
+        NotHereError: the app does not answer; the end of its log is in the message.
+    """
+    with tempfile.TemporaryDirectory() as kept:
+        log = Path(kept) / "log"
         with open(log, "wb") as written:
-            server = subprocess.Popen(
-                [*command, *options], cwd=ROOT, env=environment, stdout=written, stderr=written
-            )
+            server = subprocess.Popen(command, cwd=folder, env=environment, stdout=written, stderr=written)
         try:
             found = _printed(server, log)
             if found is None:

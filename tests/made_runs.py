@@ -183,6 +183,13 @@ def norms(task: Task) -> records.WeightNorms:
     )
 
 
+def weighed(task: Task) -> records.WeightFacts:
+    known = task.shape
+    sizes = (known.layers, 1, known.neurons), (known.layers, 1, known.heads * known.head_width)
+    neurons, channels = (1 + task.random.random(size) for size in sizes)
+    return records.WeightFacts(task.stage.id.metric, ("rows",), neurons, ("rows",), channels)
+
+
 def tokens(task: Task) -> records.Tokens:
     place = ("primary", "auxiliary", "substitute").index(task.role)
     frequent = 1.0 / np.arange(1, 501 - 50 * place)
@@ -317,6 +324,7 @@ _NAMED = (
     shape,
     size,
     norms,
+    weighed,
     sampled,
     tokens,
     statistics,

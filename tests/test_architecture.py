@@ -9,16 +9,19 @@ import pytest
 
 TORCH_ROOMS = {
     "__main__",
+    "api",
     "bench",
     "calibration",
     "commands",
     "evaluation",
     "export",
+    "measure",
     "models",
     "modularization",
     "registration",
     "sparsity",
     "surgery",
+    "testing",
 }
 """parts that may load torch; of some of them single modules may not"""
 

@@ -40,7 +40,12 @@ def test_every_entrance_to_transformers_can_be_the_first(project, module):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("first", [BEFORE, AFTER], ids=["before transformers", "after transformers"])
+EXPLICIT = "import gprune, sys; sys.meta_path[:] = sys.meta_path[1:]; gprune.register(); gprune.register()"
+
+
+@pytest.mark.parametrize(
+    "first", [BEFORE, AFTER, EXPLICIT], ids=["before transformers", "after transformers", "by its own call"]
+)
 def test_importing_gprune_makes_our_model_types_known(project, first):
     script = f"{first}\n{CHECK}"
     done = subprocess.run([sys.executable, "-c", script], cwd=project, capture_output=True, text=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gprune.analysis.paired import BETTER, NOISE, WORSE, Difference, over_both
-from gprune.methods import METHODS
+from gprune.methods import BUILT_IN, METHODS
 from gprune.records import Array
 
 RECOMMENDED = "gprune recommended"
@@ -21,11 +21,11 @@ RECOMMENDED = "gprune recommended"
 COMPENSATED = "gprune compensated"
 """GPrune's masks with the removed units' mean moved into the biases, as FLAP does"""
 HOLDS, MIXED, FAILS, UNKNOWN = "holds", "mixed", "does not hold", "not measured"
-MULTI = tuple(name for name, method in METHODS.items() if method.scoring != "single")
+MULTI = tuple(name for name in BUILT_IN if METHODS[name].scoring != "single")
 """baselines that score from both texts"""
 BASELINES = tuple(
     name
-    for name, method in METHODS.items()
+    for name, method in ((name, METHODS[name]) for name in BUILT_IN)
     if not method.control and method.decision not in ("none", "learned") and name != "wanda_sp_dense"
 )
 """what people would otherwise use"""

@@ -266,7 +266,7 @@ def without_change(table: list[Line], pinned: Line) -> dict[tuple[str, str], lis
     return found
 
 
-def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: dict[str, str]) -> pd.DataFrame:
+def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: Mapping[str, str]) -> pd.DataFrame:
     """Every measurement as one line, with its change against the pinned baseline.
 
     Args:

@@ -5,6 +5,7 @@ Every method reads the windows that the dense model reads, so the interval is th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +58,7 @@ def _cost(cell: Measurement, dense: Measurement) -> Cost:
     return Cost(cell.method, cell.perplexity, ratio, low, high, found.paired)
 
 
-def table(found: list[Cost], labels: dict[str, str]) -> pd.DataFrame:
+def table(found: list[Cost], labels: Mapping[str, str]) -> pd.DataFrame:
     """The costs as a table.
 
     Args:

@@ -113,6 +113,8 @@ def _samples(study: Study) -> Check:
 
 
 def _code(provenance: dict[str, Any]) -> Check:
+    if package := provenance.get("package"):
+        return Check("pass", f"Made by the installed package {provenance.get('gprune')} (contents {package})")
     if not provenance.get("commit"):
         return Check("unknown", "The commit of the program is not recorded")
     if provenance.get("uncommitted_changes"):

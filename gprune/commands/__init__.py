@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from gprune import untrusted
+from gprune import installation, untrusted
 from gprune.errors import UnreadableError
 
 EXIT_UNFILLED = 3
@@ -43,6 +43,9 @@ COMMANDS = {
     "card": Command("card", "the card of a calibration text of a run"),
     "texts": Command("listing", "list the texts that are known by name"),
     "tasks": Command("listing", "list the zero-shot tasks, and check the files of a folder"),
+    "plugins": Command(
+        "listing", "list the metrics and methods of other packages, and why one cannot be used"
+    ),
     "runs": Command("listing", "list the runs in the cache"),
     "cache": Command("cache", "what the cache holds: list it, prune it, verify it"),
 }
@@ -71,4 +74,5 @@ class Parser(argparse.ArgumentParser):
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
     """Adds the option that every command on stored results has."""
-    parser.add_argument("--cache", type=place, help="cache folder (default: GPRUNE_CACHE, or cache/)")
+    usual = "~/.cache/gprune" if installation.INSTALLED else "cache/"
+    parser.add_argument("--cache", type=place, help=f"cache folder (default: GPRUNE_CACHE, or {usual})")

@@ -45,11 +45,7 @@ def _card(options: argparse.Namespace) -> int:
 
     require(0 < options.share <= 1, "--share", options.share, "more than 0 and at most 1")
     store, run = Store(options.cache), options.run
-    record = run_records.read(store, run)
-    if record is None:
-        raise StoreError(
-            f"there is no run {quoted(run)} in {store.root}: `python -m gprune runs` lists those that are"
-        )
+    record = run_records.required(store, run)
     graph = graph_of(record, f"the record of the run {quoted(run)}")
     letter = text_card.letter_of(graph.study, options.text)
     cards = text_card.measure(Results(store, graph), run, record.get("texts"))

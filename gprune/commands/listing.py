@@ -1,4 +1,4 @@
-"""`texts`, `tasks` and `runs`: what is known by name, and what is in the cache."""
+"""`texts`, `tasks`, `plugins` and `runs`: what is known by name, and what is in the cache."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 
 def add(commands: Any) -> None:
-    """Registers the three commands."""
+    """Registers the four commands."""
     texts = commands.add_parser("texts", help=COMMANDS["texts"].about)
     texts.set_defaults(command=_texts)
     tasks = commands.add_parser("tasks", help=COMMANDS["tasks"].about)
     tasks.add_argument("--task-folder", default="", metavar="FOLDER", help="folder with files of the seven")
     tasks.set_defaults(command=_tasks)
+    plugins = commands.add_parser("plugins", help=COMMANDS["plugins"].about)
+    plugins.set_defaults(command=_plugins)
     runs = commands.add_parser("runs", help=COMMANDS["runs"].about)
     runs.set_defaults(command=_runs)
     add_cache(runs)
@@ -62,6 +64,20 @@ def _data(source: TaskSource) -> str:
         return "from the hub, not on this machine yet"
     labels = f", labels {source.labels.name}" if source.labels else ""
     return f"{len(tasks.documents(source)):,} rows, {source.file}{labels}"
+
+
+def _plugins(_: argparse.Namespace) -> int:
+    """Prints every metric and method of another package; 3 where one cannot be used."""
+    from gprune.methods import INSTALLED, faults
+
+    for one in INSTALLED.values():
+        plugin = one.plugin
+        print(f"{plugin.kind:<7} {plugin.name:<24} {plugin.label:<32} {one.digest()}")
+    for fault in faults():
+        print(fault.words, file=sys.stderr)
+    if not INSTALLED and not faults():
+        print("no package brings a metric or a method: docs/plugins.md says how one does", file=sys.stderr)
+    return EXIT_UNFILLED if faults() else 0
 
 
 def _runs(options: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from gprune import profiles, untrusted
 from gprune.commands import COMMANDS, EXIT_UNFILLED, add_cache, place
 from gprune.commands.study import add_field, add_profile
 from gprune.errors import SettingsError, StoreError
+from gprune.methods import choices
 from gprune.models import shapes
 from gprune.progress import in_words
 from gprune.study import short
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 # option: field of the scale
 _SCALE = ("primary", "auxiliary", "substitute", "samples", "epochs", "windows", "limit", "speed", "controls")
-_SCALE_LISTS = {"evaluate": "texts", "retentions": "retentions", "seeds": "seeds"}
+_SCALE_LISTS = {"evaluate": "texts", "retentions": "retentions", "seeds": "seeds", "methods": "methods"}
 
 
 def add(commands: Any) -> None:
@@ -57,6 +58,7 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
     add_field(scale, "task-folder", "evaluation.task_folder")
     scale.add_argument("--seeds", type=int, nargs="+", help="seeds; tables of one seed take the first")
     scale.add_argument("--retentions", type=float, nargs="+", help="retentions of the main table")
+    _add_methods(scale)
     scale.add_argument(
         "--tasks",
         nargs="+",
@@ -79,6 +81,16 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="FIELD=VALUE",
         help="any other field of every study, as calibration.batch=8 (repeatable)",
+    )
+
+
+def _add_methods(scale: Any) -> None:
+    scale.add_argument(
+        "--methods",
+        nargs="+",
+        metavar="METHOD",
+        help="methods of the main table, in place of the paper's rows and of the controls; gprune stands "
+        f"there on the metric of each: {', '.join(choices())}",
     )
 
 

@@ -9,18 +9,18 @@ from typing import Any, Literal, get_args, get_origin
 
 from gprune import profiles
 from gprune.commands import COMMANDS
-from gprune.methods import CONTROLS, METHODS, with_controls
+from gprune.methods import CONTROLS, choices, metric_choices, with_controls
 from gprune.models import shapes
-from gprune.study import METRIC_NAMES, Study, from_dict
+from gprune.study import Study, from_dict
 from gprune.study_fields import OPTIONS, assignment, documentation, hint
 
 _MORE = {
     "primary": "; see `texts`; a dataset folder too; options follow a #, as in "
     "c4.jsonl#fields=prefix+gold_completion",
-    "methods": f": {', '.join(METHODS)}",
+    "methods": f": {', '.join(choices())}",
 }
 _METAVARS = {
-    "metric": f"{{{','.join(METRIC_NAMES)}}}",
+    "metric": f"{{{','.join(metric_choices())}}}",
     "methods": "METHOD",
     "primary": "TEXT",
     "auxiliary": "TEXT",

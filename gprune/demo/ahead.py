@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from gprune import installation
 from gprune.demo import texts
 
-_PROJECT = Path(__file__).resolve().parents[2]
 _TICK_SECONDS = 0.01
 
 _started: dict[Path, subprocess.Popen[bytes]] = {}
@@ -34,8 +34,8 @@ def start(names: Iterable[str], cache: Path) -> None:
         missing = [name for name in dict.fromkeys(names) if not texts.path(name, cache).exists()]
         if missing and cache not in _started:
             _started[cache] = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(cache.absolute()), *missing],
-                cwd=_PROJECT,
+                installation.command(__name__, str(cache.absolute()), *missing),
+                cwd=installation.CHILD_FOLDER,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

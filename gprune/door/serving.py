@@ -13,12 +13,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from gprune import installation
 from gprune.door import ahead
 from gprune.door.guard import Guard
 from gprune.door.place import UNSAFE, Place
 from gprune.door.terms import Terms, open_with
 
-SCRIPT = Path(__file__).resolve().parents[2] / "app.py"
+SCRIPT = installation.APP_FOLDER / "app.py"
 HOME = "/home"
 """another name of the first page"""
 _REFUSED = "ASGI callable returned without completing handshake."

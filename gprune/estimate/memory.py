@@ -196,9 +196,12 @@ def _learning(_: StageId, case: Case) -> Need:
 
 
 def _masks(stage: StageId, case: Case) -> Need | None:
-    """Only Wanda-sp in layers runs the model: all sequences wait before a layer."""
-    calibration = case.study.calibration
-    if of_masks(stage.method).decision != "sequential":
+    """Only Wanda-sp in layers runs the model, all sequences waiting before a layer; and so may plug-ins."""
+    calibration, method = case.study.calibration, of_masks(stage.method)
+    if method.decision == "plugin" and method.plugin is not None and method.plugin.needs != "scores":
+        # what it does with the model only its author knows
+        return Need(weights=case.weights)
+    if method.decision != "sequential":
         return None
     waiting = 2.0 * calibration.samples * calibration.length * case.model.shape.hidden * case.width
     return Need(
@@ -282,7 +285,24 @@ def _checkpoint(_: StageId, case: Case) -> Need:
     return Need(weights=case.weights + cut + back)
 
 
-OFFLOADED = ("statistics", "contexts", "clusters", "partition", "norms", "size", "shape", "sampled")
+def _weighed(_: StageId, case: Case) -> Need:
+    """A layer's weights beside the model, each widened in the machine's own memory."""
+    shape = case.model.shape
+    layer = 4.0 * shape.decoder_weights / shape.layers
+    return Need(weights=case.weights, host=layer + (case.weights if case.gpu else 0.0))
+
+
+OFFLOADED = (
+    "statistics",
+    "contexts",
+    "clusters",
+    "partition",
+    "norms",
+    "size",
+    "shape",
+    "sampled",
+    "weighed",
+)
 """the kinds that a model larger than memory can go through, its layers left in their files"""
 _KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
     "statistics": _statistics,
@@ -301,5 +321,6 @@ _KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
     "norms": _model,
     "size": _model,
     "shape": _model,
+    "weighed": _weighed,
 }
 """the kinds of stage that run the model or hold it"""

@@ -57,10 +57,18 @@ def operations(stage: StageId, model: Dimensions, study: Study) -> float | None:
         model: sizes of the dense model.
         study: the study.
     """
-    if stage.kind in ("accuracy", "speed", "sampled"):
+    if stage.kind in ("accuracy", "speed", "sampled") or _foreign(stage):
         return None
     plain = 2.0 * model.shape.decoder_weights
     return plain * _passes(stage, study) + _besides(stage, model, study)
+
+
+def _foreign(stage: StageId) -> bool:
+    """Whether code of another package runs the model."""
+    if stage.kind != "masks":
+        return False
+    method = of_masks(stage.method)
+    return method.decision == "plugin" and method.plugin is not None and method.plugin.needs != "scores"
 
 
 def _passes(stage: StageId, study: Study) -> float:

@@ -11,12 +11,11 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gprune import machine
+from gprune import installation, machine
 from gprune.jobs import folder as files
 from gprune.jobs.state import JobState
 from gprune.processes import is_alive as is_alive
@@ -24,7 +23,6 @@ from gprune.processes import process_start as process_start
 
 CommandBuilder = Callable[[Path, Sequence[str]], list[str]]
 
-PROJECT = Path(__file__).resolve().parents[2]
 EXPORTS = ("pad", "gguf")
 """commands besides `run` that a job can be; each takes `--job`"""
 # a run that has reported its end gets this long to leave the machine before it is killed
@@ -41,9 +39,9 @@ def worker_command(folder: Path, arguments: Sequence[str]) -> list[str]:
     begin with its name. The arguments alone decide, so that a resumed job does what it did before.
     """
     if arguments and arguments[0] in EXPORTS:
-        return [sys.executable, "-m", "gprune", *arguments, "--job", str(folder)]
+        return installation.command("gprune", *arguments, "--job", str(folder))
     study, cache = str(folder / files.STUDY), str(folder.parents[1])
-    return [sys.executable, "-m", "gprune", "run", study, "--job", str(folder), "--cache", cache, *arguments]
+    return installation.command("gprune", "run", study, "--job", str(folder), "--cache", cache, *arguments)
 
 
 def environment() -> dict[str, str]:
@@ -58,7 +56,7 @@ def start_supervisor(folder: Path) -> None:
     Raises:
         OSError: the system cannot start a process.
     """
-    process = start([sys.executable, "-m", "gprune.jobs.supervisor", str(folder)], folder)
+    process = start(installation.command("gprune.jobs.supervisor", str(folder)), folder)
     with _started_lock:
         _started.append(process)
 
@@ -76,7 +74,7 @@ def start(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            cwd=PROJECT,
+            cwd=installation.CHILD_FOLDER,
             env=environment(),
             start_new_session=True,
             umask=0o077,

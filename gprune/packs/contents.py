@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gprune import run_records, stages
-from gprune.errors import StoreError
 from gprune.packs.record import graph_of
 from gprune.stages import KINDS, Results, Stage
 from gprune.stages.inputs import roles
@@ -52,11 +51,7 @@ def contents(store: Store, run: str, *, with_texts: bool = False, with_steps: bo
     Raises:
         StoreError: there is no such run, or its record cannot be used.
     """
-    record = run_records.read(store, run)
-    if record is None:
-        raise StoreError(
-            f"there is no run {quoted(run)} in {store.root}: `python -m gprune runs` lists those that are"
-        )
+    record = run_records.required(store, run)
     graph = graph_of(record, f"the record of the run {quoted(run)}")
     results = Results(store, graph)
     chosen: dict[tuple[str, str], Stage[Any]] = {}

@@ -16,7 +16,8 @@ from gprune.untrusted import quoted
 
 STAYS = (
     "the study as it was written, with the names or paths of its model and texts and its display name; "
-    "SHA-256 digests of model, tokenizer, texts and tasks; versions of the program and its libraries; "
+    "SHA-256 digests of model, tokenizer, texts and tasks; versions of the program, its libraries and "
+    "plug-ins; "
     "operating system, number of cores, peak memory, processor or GPU; times and durations; why methods or "
     "tasks are missing"
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gprune import methods
 from gprune.errors import SettingsError, UnreadableError
 from gprune.run_records.form import check
 from gprune.stages import Graph
@@ -32,6 +33,7 @@ def checked(values: dict[str, Any], what: str) -> dict[str, Any]:
         found = check(values)
     except UnreadableError as error:
         raise UnreadableError(sentence(f"{what} {error}")) from error
+    methods.remember(found)
     return {name: found[name] for name in FIELDS if name in found}
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import resource
 import subprocess
 from dataclasses import asdict
 from functools import cache
-from pathlib import Path
+from importlib import metadata
 from typing import Any
 
-from gprune import __version__
+from gprune import __version__, installation
 from gprune.machine import has_gpu, version
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "lm_eval")
+_DISTRIBUTION = "gprune-studio"
+"""our own name for pip"""
 
 
 @cache
@@ -24,14 +27,26 @@ def versions() -> dict[str, Any]:
         "gprune": __version__,
         "python": platform.python_version(),
         **{package: version(package) for package in _PACKAGES},
-        **commit(),
+        **code(),
     }
 
 
 @cache
-def commit() -> dict[str, Any]:
-    """The commit of the checkout and whether it has uncommitted changes; empty outside a checkout."""
-    root = Path(__file__).resolve().parents[2]
+def code() -> dict[str, Any]:
+    """Which state of the code this is, since many bear one version; empty where that cannot be told.
+
+    Returns:
+        Of a checkout `commit`, and `uncommitted_changes`: whether it has any. Of an installed package
+        `package`, a digest of its files.
+    """
+    return _package() if installation.INSTALLED else _commit()
+
+
+def _commit() -> dict[str, Any]:
+    root = installation.APP_FOLDER
+    # files that were copied into another project's folder are not of that project's commit
+    if not (root / ".git").exists():
+        return {}
     try:
         command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--match", "-"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
@@ -39,6 +54,21 @@ def commit() -> dict[str, Any]:
         return {}
     described = done.stdout.strip()
     return {"commit": described.removesuffix("-dirty"), "uncommitted_changes": described.endswith("-dirty")}
+
+
+def _package() -> dict[str, Any]:
+    """The first 12 hexadecimal digits of a SHA-256, equal wherever the same wheel is installed.
+
+    Taken of the list of files and checksums that the installer keeps beside the package, if it keeps one.
+    """
+    try:
+        listed = metadata.distribution(_DISTRIBUTION).read_text("RECORD") or ""
+    except metadata.PackageNotFoundError:
+        return {}
+    # what the installer compiles, and the programs that it writes, differ from machine to machine
+    files = [line for line in listed.splitlines() if line.startswith("gprune/") and "__pycache__" not in line]
+    digest = hashlib.sha256("\n".join(sorted(files)).encode()).hexdigest()
+    return {"package": digest[:12]} if files else {}
 
 
 def collect(inputs: Any, device: str) -> dict[str, Any]:

@@ -7,17 +7,15 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from gprune import machine
+from gprune import installation, machine
 from gprune.bench import protocol
-from gprune.jobs.local import PROJECT
 
-COMMAND = (sys.executable, "-m", "gprune.bench.worker")
+COMMAND = installation.command("gprune.bench.worker")
 _SAID_BYTES = 4096
 _END_SECONDS = 5.0
 
@@ -46,7 +44,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            cwd=PROJECT,
+            cwd=installation.CHILD_FOLDER,
             env=environment(),
             # an interrupt at the terminal is for the app, which then ends its worker
             start_new_session=True,

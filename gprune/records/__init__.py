@@ -13,7 +13,7 @@ from gprune.records.calibration import ActivationStatistics, SampledText, Tokens
 from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
 from gprune.records.decisions import Learning, LearningHistory, PruningMasks
 from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
-from gprune.records.model import ModelShape, ModelSize, WeightNorms
+from gprune.records.model import ModelShape, ModelSize, WeightFacts, WeightNorms
 from gprune.records.modules import AdaptedScores, Agreement, ModuleStatistics, Partition, PartitionAgreement
 from gprune.records.scores import RankDrift, UnitScores
 
@@ -40,6 +40,7 @@ __all__ = [
     "Throughput",
     "Tokens",
     "UnitScores",
+    "WeightFacts",
     "WeightNorms",
     "merge_moments",
     "pool",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated
 
-from gprune.records.base import MOST_UNITS, Array, freeze, real, require_finite, require_range
+from gprune.records.base import MOST_UNITS, Array, freeze, real, require_axes, require_finite, require_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +90,32 @@ class WeightNorms:
         """Checks finiteness and freezes the arrays."""
         require_finite(self, *(field.name for field in fields(self)))
         freeze(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightFacts:
+    """What a plug-in's metric needs to know of the weights beyond their norms, by names of its own."""
+
+    metric: str
+    """name of the metric"""
+    neuron_names: tuple[str, ...]
+    """names of the facts of neurons"""
+    neurons: Annotated[Array, real("layers", "neuron_facts", "neurons")]
+    """(layers, facts, neurons) float64"""
+    channel_names: tuple[str, ...]
+    """names of the facts of o_proj's input channels"""
+    channels: Annotated[Array, real("layers", "channel_facts", "channels")]
+    """(layers, facts, heads * head_width) float64"""
+
+    def __post_init__(self) -> None:
+        """Checks shapes and finiteness, and freezes the arrays."""
+        require_axes(self)
+        require_finite(self, "neurons", "channels")
+        freeze(self)
+
+    def of_layer(self, part: str, layer: int) -> dict[str, Array]:
+        """The facts of one layer by name, of `ffn` or of `attention`."""
+        names, values = self.neuron_names, self.neurons
+        if part != "ffn":
+            names, values = self.channel_names, self.channels
+        return {name: values[layer, index] for index, name in enumerate(names)}

@@ -241,7 +241,7 @@ def _versions(made: Assembled) -> str:
     """The versions behind our figures; several of one thing where runs differ."""
     versions: dict[str, dict[str, None]] = {}
     for answer in made.answers:
-        for name in ("gprune", "commit", "torch", "transformers", "python"):
+        for name in ("gprune", "commit", "package", "torch", "transformers", "python"):
             if value := str(answer.versions.get(name, "")):
                 versions.setdefault(name, {})[value] = None
     changed = any(answer.versions.get("uncommitted_changes") for answer in made.answers)

@@ -126,7 +126,8 @@ def _origin(source: Source, rows: Iterable[StudyRow]) -> list[str]:
             versions.setdefault(program, []).extend(
                 one for one in known if one not in versions.get(program, ())
             )
-    commits = ", ".join(versions.pop("commit", [])) or "not recorded"
+    commits = ", ".join(versions.pop("commit", []))
+    commits = commits or ("none, of a package" if "package" in versions else "not recorded")
     seeds = sorted({row.seed for row in rows if row.values})
     spread = "the standard error over windows or documents, or the deviation over layers"
     if any(len(one.filled) > 1 for one in studies.settings(rows)):

@@ -11,7 +11,7 @@ from typing import Any
 
 from gprune import profiles
 from gprune.analysis.claims import COMPENSATED, RECOMMENDED
-from gprune.methods import METHODS
+from gprune.methods import BUILT_IN, METHODS
 from gprune.reproduction.series import Row, Series, label, together
 
 FAIR = "study"
@@ -31,8 +31,8 @@ def fair_rows(series: Series) -> list[Row]:
 
 def compared() -> tuple[str, ...]:
     """Every method but those that are the same as another by definition, and the dense model."""
-    same = {method.same_as for method in METHODS.values()}
-    return together(name for name in METHODS if name != "dense" and name not in same)
+    same = {METHODS[name].same_as for name in BUILT_IN}
+    return together(name for name in BUILT_IN if name != "dense" and name not in same)
 
 
 def _rows(series: Series, retention: float, seed: int) -> list[Row]:

@@ -18,7 +18,7 @@ from gprune.analysis.signs import signed
 from gprune.analysis.unseen import Standing
 from gprune.errors import StoreError
 from gprune.pipeline import opened
-from gprune.pipeline.provenance import commit
+from gprune.pipeline.provenance import code
 from gprune.reproduction.answers import Answer, Finished
 from gprune.reproduction.fair import fair_rows, identifier
 from gprune.reproduction.series import Series
@@ -94,8 +94,8 @@ def _case(series: Series, retention: float, known: Standing, answers: Sequence[A
 def _head(every: Sequence[Series], blocks: Sequence[Block], command: str) -> list[str]:
     scale = every[0].scale
     lengths = sorted({value.length for block in blocks for one in block.answers for value in one.values})
-    made = commit()
-    state = f", commit {made['commit']}" if made else ""
+    made = code()
+    state = "".join(f", {name} {made[name]}" for name in ("commit", "package") if name in made)
     lengths_read = ", ".join(map(str, lengths)) or "128"
     seeds = ", ".join(map(str, scale.seeds))
     texts = [f"- {short(known.text)}{known.sentence.removeprefix(known.text)}." for known in _texts(blocks)]

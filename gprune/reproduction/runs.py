@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gprune import run_records
-from gprune.errors import GpruneError
+from gprune.errors import GpruneError, SettingsError
 from gprune.reproduction.series import shared
 from gprune.stages import Graph, Inputs, Results, Stage, order
-from gprune.stages.inputs import read
+from gprune.stages.inputs import plugins_read, read
 from gprune.store import Store
 from gprune.study import Study, from_dict
 
@@ -71,7 +71,12 @@ class Runs:
                 found = self._read(replace(study, device=device))
                 if found is not None and found[0] not in known:
                     known.append(found[0])
-            self._results[study] = [Results(self.store, Graph(study, inputs)) for inputs in known]
+            # a plug-in that is not installed, or cannot be read, leaves nothing to be compared with
+            with contextlib.suppress(SettingsError):
+                plugins = plugins_read(study)
+                known = [replace(inputs, plugins=plugins) for inputs in known]
+                self._results[study] = [Results(self.store, Graph(study, inputs)) for inputs in known]
+            self._results.setdefault(study, [])
         return self._results[study]
 
     def missing_tasks(self, study: Study) -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from gprune import published
 from gprune.demo import questions
 from gprune.errors import SettingsError
+from gprune.methods import require_known
 from gprune.settings import require, require_choice, require_choices
 from gprune.study_demo import TEXTS
 
@@ -69,6 +70,8 @@ class Scale:
     """folder with local files of the seven tasks; empty reads them from the hub"""
     speed: Literal["auto", "cpu", "gpu"] = "auto"
     """setting of the speed tables"""
+    methods: tuple[str, ...] = ()
+    """methods of the main table, in place of the paper's rows and of the controls; empty for those"""
     controls: bool = True
     """whether rows of controls stand beside the paper's own, in the main table and the ablation"""
     settings: tuple[tuple[str, Any], ...] = ()
@@ -82,6 +85,8 @@ class Scale:
         for name, values in (("--retentions", self.retentions), ("--seeds", self.seeds)):
             require(len(set(values)) == len(values), name, values, "values that differ from each other")
         require_choices(self, "--")
+        for method in self.methods:
+            require_known("--methods", method)
         three = (self.primary, self.auxiliary, self.substitute)
         rule = "three texts that differ from each other: A, B and C"
         require(all(three) and len(set(three)) == 3, "--primary, --auxiliary and --substitute", three, rule)
@@ -98,7 +103,9 @@ class Scale:
 
     def to_dict(self) -> dict[str, Any]:
         """Every field as plain JSON values."""
-        return asdict(self)
+        values = asdict(self)
+        # reproductions that name none have been written down without this field
+        return values if self.methods else {name: values[name] for name in values if name != "methods"}
 
 
 def paper_model(model: str) -> str:
@@ -135,6 +142,8 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
     if "texts" not in given and any(field in given for field in texts):
         given["texts"] = tuple(given.get(field, getattr(scale, field)) for field in texts)
     given["settings"] = scale.settings + tuple(given.get("settings", ()))
+    if "methods" in given:
+        given["methods"] = tuple(dict.fromkeys(given["methods"]))
     if "tasks" in given:
         given |= {"tasks": _suites(given["tasks"]), "tasks_in": "all"}
     if given.get("limit") == 0:

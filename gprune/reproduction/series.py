@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from gprune import limits, untrusted
 from gprune.errors import ModelError
-from gprune.methods import METHODS
+from gprune.methods import BUILT_IN, METHODS, METRICS
 from gprune.models import identity as models
 from gprune.reproduction.scale import Scale
 from gprune.stages import UNTIL
@@ -27,7 +27,6 @@ TIMED: tuple[Reads, ...] = ("speed", "alignment")
 FIGURES: tuple[Reads, ...] = ("drift", "agreement", "bins", "masks")
 """rows that are read from no model that runs, but from what is decided before"""
 _UNTIL = {"drift": "drift", "agreement": "agreement", "bins": "masks", "masks": "masks"}
-_METRICS = {"flap": "FLAP", "wanda_sp": "Wanda-sp", "twflap": "twFLAP"}
 TASKS = ("tasks", "limit", "task_folder")
 """fields that say which zero-shot tasks a study measures, and how"""
 
@@ -87,7 +86,12 @@ class Errand:
 def label(row: Row) -> str:
     """A row's method as tables name it: `GPrune (FLAP)`, `Wanda-sp`."""
     known = METHODS[row.method]
-    return f"{known.label} ({_METRICS[row.study.metric]})" if known.decision == "learned" else known.label
+    return f"{known.label} ({called(row.study.metric)})" if known.decision == "learned" else known.label
+
+
+def called(metric: str) -> str:
+    """A metric as tables name it."""
+    return "twFLAP" if metric == "twflap" else METRICS[metric]
 
 
 class Series:
@@ -169,7 +173,7 @@ class Series:
         return self.scale.tasks_in == "all" or in_main
 
     def _name(self, study: Study) -> str:
-        words = [short(study.model), _METRICS[study.metric], f"{study.retention:.0%}"]
+        words = [short(study.model), called(study.metric), f"{study.retention:.0%}"]
         if (study.primary, study.auxiliary) != (self.base.primary, self.base.auxiliary):
             words.append(f"{short(study.primary)}+{short(study.auxiliary)}")
         if study.substitute:
@@ -187,7 +191,7 @@ class Series:
 
 def shared(study: Study) -> Study:
     """What the studies of one run's rows have in common: all but their methods, names and device."""
-    return replace(study, methods=tuple(METHODS), name="", group="", device="auto")
+    return replace(study, methods=BUILT_IN, name="", group="", device="auto")
 
 
 def together(methods: Iterable[str]) -> tuple[str, ...]:

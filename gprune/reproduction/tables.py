@@ -55,12 +55,30 @@ class Table:
 
 
 def main(series: Series) -> list[Row]:
-    """The paper's rows, and behind those of each retention the controls."""
+    """The paper's rows, and behind those of each retention the controls; or the methods that are named."""
+    if series.scale.methods:
+        return _named(series)
     rows: list[Row] = []
     for retention, own in groupby(compared(series), lambda row: row.labels["retention"]):
         rows += own
         if retention < 1:
             rows += _controls(series, _MAIN_CONTROLS, retention=retention)
+    return rows
+
+
+def _named(series: Series) -> list[Row]:
+    """The methods that are asked for at every retention, GPrune on the metric of each that has one."""
+    scale = series.scale
+    rows = compared(series)[:1]
+    wanted = [name for name in scale.methods if name != "dense"]
+    bases = [metric for name in wanted if (metric := _BASES.get(name) or METHODS[name].brings)]
+    for retention in scale.retentions:
+        for name in wanted:
+            metrics = bases or ["flap"] if name == "gprune" else ["flap"]
+            for metric in metrics:
+                row = _row(series, name, metric=metric, retention=retention)
+                labels = row.labels | {"method": label(row)}
+                rows.append(replace(row, labels=labels, extra=METHODS[name].control))
     return rows
 
 

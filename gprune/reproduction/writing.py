@@ -161,7 +161,7 @@ def _versions(table: Assembled) -> dict[str, list[str]]:
     """Every version behind the rows of a table; more than one where runs differ."""
     found: dict[str, list[str]] = {}
     for answer in table.answers:
-        for name in ("gprune", "commit", "torch", "transformers"):
+        for name in ("gprune", "commit", "package", "torch", "transformers"):
             version = str(answer.versions.get(name, ""))
             if version and name == "commit" and answer.versions.get("uncommitted_changes"):
                 version += " with changes that were not committed"

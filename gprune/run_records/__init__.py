@@ -7,7 +7,7 @@ wrong with it.
 
 from gprune.run_records.about import About
 from gprune.run_records.owner import INTERRUPTED, Ownership, elsewhere, standing
-from gprune.run_records.reading import MOST_BYTES, every, load, names, read
+from gprune.run_records.reading import MOST_BYTES, every, load, names, read, required
 from gprune.run_records.writing import restate, save
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "load",
     "names",
     "read",
+    "required",
     "restate",
     "save",
     "standing",

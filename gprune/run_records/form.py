@@ -197,6 +197,7 @@ _INPUTS = _or_none(
     _fields(
         {name: _text for name in ("model", "tokenizer", "precision", "scoring", "machine")}
         | {name: _each(_text) for name in ("calibration", "evaluation", "tasks")}
+        | {"plugins": _each(_each(_label))}
     )
 )
 _FIELDS: dict[str, Check] = {

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gprune import untrusted
-from gprune.errors import UnreadableError
+from gprune import methods, untrusted
+from gprune.errors import StoreError, UnreadableError
 from gprune.run_records import form
 from gprune.store import Store
 
@@ -20,13 +20,17 @@ MOST_BYTES = 16 * 2**20
 def load(path: Path) -> dict[str, Any]:
     """The record in a file, with every field of the form that the program relies on.
 
+    The plug-ins that it names are known from then on, whether or not they are installed.
+
     Raises:
         UnreadableError: one sentence that begins with the file and says what is wrong with it.
     """
     try:
-        return form.check(_values(path))
+        found = form.check(_values(path))
     except UnreadableError as error:
         raise UnreadableError(untrusted.sentence(f"{path} {error}")) from error
+    methods.remember(found)
+    return found
 
 
 def _values(path: Path) -> Any:
@@ -55,6 +59,21 @@ def read(store: Store, run: str) -> dict[str, Any] | None:
         return load(store.folder("runs", run) / RECORD)
     except UnreadableError:
         return None
+
+
+def required(store: Store, run: str) -> dict[str, Any]:
+    """The record of a run that a person has named.
+
+    Raises:
+        StoreError: there is no run of that name that can be read.
+    """
+    record = read(store, run)
+    if record is None:
+        raise StoreError(
+            f"there is no run {untrusted.quoted(run)} in {store.root}: `python -m gprune runs` lists those "
+            "that are"
+        )
+    return record
 
 
 def every(store: Store) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from gprune.records import (
 )
 from gprune.scoring import score, twflap
 from gprune.scoring.combination import combine
+from gprune.stages import extending
 from gprune.stages.exploring import scores, scoring
 from gprune.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.stages.inputs import GRADIENT
@@ -65,6 +67,9 @@ def decided(
     if method.decision == "fang":
         settings["temperature"] = study.contexts.temperature
         settings["grouping"] = study.baselines.fang_grouping
+    plugin = method.plugin if method.decision == "plugin" else None
+    if plugin is not None:
+        settings |= {"seed": study.seed, **extending.settings_of(graph, plugin)}
     if method.scoring == "pooled":
         # scored here and not by a stage of its own
         how = scoring(graph, "primary", "flap" if method.decision == "fang" else method.metric)
@@ -76,13 +81,16 @@ def decided(
         kept, margins = decide(work, shape, **parts)
         return replace(aligned(kept, margins, shape, study.sparsity.alignment), method=name)
 
-    reads = graph.model if method.decision == "sequential" else {}
+    runs_model = method.decision == "sequential" or (plugin is not None and plugin.needs != "scores")
+    reads = graph.model if runs_model else {}
     needs = {"shape": shape(graph), **needs}
     return graph.stage(identity, title, make, needs=needs, reads=reads, settings=settings)
 
 
 def scored_on(method: Method) -> tuple[str, ...]:
     """The roles of the texts that a baseline is scored on."""
+    if method.decision == "plugin" and method.plugin is not None:
+        return extending.texts_of(method.plugin)
     return PAIR[:1] if method.scoring == "single" else PAIR
 
 
@@ -255,10 +263,16 @@ def _llm_pruner(graph: Graph, _: Method) -> Declared:
     return {"scores": taylor(graph)}, decide
 
 
+def _plugged(graph: Graph, method: Method) -> Declared:
+    """A method of another package."""
+    return extending.needs_of(graph, method, scores), partial(extending.decide, method)
+
+
 _DECISIONS: dict[str, Callable[[Graph, Method], Declared]] = {
     "flap": _ranked,
     "uniform": _ranked,
     "sequential": _sequential,
     "fang": _fang,
     "llm_pruner": _llm_pruner,
+    "plugin": _plugged,
 }

@@ -14,10 +14,12 @@ from functools import partial
 from typing import Any
 
 from gprune.drift import rank_drift
+from gprune.extensions import Plugin
 from gprune.methods import METRICS
 from gprune.records import Array, Partition, RankDrift, UnitScores
 from gprune.scoring import score, twflap
 from gprune.scoring.neurons import neuron_scorer
+from gprune.stages import extending
 from gprune.stages.graph import LETTERS, PAIR, Graph, Part, Stage, StageId, once, settings_of
 from gprune.stages.reading import another, context_statistics, contexts, norms, seeded, shape, statistics
 from gprune.stages.work import Work
@@ -50,6 +52,8 @@ class Scoring:
     """the settings that change the scores of neurons"""
     head_settings: Mapping[str, Any]
     """those that change the scores of heads only"""
+    foreign: bool = False
+    """whether the metric is one of another package"""
 
     def stage(self, graph: Graph) -> Stage[UnitScores]:
         """The scores of the whole text."""
@@ -58,7 +62,8 @@ class Scoring:
             return self.scorer(work.study, parts).units()
 
         settings = {**self.settings, **self.head_settings}
-        return graph.stage(self.identity, self.title, make, needs=self.needs, settings=settings)
+        how: dict[str, Any] = {"needs": self.needs, "settings": settings, "foreign": self.foreign}
+        return graph.stage(self.identity, self.title, make, **how)
 
     def neurons(self, graph: Graph) -> Part[UnitScores]:
         """The scores of neurons alone: what changes only heads does not change what follows from them."""
@@ -89,6 +94,9 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
         title += f" under the modules of {_letters(pair)}" if pair != PAIR else ""
         identity = StageId("scores", (text, *_own(pair)))
         return _weighted(graph, identity, title, pair, partition(graph, *pair))
+    plugin = extending.of_metric(metric)
+    if plugin is not None:
+        return _plugged(graph, StageId("scores", (text,), metric="" if own else metric), title, plugin)
     calibration = graph.study.calibration
     released = metric == "flap" and calibration.flap_variant == "released"
     needs = {
@@ -107,6 +115,25 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
     head_settings = {"square": calibration.square_head_score} if flap else {}
     identity = StageId("scores", (text,), metric="" if own else metric)
     return Scoring(identity, title, needs, scorer, settings, head_settings)
+
+
+def _plugged(graph: Graph, identity: StageId, title: str, plugin: Plugin) -> Scoring:
+    """A metric of another package."""
+    needs: dict[str, Any] = {
+        "statistics": statistics(graph, identity.texts[0]),
+        "norms": norms(graph),
+        "shape": shape(graph),
+    }
+    if plugin.weighs:
+        needs["facts"] = extending.weighed(graph, plugin.name)
+    inputs = graph.inputs
+
+    def scorer(_: Study, parts: Mapping[str, Any]) -> Scorer:
+        asked = extending.scorer(plugin, inputs, parts)
+        return Scorer(asked.units, asked.neurons)
+
+    settings = {"metric": plugin.name, **extending.settings_of(graph, plugin)}
+    return Scoring(identity, title, needs, scorer, settings, {}, foreign=True)
 
 
 def _weighted(graph: Graph, identity: StageId, title: str, pair: Pair, modules: Stage[Partition]) -> Scoring:

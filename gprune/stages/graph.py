@@ -51,6 +51,7 @@ KINDS: dict[str, Kind] = {
     "shape": Kind(records.ModelShape),
     "size": Kind(records.ModelSize),
     "norms": Kind(records.WeightNorms),
+    "weighed": Kind(records.WeightFacts, on_pages=False),
     "sampled": Kind(records.SampledText, seconds=6.0, holds_text=True),
     "tokens": Kind(records.Tokens, seconds=1.5, holds_text=True),
     "statistics": Kind(records.ActivationStatistics, seconds=2.2),
@@ -138,6 +139,8 @@ class Stage(Generic[R]):
     """whether it does with those of its needs that can be had"""
     served_by: Stage[R] | None = None
     """a result that says all that this one says, and more: where it is there, this one is not made"""
+    foreign: bool = False
+    """whether code of another package makes it, which only the process of a run may import"""
 
     @property
     def kind(self) -> str:
@@ -199,6 +202,7 @@ class Graph:
         settings: Mapping[str, Any] | None = None,
         optional: bool = False,
         served_by: Stage[Any] | None = None,
+        foreign: bool = False,
     ) -> Stage[Any]:
         """The handle of a result; the same one whenever it is asked for.
 
@@ -211,12 +215,13 @@ class Graph:
             settings: the slice of the study that it depends on.
             optional: see Stage.
             served_by: see Stage.
+            foreign: see Stage.
         """
         with self.lock:
             if identity not in self._stages:
                 needs = needs or {}
                 key = self._key(identity.kind, settings or {}, needs, reads or {})
-                made: Stage[Any] = Stage(identity, title, key, needs, make, optional, served_by)
+                made: Stage[Any] = Stage(identity, title, key, needs, make, optional, served_by, foreign)
                 if self._names.setdefault(made.name, made) is not made:
                     raise RuntimeError(f"two stages are called {made.name!r}: {identity}")
                 self._stages[identity] = made

@@ -13,14 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from gprune import corpora, machine
-from gprune.errors import CorpusError, SettingsError
+from gprune import corpora, machine, methods
+from gprune.errors import CorpusError, PluginError, SettingsError
+from gprune.extensions import Plugin
 from gprune.models import identity
 from gprune.progress import Progress
 from gprune.study import Study
 
 ROLES = ("primary", "auxiliary", "substitute")
 """the roles of A, B and C"""
+DIGEST = "digest"
 GRADIENT = "gradient"
 """the role of the text that only LLM-Pruner reads, where that is not the primary text"""
 
@@ -45,6 +47,13 @@ class Inputs:
     """what asks and scores the tasks, with its version; empty without tasks"""
     machine: str = ""
     """where speed is measured, and with which libraries; empty where it is not"""
+    plugins: dict[str, dict[str, str]] = field(default_factory=dict)
+    """the metrics and methods of other packages that it names, by place: what they declare, and the digest of
+    package, version and content"""
+
+    def digest_of(self, plugin: Plugin) -> str:
+        """What the keys of a plug-in's results hold of it; empty where this study does not use it."""
+        return self.plugins.get(plugin.place, {}).get(DIGEST, "")
 
     @classmethod
     def unknown(cls, study: Study) -> Inputs:
@@ -98,7 +107,8 @@ def read(
     Raises:
         ModelError: the model folder holds no model.
         CorpusError: a text cannot be read.
-        SettingsError: two calibration texts hold the same content, or there is no such task.
+        SettingsError: two calibration texts hold the same content, there is no such task, or a plug-in that
+            the study names is not installed.
     """
     # the model first: a wrong folder is the commonest slip and the cheapest to find
     folder = identity.locate(study.model, download=download, on_progress=on_progress)
@@ -124,7 +134,24 @@ def read(
         tasks=_tasks(study, {} if missing_tasks is None else missing_tasks, download),
         scoring=_scoring(study),
         machine=machine.describe(study.device) if study.evaluation.speed != "none" else "",
+        plugins=plugins_read(study),
     )
+
+
+def plugins_read(study: Study) -> dict[str, dict[str, str]]:
+    """What the plug-ins of a study declare and hold now, by place; none of their code is imported.
+
+    Raises:
+        SettingsError: one is not installed, or its files cannot be read.
+    """
+    found = {}
+    for plugin in methods.plugins_of(study.metric, study.methods):
+        try:
+            known = methods.installed(plugin)
+            found[plugin.place] = known.plugin.to_plain() | {DIGEST: known.digest()}
+        except PluginError as error:
+            raise SettingsError(str(error)) from error
+    return found
 
 
 def recipe_of(study: Study, text: str, role: Literal["calibration", "evaluation"]) -> corpora.Recipe:

@@ -114,6 +114,33 @@ class Work:
         return surgery.cut(self.decoder, masks, statistics)
 
     @contextmanager
+    def lent(self, who: str) -> Iterator[Any]:
+        """Lends the dense model to code of another package, which must leave it as it was.
+
+        Its passes are counted as ours are. A model that comes back changed is loaded again before anything
+        else uses it.
+
+        Args:
+            who: whose code it is, for the message.
+
+        Raises:
+            PluginError: the model was changed.
+        """
+        from gprune.models import lending
+
+        self.decoder.require_whole(who)
+        untouched = False
+        try:
+            with lending.watched(self.decoder, who) as model:
+                yield model
+            untouched = True
+        finally:
+            if not untouched:
+                self.__dict__.pop("decoder", None)
+                self._projected.clear()
+                self._cut = ("", None)
+
+    @contextmanager
     def within_memory(self, what: str) -> Iterator[None]:
         """Says in one sentence that memory ran out where fewer sequences at a time do not help.
 

@@ -80,6 +80,11 @@ def test_uncommitted_changes_and_a_missing_commit() -> None:
     assert last.verdict == "unknown"
 
 
+def test_an_installed_package_is_told_by_its_version_and_contents() -> None:
+    last = summary.checks({"provenance": {"gprune": "0.1.0", "package": "3f"}}, a_study(), None, {}, {})[-1]
+    assert last == summary.Check("pass", "Made by the installed package 0.1.0 (contents 3f)")
+
+
 def test_published_numbers_belong_to_llama2_7b_on_wikitext_and_ptb() -> None:
     same = a_study(model="/models/Llama-2-7b-hf", primary="wikitext2", auxiliary="ptb")
     assert published.same_setting(published.DRIFT, same)

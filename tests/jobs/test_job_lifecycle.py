@@ -11,6 +11,7 @@ import psutil
 import pytest
 from waiting import limit, wait_for
 
+from gprune import installation
 from gprune.jobs import cancel, get, jobs, local, log_tail, progress, reconcile, submit
 from gprune.jobs import folder as files
 from gprune.jobs.state import read_state
@@ -42,7 +43,7 @@ def other_process(cache, script):
     code = f"from pathlib import Path\nfrom gprune.jobs import *\ncache = Path({str(cache)!r})\n{script}"
     command = [sys.executable, "-c", code]
     return subprocess.run(
-        command, cwd=local.PROJECT, check=True, capture_output=True, text=True
+        command, cwd=installation.CHILD_FOLDER, check=True, capture_output=True, text=True
     ).stdout.split()
 
 
@@ -171,7 +172,9 @@ def test_submitters_in_several_processes_never_share_the_machine(cache, tmp_path
         " build=fake_command).id)"
     )
     submitters = [
-        subprocess.Popen([sys.executable, "-c", code, str(seed)], cwd=local.PROJECT, stdout=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(seed)], cwd=installation.CHILD_FOLDER, stdout=subprocess.PIPE
+        )
         for seed in (1, 2)
     ]
     printed = [process.communicate(timeout=limit(30))[0].decode().split() for process in submitters]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from waiting import SLEEPER, limit
 
-from gprune import machine
+from gprune import installation, machine
 from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.state import JobState
@@ -141,6 +141,10 @@ def test_last_lines_of_a_long_log_are_whole(tmp_path):
 def test_jobs_load_neither_torch_nor_streamlit():
     script = "import sys, gprune.jobs.supervisor; print({'torch', 'streamlit', 'numpy'} & set(sys.modules))"
     output = subprocess.run(
-        [sys.executable, "-c", script], cwd=local.PROJECT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", script],
+        cwd=installation.CHILD_FOLDER,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert output.stdout.strip() == "set()"

@@ -11,10 +11,9 @@ import pytest
 from preview.conftest import random_masks
 from waiting import limit, wait_for
 
-from gprune import stages
+from gprune import installation, stages
 from gprune.bench import protocol
 from gprune.evaluation.perplexity import perplexity
-from gprune.jobs.local import PROJECT
 from gprune.preview import Pool, Question
 from gprune.preview.child import COMMAND, Child, environment
 from gprune.preview.question import resolve
@@ -40,7 +39,11 @@ def source(tiny_run, tmp_path):
 def worker():
     """A worker that is spoken to by hand."""
     process = subprocess.Popen(
-        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT, env=environment()
+        COMMAND,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=installation.CHILD_FOLDER,
+        env=environment(),
     )
     yield process
     process.kill()

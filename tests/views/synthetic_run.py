@@ -16,7 +16,7 @@ from gprune import run_records
 from gprune.pipeline.record import RunRecord
 from gprune.records import ModelShape
 from gprune.stages import KINDS, Graph, Inputs, Results, Stage
-from gprune.stages.inputs import from_plain, roles
+from gprune.stages.inputs import from_plain, plugins_read, roles
 from gprune.store import Store
 from gprune.study import CalibrationSettings, EvaluationSettings, Study, from_dict, run_name
 
@@ -105,6 +105,7 @@ def _inputs(study: Study, missing_tasks: Collection[str], apart: object) -> Inpu
         tasks=digests("task", {task: task for task in evaluation.tasks if task not in missing_tasks}),
         scoring="made up" if evaluation.tasks else "",
         machine="made up" if evaluation.speed != "none" else "",
+        plugins=plugins_read(study),
     )
 
 

@@ -47,7 +47,7 @@ def form(**query: str) -> AppTest:
 
 
 def commands(app: AppTest) -> str:
-    return "\n".join(code.value for code in app.code)
+    return "\n".join(code.value for code in app.code if code.language != "python")
 
 
 def test_the_form_starts_what_its_command_says(cache: Path, started: list[Study]) -> None:

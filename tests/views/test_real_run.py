@@ -19,7 +19,7 @@ from gprune.methods import METHODS
 from gprune.pipeline import provenance
 from gprune.store import Store
 from gprune.study import Study, from_dict, run_name
-from gprune.views.calibration_data.page import _MEASURES
+from gprune.views.calibration_data.pictures import MEASURES
 from gprune.views.frame.loaders import Run, all_runs
 from gprune.views.reliability import lab
 from gprune.whatif import LabChoice
@@ -103,8 +103,8 @@ def test_every_table_and_every_measure_can_be_asked_for(app: Any, name: str) -> 
         assert not shown.exception and not shown.error, page
         assert len(shown.dataframe) == before + len(tables), page
     chooser = on(shown, "calibration_data").selectbox(key="cd_measure_selectbox")
-    assert list(chooser.options) == list(_MEASURES.values())
-    for measure in _MEASURES:
+    assert list(chooser.options) == list(MEASURES.values())
+    for measure in MEASURES:
         shown.selectbox(key="cd_measure_selectbox").set_value(measure).run()
         grouped = measure == "groups"
         assert not shown.exception and not shown.error

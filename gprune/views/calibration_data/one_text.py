@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+import plotly.graph_objects as go
 import streamlit as st
 
 from gprune import stages, text_card
 from gprune.analysis import calibration as analysis
 from gprune.analysis.signs import percent
+from gprune.settings import require_choice
 from gprune.stages.inputs import roles as roles_of
 from gprune.text_card import TextCard, figures, tables, writing
 from gprune.views.frame import address
@@ -17,6 +19,7 @@ from gprune.views.frame import tables as drawn_tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.picture import picture, shown
 from gprune.views.frame.text import plain, short
 
 ALL = "all"
@@ -38,6 +41,23 @@ def chosen(run: Run) -> str:
     letters = {analysis.ROLES[role]: text for role, text in roles_of(run.study).items()}
     views = {ALL: "All texts"} | {letter: f"Card of {letter}" for letter in letters}
     return address.segmented("View", views, "cd_view", ALL, label_visibility="collapsed")
+
+
+@picture("text_noise")
+def text_noise(run: Run, *, text: str = "A", share: float = text_card.DEFAULT_SHARE) -> go.Figure:
+    """What sampling alone does to the ranks of a text, beside its drift to the others."""
+    return figures.noise(_asked(run, text), share)
+
+
+@picture("text_overlap")
+def text_overlap(run: Run, *, text: str = "A") -> go.Figure:
+    """How many of the neurons kept by a text another text and another sample of it keep as well."""
+    return figures.overlap(_asked(run, text))
+
+
+def _asked(run: Run, text: str) -> TextCard:
+    require_choice("text", text, tuple(analysis.ROLES[role] for role in roles_of(run.study)))
+    return _card(run, text)
 
 
 def draw(run: Run, letter: str) -> None:
@@ -62,11 +82,12 @@ def draw(run: Run, letter: str) -> None:
 
 def _charts(run: Run, found: TextCard, share: float) -> None:
     """What the answers rest on."""
+    letter = found.letter
     left, right = st.columns(2)
     with left, card("cd_card_noise", "What sampling alone does to ranks", run) as drawn:
         drawn.title(_noise_title(found, share))
         drawn.chart(
-            figures.noise(found, share),
+            shown("text_noise", figures.noise(found, share), text=letter, share=share),
             "Where the dotted line falls below a dashed one, sampling is a small part of that drift.",
             table=lambda: tables.numbers(found, share),
             how=f"{writing.HOW} Points: mean and range over all draws. Scores: {label(found.origin.metric)}."
@@ -172,7 +193,7 @@ def _overlap(found: TextCard, drawn: Card) -> None:
     changed = percent(lowest.changed, 1)
     drawn.title(f"With {lowest.letter} in its place {changed} of the neurons are decided differently")
     drawn.chart(
-        figures.overlap(found),
+        shown("text_overlap", figures.overlap(found), text=found.letter),
         "From what chance leaves in common to what another sample of the same text leaves.",
         how=f"{writing.HOW} The Jaccard index is what both keep among what either keeps. "
         f"{percent(found.origin.retention)} of the weights are kept.",

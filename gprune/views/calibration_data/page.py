@@ -2,56 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from gprune import records, stages
+from gprune import stages
 from gprune.analysis import calibration as analysis
 from gprune.models import vocabulary
-from gprune.records import Array
-from gprune.scoring.neurons import neuron_scorer
-from gprune.stages.inputs import roles as roles_of
-from gprune.store import Store
 from gprune.text_card.measuring import scored_by
 from gprune.views.calibration_data import charts as figures
 from gprune.views.calibration_data import one_text, own_text
+from gprune.views.calibration_data.pictures import (
+    DRIFT,
+    GROUPS,
+    MEASURES,
+    MODULES,
+    RANKS,
+    TOKENS,
+    curves_of,
+    matrix,
+    names_of,
+    table_of,
+    tokens_of,
+)
 from gprune.views.frame import address, frame, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import MissingResultError, Run, record
-from gprune.views.frame.text import in_figure, plain, short
+from gprune.views.frame.picture import shown
+from gprune.views.frame.text import plain, short
 
-_RANKS, _DRIFT, _TOKENS, _MODULES, _GROUPS = "correlation", "drift", "tokens", "modules", "groups"
-_MEASURES = {
-    _RANKS: "Rank correlation",
-    _TOKENS: "Token distance",
-    _DRIFT: "Rank drift",
-    _MODULES: "Module agreement (ARI)",
-    _GROUPS: "FANG's groups (ARI)",
-}
 _CAPTIONS = {
-    _RANKS: "1 is the same order of the neurons; on the diagonal two halves of one text.",
-    _DRIFT: "0 is the same rank, 1 from first to last; on the diagonal two halves of one text.",
-    _TOKENS: "0 is the same token frequencies, 1 no common token; on the diagonal two halves of one text.",
-    _MODULES: "1 is the same modules with the one text in the place of the other, 0 chance.",
-    _GROUPS: "1 is the same groups of the one text alone and of the other alone, 0 chance.",
+    RANKS: "1 is the same order of the neurons; on the diagonal two halves of one text.",
+    DRIFT: "0 is the same rank, 1 from first to last; on the diagonal two halves of one text.",
+    TOKENS: "0 is the same token frequencies, 1 no common token; on the diagonal two halves of one text.",
+    MODULES: "1 is the same modules with the one text in the place of the other, 0 chance.",
+    GROUPS: "1 is the same groups of the one text alone and of the other alone, 0 chance.",
 }
 _HOW = {
-    _RANKS: "Spearman correlation of the neurons' ranks, median over layers. The halves on the diagonal have "
+    RANKS: "Spearman correlation of the neurons' ranks, median over layers. The halves on the diagonal have "
     "half the sequences each: what sampling alone leaves.",
-    _DRIFT: "Median rank drift of all neurons. The halves on the diagonal have half the sequences each.",
-    _TOKENS: "Jensen-Shannon distance (root of the divergence in bits) of how often each token occurs. Small "
+    DRIFT: "Median rank drift of all neurons. The halves on the diagonal have half the sequences each.",
+    TOKENS: "Jensen-Shannon distance (root of the divergence in bits) of how often each token occurs. Small "
     "samples of one text are apart by chance.",
-    _MODULES: "Mean Adjusted Rand Index over layers of the modules before and after the one text takes the "
+    MODULES: "Mean Adjusted Rand Index over layers of the modules before and after the one text takes the "
     "place of the other, the third staying.",
-    _GROUPS: "Mean Adjusted Rand Index over layers of FANG's groups of the two texts.",
+    GROUPS: "Mean Adjusted Rand Index over layers of FANG's groups of the two texts.",
 }
 
 
@@ -79,23 +77,13 @@ def _all(run: Run) -> None:
         # takes seconds at the size of a real model the first time: the rest of the page does not wait for it
         curves = st.container(height="stretch")
     with card("cd_own", "Bring your own text", run):
-        own_text.draw(run, _tokens(run))
+        own_text.draw(run, tokens_of(run))
     with curves, card("cd_size", "How many sequences are enough?", run) as drawn:
         _sizes(run, drawn)
 
 
-def _tokens(run: Run) -> dict[str, records.Tokens]:
-    """Calibration sets that are there, by letter."""
-    roles = [role for role in roles_of(run.study) if run.has(stages.tokens, role)]
-    return {analysis.ROLES[role]: run.load(stages.tokens, role) for role in roles}
-
-
-def _names(run: Run) -> dict[str, str]:
-    return {letter: getattr(run.study, role) for role, letter in analysis.ROLES.items()}
-
-
 def _texts(run: Run, drawn: Card) -> None:
-    texts = _tokens(run)
+    texts = tokens_of(run)
     if not texts:
         raise MissingResultError(stages.tokens(run.graph).title)
     keys = tuple(
@@ -103,7 +91,7 @@ def _texts(run: Run, drawn: Card) -> None:
     )
     table = _text_table(run.root, keys, _entries(run.study.model))
     # the result may be another run's, which calls the same text by another name
-    table["name"] = [_names(run)[letter] for letter in table["text"]]
+    table["name"] = [names_of(run)[letter] for letter in table["text"]]
     counts = {f"{tokens.ids.shape[0]:,} sequences of {tokens.ids.shape[1]:,}" for tokens in texts.values()}
     drawn.title(f"{len(texts)} texts, {' / '.join(sorted(counts))} tokens each")
     tables.show(
@@ -171,25 +159,17 @@ _entries = st.cache_data(max_entries=64, show_spinner=False)(vocabulary.entries)
 
 
 def _pairs(run: Run, drawn: Card) -> None:
-    measures: dict[str, Callable[[Run], pd.DataFrame]] = {
-        _RANKS: partial(_levels, index=0),
-        _TOKENS: lambda run: _distances(run),
-        _DRIFT: partial(_levels, index=1),
-        _MODULES: lambda run: analysis.module_agreements(run.agreement()),
-        _GROUPS: lambda run: analysis.group_agreements(run.agreement()),
-    }
-    measure = address.selectbox("Measure", _MEASURES, "cd_measure", _RANKS, width=280)
-    title = _MEASURES[measure]
-    table = measures[measure](run)
+    measure = address.selectbox("Measure", MEASURES, "cd_measure", RANKS, width=280)
+    title = MEASURES[measure]
+    table = table_of(run, measure)
     if table.empty or not np.isfinite(table.to_numpy()).any():
         st.info("This run does not have what it takes to compute this measure.", icon=":material/info:")
         return
     drawn.title(f"{title}: {analysis.finding(table)}")
-    names = {letter: short(name) for letter, name in _names(run).items()}
+    names = {letter: short(name) for letter, name in names_of(run).items()}
     legend = ", ".join(f"{letter} = {plain(names[letter])}" for letter in table.index)
-    highest = float(np.nanmax(table.to_numpy())) if measure == _DRIFT else 1.0
     drawn.chart(
-        figures.matrix(table, {letter: in_figure(name) for letter, name in names.items()}, highest),
+        shown("texts", matrix(run, measure, table), measure=measure),
         _CAPTIONS[measure],
         alt=f"{title}: {analysis.finding(table)}",
         table=lambda: table.reset_index(names="text"),
@@ -197,88 +177,12 @@ def _pairs(run: Run, drawn: Card) -> None:
     )
 
 
-def _distances(run: Run) -> pd.DataFrame:
-    texts = _tokens(run)
-    if not texts:
-        raise MissingResultError(stages.tokens(run.graph).title)
-    return analysis.distances(texts)
-
-
-def _levels(run: Run, index: int) -> pd.DataFrame:
-    """Rank correlation (index 0) or rank drift (index 1) of every pair of texts and within each."""
-    found: dict[tuple[str, str], tuple[float, float]] = {}
-    roles = {letter: role for role, letter in analysis.ROLES.items()}
-    texts = roles_of(run.study)
-    for first, second in combinations(analysis.ROLES.values(), 2):
-        pair = roles[first], roles[second]
-        if not set(pair) <= set(texts):
-            continue
-        if run.has(stages.drift, *pair):
-            found |= _recorded(run.root, run.key(stages.drift, *pair), first, second)
-        elif run.has(stages.scores, pair[0]) and run.has(stages.scores, pair[1]):
-            both = [run.key(stages.scores, role) for role in pair]
-            found[first, second] = _between(run.root, both[0], both[1])
-    if not found:
-        raise MissingResultError(stages.drift(run.graph).title)
-    for letter in {letter for pair in found for letter in pair}:
-        known = run.has(stages.statistics, roles[letter]) and run.has(stages.norms)
-        if (letter, letter) not in found and known:
-            keys = run.key(stages.statistics, roles[letter]), run.key(stages.norms)
-            found[letter, letter] = _within(run.root, scored_by(run.study), *keys)
-    return analysis.square({pair: values[index] for pair, values in found.items()})
-
-
-@st.cache_data(max_entries=256, show_spinner=False)
-def _recorded(root: str, key: str, first: str, second: str) -> dict[tuple[str, str], tuple[float, float]]:
-    return analysis.recorded_levels(first, second, record(root, "drift", key, "RankDrift"))
-
-
-@st.cache_data(max_entries=256, show_spinner=False)
-def _between(root: str, first: str, second: str) -> tuple[float, float]:
-    scores = [record(root, "scores", key, "UnitScores").ffn for key in (first, second)]
-    return analysis.rank_levels(*scores)
-
-
-@st.cache_data(max_entries=256, show_spinner=False)
-def _within(root: str, metric: str, statistics: str, norms: str) -> tuple[float, float]:
-    score, sizes = _scorer(root, metric, statistics, norms)
-    return analysis.rank_levels(score(range(0, len(sizes), 2)), score(range(1, len(sizes), 2)))
-
-
-def _scorer(root: str, metric: str, statistics: str, norms: str) -> tuple[analysis.Score, Array]:
-    """What scores chosen shards of a text, and the sequences of each shard.
-
-    The statistics are not shared like other records: they are read once for a result that is kept, and at
-    7B they hold hundreds of megabytes.
-    """
-    store = Store(Path(root))
-    moments = store.get("statistics", statistics, records.ActivationStatistics)
-    weights = store.get("norms", norms, records.WeightNorms)
-    return neuron_scorer(metric, moments, weights), moments.shard_samples
-
-
-@st.cache_data(max_entries=64, show_spinner="Scoring parts of the texts …")
-def _curves(
-    root: str, metric: str, statistics: tuple[tuple[str, str], ...], norms: str
-) -> list[analysis.Curve]:
-    made = {letter: _scorer(root, metric, key, norms) for letter, key in statistics}
-    scores = {letter: score for letter, (score, _) in made.items()}
-    return analysis.stability(scores, {letter: sizes for letter, (_, sizes) in made.items()})
-
-
 def _sizes(run: Run, drawn: Card) -> None:
-    roles = [role for role in roles_of(run.study) if run.has(stages.statistics, role)]
-    if not roles:
-        raise MissingResultError(stages.statistics(run.graph).title)
-    if not run.has(stages.norms):
-        raise MissingResultError(stages.norms(run.graph).title)
-    keys = tuple((analysis.ROLES[role], run.key(stages.statistics, role)) for role in roles)
-    metric, samples = scored_by(run.study), run.study.calibration.samples
-    curves = _curves(run.root, metric, keys, run.key(stages.norms))
+    curves, metric = curves_of(run), scored_by(run.study)
     drawn.title(analysis.headline(curves))
     other = "" if metric == run.study.metric else " This run's own metric cannot score parts of a text."
     drawn.chart(
-        figures.stability(curves, samples),
+        shown("sequences", figures.stability(curves, run.study.calibration.samples)),
         "Where a solid line is flat and far above the dashed one, more sequences change little.",
         table=lambda: analysis.stability_table(curves),
         how="Spearman correlation of the ranks (median over layers) from two disjoint parts of a text of so "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
@@ -12,6 +14,7 @@ from gprune.analysis.comparison import Line, Row
 from gprune.analysis.signs import percent
 from gprune.analysis.unseen import Standing
 from gprune.methods import METHODS
+from gprune.settings import require_choice
 from gprune.views.frame import address, derived, frame, run_choice, story
 from gprune.views.frame.chart_style import called, label
 from gprune.views.frame.loaders import MissingResultError, Run
@@ -38,6 +41,8 @@ class Shown:
     pinned: Line
     differences: bool
     """whether the table shows the differences to the pinned line"""
+    asked: Mapping[str, Any]
+    """what of it is not so by itself, as options of the figures"""
 
     @property
     def texts(self) -> list[str]:
@@ -82,48 +87,90 @@ def shown(chosen: list[Run]) -> Shown:
     Raises:
         MissingResultError: none of the runs has a perplexity.
     """
-    rows = _rows(chosen)
+    rows = measured_rows(chosen)
     groups = run_settings.seed_groups({run.name: run.study for run in chosen})
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        rows = _filtered(rows)
+        methods = _picked(rows)
         several = run_settings.has_several_seeds(groups)
-        together = several and address.toggle("Seeds together", "cp_seeds", True)
-        lines = analysis.lines(rows, groups if together else None)
-        names = _names(lines, chosen)
-        pinned = _pinned(lines, names, chosen[0].study.metric)
+        together = not several or address.toggle("Seeds together", "cp_seeds", True)
+        found = composed(chosen, rows, methods, together=together)
+        pinned = _pinned(found)
         differences = address.toggle("Show differences", "cp_deltas", True)
-    ordered = [pinned, *(line for line in lines if line is not pinned)]
-    return Shown(chosen, rows, ordered, names, pinned, differences)
+    return composed(chosen, rows, methods, together=together, pinned=pinned, differences=differences)
 
 
-def _rows(chosen: list[Run]) -> list[Row]:
+def composed(
+    chosen: list[Run],
+    rows: list[Row],
+    methods: Sequence[str] = (),
+    *,
+    together: bool = True,
+    pinned: str = "",
+    differences: bool = True,
+) -> Shown:
+    """What the cards draw, from plain choices.
+
+    Args:
+        chosen: the runs.
+        rows: every method of them; see `measured_rows`.
+        methods: those that are shown; all where none is named.
+        together: whether runs that differ in their seed alone are one line.
+        pinned: the pinned line as an address names it; the metric's own method where left out.
+        differences: see `Shown`.
+
+    Raises:
+        SettingsError: there is no such line.
+    """
+    kept = [row for row in rows if row.method in methods] if methods else rows
+    groups = run_settings.seed_groups({run.name: run.study for run in chosen})
+    several = run_settings.has_several_seeds(groups)
+    lines = analysis.lines(kept, groups if together and several else None)
+    measured, default = _measured(lines, chosen[0].study.metric)
+    require_choice("pinned", pinned or default, tuple(measured))
+    first = measured[pinned or default]
+    ordered = [first, *(line for line in lines if line is not first)]
+    asked = {"methods": tuple(methods), "together": together, "pinned": pinned if pinned != default else ""}
+    return Shown(chosen, kept, ordered, _names(lines, chosen), first, differences, asked)
+
+
+def measured_rows(chosen: list[Run]) -> list[Row]:
+    """Every method of some runs, those that could not run as well.
+
+    Raises:
+        MissingResultError: none of the runs has a perplexity.
+    """
     rows = analysis.rows([item for run in chosen for item in derived.measurements(run)])
     if not rows:
         raise MissingResultError("the perplexity of any method")
     return rows + [row for run in chosen for row in analysis.unavailable(run.name, derived.unavailable(run))]
 
 
-def _filtered(rows: list[Row]) -> list[Row]:
-    """The rows of the chosen methods; all where none is chosen."""
+def _picked(rows: list[Row]) -> list[str]:
+    """Asks for methods; none means all."""
     there = {row.method for row in rows}
     options = [name for name in METHODS if name in there]
     picked = address.several("cp_methods", options, ())
     count = len(picked) or len(options)
     with st.popover(f"Methods: {count} of {len(options)}", icon=":material/filter_list:", key="cp_filter"):
         names = {name: label(name) for name in options}
-        picked = address.multiselect("Methods", names, "cp_methods", (), placeholder="all methods")
-    return [row for row in rows if row.method in (picked or options)]
+        return address.multiselect("Methods", names, "cp_methods", (), placeholder="all methods")
 
 
-def _pinned(lines: list[Line], names: dict[tuple[str, str], str], metric: str) -> Line:
-    """The line that the others are compared with; by default the metric's own method."""
+def _pinned(found: Shown) -> str:
+    """Asks for the line that the others are compared with, as an address names it."""
+    measured, default = _measured(found.lines, found.runs[0].study.metric)
+    options = {key: found.names[line.name] for key, line in measured.items()}
+    return address.selectbox("Pinned baseline", options, "cp_pinned", default, width=260)
+
+
+def _measured(lines: list[Line], metric: str) -> tuple[dict[str, Line], str]:
+    """The lines that others can be compared with, and the one of the metric's own method."""
     measured = {_key(line): line for line in lines if any(row.cells for row in line.rows)} or {
         _key(line): line for line in lines
     }
     own = _BASES.get(metric, metric)
     default = next((key for key, line in measured.items() if line.method == own), next(iter(measured)))
-    options = {key: names[line.name] for key, line in measured.items()}
-    return measured[address.selectbox("Pinned baseline", options, "cp_pinned", default, width=260)]
+    return measured, default
 
 
 def _key(line: Line) -> str:

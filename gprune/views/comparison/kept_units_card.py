@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
-from gprune import stages
 from gprune.analysis import kept_units
-from gprune.analysis.comparison import DENSE, Line
+from gprune.analysis.comparison import Line
 from gprune.analysis.kept_units import KINDS, NEURONS
-from gprune.methods import METHODS
-from gprune.records import PruningMasks
-from gprune.views.comparison import charts as figures
 from gprune.views.comparison.chosen import Shown
-from gprune.views.frame import address, tables
+from gprune.views.comparison.pictures import (
+    asked_of,
+    comparable,
+    default_of,
+    kept_units_by_layer,
+    masks_of,
+)
+from gprune.views.frame import address, selection, tables
 from gprune.views.frame.card import Card
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import in_figure, plain
+from gprune.views.frame.text import plain
 
 
-def show(drawn: Card, shown: Shown) -> None:
+def show(run: Run, drawn: Card, shown: Shown) -> None:
     """Draws the table of both kinds of units and the bars of one.
 
     Raises:
         StoreError: masks are damaged.
     """
-    pruned = {f"{line.method}@{line.name[0]}": line for line in shown.lines if _masks(line, shown.runs)}
-    lines = list(pruned.values())
-    pinned = next((line for line in lines if line is shown.pinned), next(iter(lines), None))
-    others = {
-        key: shown.names[line.name]
-        for key, line in pruned.items()
-        if pinned is not None and line is not pinned and _model(line, shown) == _model(pinned, shown)
-    }
+    pinned, lines = comparable(shown)
+    others = {key: shown.names[line.name] for key, line in lines.items()}
     if pinned is None or not others:
         st.info("Needs the masks of two methods on the same model.", icon=":material/hourglass_empty:")
         return
-    ours = next((key for key in others if pruned[key].method == "gprune"), next(iter(others)))
+    ours = default_of(lines)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         key = address.selectbox(
             f"Beside {plain(shown.names[pinned.name])}", others, "cp_other", ours, width=260
         )
         kind = address.segmented("Units by layer", KINDS, "cp_kind", NEURONS)
-    _draw(drawn, pinned, pruned[key], kind, shown)
+    asked: dict[str, Any] = {"other": "" if key == ours else key, "kind": kind}
+    _draw(run, drawn, (pinned, lines[key]), shown, asked)
 
 
-def _draw(drawn: Card, first: Line, second: Line, kind: str, shown: Shown) -> None:
-    one, other = (_masks(line, shown.runs) for line in (first, second))
+def _draw(run: Run, drawn: Card, pair: tuple[Line, Line], shown: Shown, asked: dict[str, Any]) -> None:
+    first, second, kind = *pair, asked["kind"]
+    one, other = (masks_of(line, shown.runs) for line in (first, second))
     if one is None or other is None or one.ffn.shape != other.ffn.shape:
         st.info("These masks are of models of another shape.", icon=":material/hourglass_empty:")
         return
@@ -63,28 +64,10 @@ def _draw(drawn: Card, first: Line, second: Line, kind: str, shown: Shown) -> No
         alt=f"units kept by {names[0]} and {names[1]}",
     )
     drawn.chart(
-        figures.kept(known, (first.method, second.method), (in_figure(names[0]), in_figure(names[1])), kind),
+        kept_units_by_layer(run, **asked, **asked_of(run, shown), selected=selection.current(run)),
         f"Of each layer's {KINDS[kind]}: kept by both or by one only; the rest is kept by neither.",
         table=lambda: kept_units.layer_table(known, *names),
-        by_layer=True,
         how="The Jaccard index is what both keep among what either keeps. By chance: what choices that do "
         "not depend on each other, of the same sizes in every layer, would share. Methods that differ in "
         "bias compensation only have the same masks. Of several seeds the first is shown.",
     )
-
-
-def _home(line: Line, runs: list[Run]) -> Run:
-    return next(run for run in runs if run.name == line.rows[0].run)
-
-
-def _masks(line: Line, runs: list[Run]) -> PruningMasks | None:
-    """The masks of a line's first run; None where there are none."""
-    run, name = _home(line, runs), METHODS[line.method].masks
-    if line.method == DENSE or not run.has(stages.masks, name):
-        return None
-    return run.load(stages.masks, name)
-
-
-def _model(line: Line, shown: Shown) -> str:
-    run = _home(line, shown.runs)
-    return run.graph.inputs.model or run.study.model

@@ -17,16 +17,17 @@ from gprune.views.comparison import (
     kept_units_card,
     methods_table,
     paper,
+    pictures,
     recorded,
     study_cards,
 )
 from gprune.views.comparison.chosen import Shown
-from gprune.views.frame import address, frame, tables
+from gprune.views.frame import address, frame, picture, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.run_labels import labels
-from gprune.views.frame.text import in_figure, plain
+from gprune.views.frame.text import plain
 
 METHODS_VIEW, STUDIES, RECORDED, PAPER = "methods", "studies", "fair", "paper"
 _VIEWS = {METHODS_VIEW: "Methods", STUDIES: "Studies", RECORDED: "Fair study", PAPER: "Paper"}
@@ -71,11 +72,11 @@ def _methods(run: Run) -> None:
     with card("cp_given", "What each method was given", run) as drawn:
         given_card.show(drawn, shown)
     with card("cp_changes", "Difference to the pinned method", run) as drawn:
-        _changes(drawn, shown)
+        _changes(run, drawn, shown)
     with card("cp_charts", "Perplexity on a log axis", run) as drawn:
         _perplexities(drawn, run, shown)
     with card("cp_units", "Units that two methods keep", run) as drawn:
-        kept_units_card.show(drawn, shown)
+        kept_units_card.show(run, drawn, shown)
 
 
 def _settings(drawn: Card, runs: list[Run]) -> None:
@@ -91,8 +92,8 @@ def _settings(drawn: Card, runs: list[Run]) -> None:
     drawn.tools(lambda: table, switch=False)
 
 
-def _changes(drawn: Card, shown: Shown) -> None:
-    names = {line.name: in_figure(shown.names[line.name]) for line in shown.lines}
+def _changes(run: Run, drawn: Card, shown: Shown) -> None:
+    names = pictures.names_of(shown)
     pinned = plain(shown.names[shown.pinned.name])
     figure = figures.changes(shown.lines, shown.pinned, shown.texts, names)
     if figure is None:
@@ -102,7 +103,7 @@ def _changes(drawn: Card, shown: Shown) -> None:
         return
     drawn.title(f"Difference to {pinned}")
     drawn.chart(
-        figure,
+        picture.shown("differences", figure, **pictures.asked_of(run, shown)),
         f"Left of the line is better than {pinned}; whiskers are ± one standard error of the difference.",
         table=lambda: analysis.long_table(shown.rows, shown.pinned.name, METHOD_LABELS),
         how="Both methods read the same windows of a text, so the difference is taken window by window and "
@@ -113,8 +114,9 @@ def _changes(drawn: Card, shown: Shown) -> None:
 
 
 def _perplexities(drawn: Card, run: Run, shown: Shown) -> None:
-    names = {line.name: in_figure(shown.names[line.name]) for line in shown.lines}
+    names, asked = pictures.names_of(shown), pictures.asked_of(run, shown)
     for text in shown.texts:
+        drawn.offers(picture.call("perplexity", text=text, **asked))
         st.plotly_chart(
             figures.dots(shown.lines, text, names),
             key=f"cp_chart_{text}",

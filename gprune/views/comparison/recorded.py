@@ -8,10 +8,11 @@ from pathlib import Path
 
 import streamlit as st
 
+from gprune import installation
 from gprune.reproduction.fair_report import MEASURED, VERDICTS
 from gprune.views.frame.card import card
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "study.md"
+DOCUMENT = installation.APP_FOLDER / "docs" / "study.md"
 _HEAD, _PART = "# ", "## "
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlencode
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -17,8 +18,11 @@ import streamlit as st
 from gprune.analysis.published import Published, same_setting
 from gprune.errors import CorpusError, GpruneError, ModelError
 from gprune.study import Study
-from gprune.views.frame import address, marks, packed, selection, tables, work
+from gprune.views.frame import address, marks, packed, python_code, selection, tables, work
+from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.picture import Call, Picture
+from gprune.views.frame.run_choice import RUN
 from gprune.views.frame.text import csv, said
 
 MAXIMISED = "card"
@@ -44,9 +48,12 @@ class Card:
             run: the run whose name goes into file names.
         """
         self.key, self.run = key, run
+        self._calls: list[Call] = []
+        self._options: dict[str, Any] = {}
         self.maximised = address.names(MAXIMISED, key)
         with st.container(horizontal=True, vertical_alignment="top", gap="small"):
             self._heading = st.container(width="stretch").empty()
+            self._copies = st.container(width="content")
             self._sizing()
         self.title(title)
 
@@ -74,9 +81,41 @@ class Card:
             ground = {name: st.get_option(f"theme.{name}.backgroundColor") for name in ("light", "dark")}
             st.html(_FILLS.format(key=self.key, **ground))
 
+    def copies(self) -> None:
+        """Offers what the card shows as Python, as a command and as a link; called when it is drawn."""
+        if self.run is None:
+            return
+        python = python_code.code(self.run, self.key, self._calls, self._options)
+        if not python:
+            return
+        with (
+            self._copies,
+            st.popover(
+                "",
+                icon=":material/content_copy:",
+                type="tertiary",
+                key=f"{self.key}_copy",
+                help="Copy as Python, as a command or as a link",
+            ),
+        ):
+            st.caption("As Python: what this card shows")
+            st.code(python, language="python", wrap_lines=True)
+            st.caption("As a command: the whole run")
+            st.code(command(self.run.study), language="bash", wrap_lines=True)
+            st.caption("As a link: this card, for people whom this server lets in")
+            st.code(_link(self.run, self.key), language=None, wrap_lines=True)
+
+    def asked(self, **options: Any) -> None:
+        """Notes what is set beside a card without a figure, for those who copy what it shows."""
+        self._options = options
+
+    def offers(self, call: Call) -> None:
+        """Notes what draws a figure of the card, for those who copy what it shows."""
+        self._calls.append(call)
+
     def chart(
         self,
-        figure: go.Figure,
+        figure: go.Figure | Picture,
         caption: str,
         alt: str = "",
         table: Callable[[], pd.DataFrame] | None = None,
@@ -88,7 +127,7 @@ class Card:
         """Draws a chart with its caption; the table is made only when someone asks for it.
 
         Args:
-            figure: the chart.
+            figure: the chart; a declared one can be copied as a call of the Python API.
             caption: one line on how to read it.
             alt: the finding in words, for readers of the screen.
             table: makes the numbers behind the chart.
@@ -96,6 +135,9 @@ class Card:
             on_point: told of the mark that a person clicks, as Plotly describes it.
             by_layer: whether the horizontal axis counts layers, of which the selected one is to be marked.
         """
+        if isinstance(figure, Picture):
+            self.offers(figure.call)
+            figure = figure.figure
         options = {
             "displaylogo": False,
             "modeBarButtonsToRemove": _UNUSED_TOOLS,
@@ -109,8 +151,6 @@ class Card:
         chosen: dict[str, Any] = (
             {"on_select": self._clicked(on_point), "selection_mode": "points"} if on_point else {}
         )
-        if on_point:
-            _keep_the_rest(figure)
         st.plotly_chart(figure, key=f"{self.key}_chart", config=options, alt=alt or caption, **chosen)
         self.tools(table, how=how, caption=caption)
 
@@ -182,12 +222,10 @@ class Card:
         return f"{self.run.name}-{self.key}" if self.run else self.key
 
 
-def _keep_the_rest(figure: go.Figure) -> None:
-    """A clicked mark does not fade the others: what is selected is marked by the page, not by Plotly."""
-    for trace in figure.data:
-        if trace.type in ("scatter", "scattergl", "bar"):
-            opacity = trace.marker.opacity
-            trace.unselected = {"marker": {"opacity": 1.0 if opacity is None else opacity}}
+def _link(run: Run, key: str) -> str:
+    """The address of the page as it is shown, with a card that fills it."""
+    held = {name: st.query_params.get_all(name) for name in st.query_params}
+    return f"{st.context.url or ''}?{urlencode(held | {RUN: run.name, MAXIMISED: key}, doseq=True)}"
 
 
 @contextmanager
@@ -204,6 +242,7 @@ def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
         drawn = Card(key, title, run)
         try:
             yield drawn
+            drawn.copies()
         except MissingResultError as missing:
             _explain_missing(drawn, missing)
         except GpruneError as error:

@@ -8,11 +8,12 @@ come from the app's theme, light or dark.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import plotly.graph_objects as go
 
-from gprune.methods import METHODS
+from gprune.methods import METHODS, METRICS
 
 BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
 """hues of the methods"""
@@ -21,7 +22,30 @@ TEXT_A, TEXT_B, TEXT_C, PAIR = "#8661C1", "#D55E00", "#8C6D31", "#B0305C"
 GREY, PALE = "#8C8C8C", "rgba(140, 140, 140, 0.45)"
 MAGNITUDE = "Cividis"
 
-METHOD_LABELS = {name: method.label[:1].upper() + method.label[1:] for name, method in METHODS.items()}
+
+class Looks(Mapping[str, str]):
+    """One thing of how each method looks, of plug-ins too that are met later, in the record of a run."""
+
+    def __init__(self, of: Callable[[str], str]) -> None:
+        """Looks it up when it is asked for."""
+        self._of = of
+
+    def __getitem__(self, name: str) -> str:
+        """The look of a method."""
+        if name not in METHODS:
+            raise KeyError(name)
+        return self._of(name)
+
+    def __iter__(self) -> Iterator[str]:
+        """Every method."""
+        return iter(METHODS)
+
+    def __len__(self) -> int:
+        """How many methods there are."""
+        return len(METHODS)
+
+
+METHOD_LABELS = Looks(lambda name: METHODS[name].label[:1].upper() + METHODS[name].label[1:])
 _FAMILY_COLORS = {
     "dense": GREY,
     "gprune": BLUE,
@@ -38,6 +62,18 @@ _FAMILY_SYMBOLS = {
     "fang": "pentagon",
     "llm_pruner": "x",
 }
+_PLUGIN_COLORS = ("#1B9AAA", "#7A7A00", "#4B4FC7")
+_PLUGIN_SYMBOLS = (
+    "hexagram",
+    "star-square",
+    "bowtie",
+    "hourglass",
+    "star-diamond",
+    "star-triangle-up",
+    "octagon",
+)
+"""as many that it is no multiple of the hues: the first 21 plug-ins differ in one or the other"""
+_PLUGIN_DASHES = ("solid", "dash", "dot", "dashdot")
 _SCORING_SYMBOLS = {"score_average": "triangle-up", "rank_average": "triangle-down", "pooled": "star"}
 _SCORING_DASHES = {"score_average": "dash", "rank_average": "dot", "pooled": "dashdot"}
 
@@ -69,10 +105,26 @@ def family(method: str) -> str:
     known = METHODS.get(method)
     if known is not None and known.decision == "learned":
         return "gprune"
+    if known is not None and known.plugin is not None:
+        return method
     return (known.metric or method) if known else method.partition(":")[0]
 
 
+def _color(method: str) -> str:
+    place = _plugin_place(method)
+    return _FAMILY_COLORS[family(method)] if place is None else _PLUGIN_COLORS[place % len(_PLUGIN_COLORS)]
+
+
+def _plugin_place(method: str) -> int | None:
+    """The number of a method among those of plug-ins; None of ours."""
+    foreign = [name for name, known in METHODS.items() if known.plugin is not None]
+    return foreign.index(method) if method in foreign else None
+
+
 def _symbol(method: str) -> str:
+    place = _plugin_place(method)
+    if place is not None:
+        return _PLUGIN_SYMBOLS[place % len(_PLUGIN_SYMBOLS)]
     own = _FAMILY_SYMBOLS[family(method)]
     if method == family(method):
         return own
@@ -80,14 +132,15 @@ def _symbol(method: str) -> str:
 
 
 def _dash(method: str) -> str:
+    place = _plugin_place(method)
+    if place is not None:
+        return _PLUGIN_DASHES[place // len(_PLUGIN_COLORS) % len(_PLUGIN_DASHES)]
     if method == family(method):
         return "solid"
     return _CONTROL_DASHES.get(method) or _SCORING_DASHES.get(METHODS[method].scoring, "longdash")
 
 
-METHOD_COLORS = {name: _FAMILY_COLORS[family(name)] for name in METHODS}
-METHOD_SYMBOLS = {name: _symbol(name) for name in METHODS}
-METHOD_DASHES = {name: _dash(name) for name in METHODS}
+METHOD_COLORS, METHOD_SYMBOLS, METHOD_DASHES = Looks(_color), Looks(_symbol), Looks(_dash)
 MOST_LAYER_TICKS = 16
 
 
@@ -96,7 +149,7 @@ _METRIC_LABELS = {"twflap": "twFLAP (token-weighted)"}
 
 def label(method: str) -> str:
     """Display name of a method or a metric."""
-    return METHOD_LABELS.get(method, _METRIC_LABELS.get(method, method))
+    return METHOD_LABELS.get(method) or _METRIC_LABELS.get(method) or METRICS.get(method, method)
 
 
 def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -> go.Figure:

@@ -48,7 +48,7 @@ def asked() -> Selection:
 
 def current(run: Run) -> Selection:
     """As much of the selection as the run has."""
-    return _there(run, asked())[0]
+    return there(run, asked())[0]
 
 
 def select(layer: int | None, module: int | None = None, neuron: int | None = None) -> None:
@@ -123,7 +123,7 @@ def chip(run: Run) -> None:
     wanted = asked()
     if not wanted:
         return
-    found, lacking = _there(run, wanted)
+    found, lacking = there(run, wanted)
     st.button(
         wanted.words,
         key="frame_selection",
@@ -139,7 +139,7 @@ def chip(run: Run) -> None:
         st.caption("Modules of this run are not there yet.")
 
 
-def _there(run: Run, wanted: Selection) -> tuple[Selection, str]:
+def there(run: Run, wanted: Selection) -> tuple[Selection, str]:
     """What of a selection a run has, and the first part that it lacks."""
     shape = run.shape
     if not wanted or shape is None:

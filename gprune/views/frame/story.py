@@ -109,8 +109,17 @@ def example(run: Run) -> neurons.Example:
     Raises:
         MissingResultError: drift or scores are not there.
     """
-    found, chosen = run.load(stages.drift), selection.current(run)
-    masks = run.masks()
+    return example_of(run, selection.current(run))
+
+
+def example_of(run: Run, chosen: selection.Selection) -> neurons.Example:
+    """The same for a selection that is given.
+
+    Args:
+        run: the run at hand.
+        chosen: the neuron, or the layer to take one of.
+    """
+    found, masks = run.load(stages.drift), run.masks()
     kept = [mask.ffn for mask in masks.values()]
     divided = np.any(kept, axis=0) & ~np.all(kept, axis=0) if kept else None
     place = neurons.telling(found, chosen.layer, divided)

@@ -14,13 +14,12 @@ from gprune.analysis.neurons import Example, standing
 from gprune.analysis.paired import Measurement
 from gprune.analysis.signs import percent
 from gprune.methods import METHODS
-from gprune.views.frame import selection, slope, story
+from gprune.views.frame import selection, story
 from gprune.views.frame.card import Card
 from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.picture import shown
 from gprune.views.frame.text import plain, short
-from gprune.views.help import charts as figures
-
-_SLOPE_HEIGHT = 300
+from gprune.views.help import pictures
 
 
 def neuron(run: Run | None, drawn: Card) -> None:
@@ -41,11 +40,10 @@ def neuron(run: Run | None, drawn: Card) -> None:
             st.caption(
                 "It is among the neurons that move furthest beyond their noise. Select another on any page."
             )
-    movers = story.movers_of(run, found.layer, found.neuron)
     drawn.title(f"Neuron {found.neuron} of layer {found.layer}, on two texts")
     with right:
         drawn.chart(
-            slope.slopes(movers, _SLOPE_HEIGHT, found.neuron),
+            pictures.neuron(run, selected=selection.current(run)),
             f"Neuron {found.neuron} among those of layer {found.layer} that move most.",
             alt=f"rank {found.first:.2f} on A and {found.second:.2f} on B",
             on_point=selection.of_point,
@@ -156,7 +154,7 @@ def budget(run: Run | None, drawn: Card) -> None:
     both, either = int((ours & base).sum()), int((ours | base).sum())
     chance = float(chance_jaccard(ours.mean(), base.mean()))
     drawn.chart(
-        figures.kept(both, int(ours.sum()) - both, int(base.sum()) - both, other),
+        shown("kept_by_both", pictures.shared(ours, base, other)),
         f"Jaccard {both / max(either, 1):.2f}; two independent choices would have {chance:.2f}.",
         alt=f"{both} neurons are kept by both GPrune and {name}, out of {either} that either keeps",
     )

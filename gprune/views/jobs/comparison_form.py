@@ -8,9 +8,10 @@ from dataclasses import replace
 import streamlit as st
 
 from gprune.errors import SettingsError
-from gprune.methods import CONTROLS, METHODS, with_controls
+from gprune.methods import CONTROLS, METHODS, choices, faults, with_controls
 from gprune.study import Study
 from gprune.views.frame.chart_style import label
+from gprune.views.frame.text import plain
 
 _MOST_SEEDS = 20
 FURTHER = "further"
@@ -34,9 +35,11 @@ def methods(demo: Study, words: str) -> tuple[str, ...]:
         words: the documentation of the field.
     """
     chosen = st.multiselect(
-        "Methods side by side", list(METHODS), demo.methods, format_func=label, key="launch_methods",
+        "Methods side by side", list(choices()), demo.methods, format_func=label, key="launch_methods",
         help=words,
     )  # fmt: skip
+    for fault in faults():
+        st.caption(f":material/extension_off: {plain(fault.words)}")
     switched = st.toggle("With controls", key="launch_controls", help=_CONTROLS_HELP)
     return with_controls(chosen) if switched else tuple(chosen)
 

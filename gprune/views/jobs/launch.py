@@ -10,13 +10,14 @@ import streamlit as st
 from gprune import profiles
 from gprune.door.terms import COMMAND, TRUST_OPTION, trusts_code
 from gprune.errors import GpruneError
+from gprune.methods import installed, metric_choices, plugins_of
 from gprune.models import identity
 from gprune.models.shapes import is_random
 from gprune.settings import PRESET_LENGTHS
 from gprune.stages.inputs import describe_texts
-from gprune.study import METRIC_NAMES, Study, from_dict
+from gprune.study import Study, from_dict
 from gprune.study_demo import demo_study
-from gprune.views.frame import frame, text_picker, work
+from gprune.views.frame import frame, python_code, text_picker, work
 from gprune.views.frame.card import card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
@@ -61,8 +62,7 @@ def new_study(root: str) -> None:
             return
         records = [run.record for run in frame.situation().runs]
         arguments = estimate_card.show(studies[0], records, "launch")
-        st.caption("The exact command")
-        st.code(command(*studies, told=arguments or ()), language="bash", wrap_lines=True)
+        _exact(studies, arguments or ())
         if st.button(
             "Start the run",
             key="launch_start",
@@ -71,6 +71,15 @@ def new_study(root: str) -> None:
             disabled=arguments is None,
         ):
             _start(root, studies, complaint, arguments or ())
+
+
+def _exact(studies: list[Study], arguments: tuple[str, ...]) -> None:
+    """What starts the same elsewhere."""
+    st.caption("The exact command")
+    st.code(command(*studies, told=arguments), language="bash", wrap_lines=True)
+    with st.popover("As Python", icon=":material/content_copy:", type="tertiary", key="launch_python"):
+        same = python_code.of_study(*studies, anyway="--anyway" in arguments)
+        st.code(same, language="python", wrap_lines=True)
 
 
 def _profile(start: Study, key: str) -> tuple[Study, str]:
@@ -124,7 +133,7 @@ def _inputs(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
 def _sizes(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
     """Metric, retention and the sizes of the run."""
     metric = st.selectbox(
-        "Metric", METRIC_NAMES, format_func=label, key="launch_metric", help=help_["metric"]
+        "Metric", list(metric_choices()), format_func=label, key="launch_metric", help=help_["metric"]
     )
     retention = st.number_input(
         "Retention", value=demo.retention, step=0.05, format="%.2f", key="launch_retention",
@@ -244,6 +253,8 @@ def input_problem(study: Study) -> str:
             if study.offload:
                 identity.require_offloadable(folder)
         describe_texts(study)
+        for plugin in plugins_of(study.metric, study.methods):
+            installed(plugin)
         return task_form.problem(study.evaluation)
     except GpruneError as error:
         return str(error)

@@ -16,8 +16,7 @@ from gprune.jobs import Job, queue
 from gprune.views.frame import address, frame, live, lookout, run_choice, tables, titles, work
 from gprune.views.frame.card import card
 from gprune.views.frame.text import duration, plain, said
-from gprune.views.jobs import charts as figures
-from gprune.views.jobs import launch
+from gprune.views.jobs import launch, pictures
 from gprune.views.jobs import managed as manage
 
 WANTED = "jobs_wanted"
@@ -27,11 +26,6 @@ TABS = {"start": "Start", "jobs": "Jobs", "runs": "Runs"}
 MOST_ROWS = 200
 LOG_LINES = 200
 _TIMES_PIXELS = 300
-_LOSSES = {
-    "ce_primary": "cross-entropy on A",
-    "ce_auxiliary": "cross-entropy on B",
-    "distillation": "distillation from the dense model",
-}
 
 
 def show() -> None:
@@ -225,13 +219,15 @@ def _learning(situation: work.Situation, job: Job) -> None:
         left, right = st.columns(2)
         with left:
             drawn.chart(
-                figures.losses(history, _LOSSES),
+                pictures.learning(run),
                 "Losses of the masked model on both texts, and its distance from the dense one.",
                 table=lambda: pd.DataFrame(history.steps, columns=list(history.columns)),
             )
         with right:
+            retention = pictures.learned_retention(run)
+            drawn.offers(retention.call)
             st.plotly_chart(
-                figures.retention(history, "retention", run.study.retention),
+                retention.figure,
                 key="jobs_retention",
                 config={"displaylogo": False},
                 alt="retention over the steps",

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from gprune import records, stages
+from gprune import stages
 from gprune.analysis import agreement as analysis
 from gprune.analysis import published
 from gprune.analysis.signs import percent
 from gprune.comparisons import COMPARISONS, FANG
 from gprune.errors import GpruneError, SettingsError
-from gprune.modularization.agreement import contingency, matched_overlap
+from gprune.modularization.agreement import matched_overlap
 from gprune.study import Study
 from gprune.views.frame import address, derived, frame, selection, tables, text_picker, work
 from gprune.views.frame.card import Card, card
@@ -22,13 +22,18 @@ from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain, said
 from gprune.views.module_agreement import charts as figures
+from gprune.views.module_agreement import pictures
+from gprune.views.module_agreement.pictures import (
+    MEASURES,
+    MOST_MODULES,
+    both_sides,
+    confusion,
+    sides_of,
+)
 
-MOST_MODULES = 24
-"""modules of a confusion matrix that are shown by themselves"""
 FAR_APART = 1.5
 """two partitions whose module counts differ by more than this factor are hard to compare"""
 
-_MEASURES = {"ari": "Adjusted Rand Index", "overlap": "Matched overlap"}
 _CAPTIONS = {
     "ari": "0 is what chance gives, 1 are identical modules; legend: mean ± standard deviation over layers.",
     "overlap": "Share of neurons that keep their module; legend: mean ± standard deviation over layers.",
@@ -81,7 +86,7 @@ def _chooser(run: Run) -> tuple[str, list[str]]:
     names = run.agreement().comparisons
     default = analysis.default_choice(names, run.study.metric)
     # below each other: the names of the comparisons need the whole width
-    measure = address.segmented("Measure", _MEASURES, "ma_measure", "ari")
+    measure = address.segmented("Measure", MEASURES, "ma_measure", "ari")
     chosen = address.multiselect(
         "Comparisons",
         {name: _title(name) for name in names},
@@ -101,7 +106,7 @@ def _lines(run: Run, drawn: Card) -> None:
     measure, chosen = _chooser(run)
     drawn.title(analysis.headline(record))
     drawn.chart(
-        figures.lines(record, measure, chosen, selection.current(run)),
+        pictures.agreement(run, measure=measure, comparisons=tuple(chosen), selected=selection.current(run)),
         _CAPTIONS[measure],
         table=lambda: analysis.layer_table(record),
         how=f"{_HOW[measure]} {_texts(run)}. {_CONTROLS}",
@@ -122,7 +127,7 @@ def _warn_of_counts(run: Run, chosen: list[str]) -> None:
     """Says where module counts are so different that levels of agreement are hard to compare."""
     typical: dict[bool, list[float]] = {True: [], False: []}
     for name in chosen:
-        sides = _sides(run, name)
+        sides = sides_of(run, name)
         if sides is None:
             continue
         first, second = (partition.counts for partition in sides)
@@ -143,15 +148,6 @@ def _warn_of_counts(run: Run, chosen: list[str]) -> None:
             "chance, but coarse and fine partitions are still hard to compare.",
             icon=":material/balance:",
         )
-
-
-def _sides(run: Run, name: str) -> tuple[records.Partition, records.Partition] | None:
-    """The two partitions of a comparison; None where one is not there."""
-    comparison = COMPARISONS[name]
-    found = [stages.side(run.graph, one) for one in (comparison.first, comparison.second)]
-    if not all(run.there(stage) for stage in found):
-        return None
-    return run.read(found[0]), run.read(found[1])
 
 
 def _fang(run: Run) -> None:
@@ -175,8 +171,7 @@ def _fang(run: Run) -> None:
 
 
 def _confusion(run: Run, drawn: Card) -> None:
-    sides = {name: _sides(run, name) for name in run.agreement().comparisons}
-    there = {name: found for name, found in sides.items() if found is not None}
+    there = both_sides(run)
     if not there:
         st.info("The partitions behind the agreement are not in this run.", icon=":material/info:")
         return
@@ -186,12 +181,12 @@ def _confusion(run: Run, drawn: Card) -> None:
         )
         first, second = there[name]
         layer = selection.layer_field(run, "ma_layer", len(first.counts))
-    shared = analysis.confusion(contingency(first.labels[layer], second.labels[layer]), MOST_MODULES)
+    shared = confusion(first, second, layer)
     overlap = matched_overlap(first.labels[layer], second.labels[layer])
     labels = COMPARISONS[name].first.label, COMPARISONS[name].second.label
     drawn.title(f"Layer {layer}: {percent(overlap)} of the neurons keep their module, {plain(_title(name))}")
     drawn.chart(
-        figures.confusion(shared, *labels),
+        pictures.shared_neurons(run, comparison=name, layer=layer),
         "A bright diagonal means that modules survive, a bright column that one module swallows others.",
         table=lambda: pd.DataFrame(shared.counts, shared.rows, shared.columns).reset_index(names="module"),
         how=f"Each row is a module of {labels[0]}; colour is the share of its neurons that is in a module of "
@@ -218,11 +213,10 @@ def _counts(run: Run, drawn: Card) -> None:
     each = f"{least} to {most}" if most > least else f"{most}"
     drawn.title(f"{partition.modules} modules, {each} a layer")
     drawn.chart(
-        figures.counts(partition),
+        pictures.module_counts(run, selected=selection.current(run)),
         f"Grey: chosen by the silhouette; blue: after the split and the refinement (profile: "
         f"{plain(partition.profile)}).",
         table=lambda: figures.count_table(partition),
-        by_layer=True,
     )
 
 

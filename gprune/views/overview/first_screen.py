@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
-import plotly.graph_objects as go
 import streamlit as st
 
 from gprune import stages
@@ -18,12 +17,13 @@ from gprune.analysis.paired import Measurement, difference
 from gprune.analysis.signs import signed
 from gprune.analysis.stamps import lines
 from gprune.errors import GpruneError
-from gprune.views.frame import selection, slope, story, tour, work
+from gprune.views.frame import selection, story, tour, work
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS, called, label, waiting
 from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.picture import Picture
 from gprune.views.frame.text import plain, said, short
-from gprune.views.overview import charts as figures
+from gprune.views.overview import pictures
 
 NARROWEST = 245
 """pixels of a figure before the three stand below each other"""
@@ -58,7 +58,7 @@ def _headline(run: Run) -> None:
 
 def _draw(
     drawn: Card,
-    figure: go.Figure,
+    figure: Picture,
     caption: str,
     alt: str,
     table: Callable[[], pd.DataFrame],
@@ -84,7 +84,7 @@ def _slope(run: Run, drawn: Card) -> None:
     drawn.title(f"Layer {found.layer}, selected" if chosen else f"Layer {found.layer} moves most")
     _draw(
         drawn,
-        slope.slopes(found, figures.FIRST_SCREEN, chosen.neuron),
+        pictures.movers(run, selected=chosen),
         f"{len(found.neurons)} of {found.width:,} neurons; half of all move less than {found.median:.3f}.",
         _moves(found),
         found.table,
@@ -116,11 +116,12 @@ def _survival(run: Run, drawn: Card) -> None:
     curves = story.curves(run)
     cross, _, *floors = curves
     floor = max(curve.median for curve in floors)
-    times = cross.median / floor if floor > 0 else float("inf")
+    # a metric that reads no text gives both texts the same ranks
+    times = cross.median / floor if floor > 0 else float("inf" if cross.median > 0 else "nan")
     drawn.title(f"Drift {times:.1f} × the noise" if 1.5 <= times < 1000 else _hardly(times))
     _draw(
         drawn,
-        figures.survival(curves),
+        pictures.noise(run),
         f"Median d {cross.median:.3f} across texts, {floor:.3f} re-sampled; shaded: above the noise.",
         f"median drift {cross.median:.3f} across texts, {floor:.3f} re-sampled",
         lambda: distribution_table(curves),
@@ -130,6 +131,8 @@ def _survival(run: Run, drawn: Card) -> None:
 
 
 def _hardly(times: float) -> str:
+    if times != times:
+        return "Half of all neurons do not move"
     return "Little above the noise" if times < 1.5 else "All above the noise"
 
 
@@ -158,7 +161,7 @@ def _cost(run: Run, drawn: Card) -> None:
     )
     _draw(
         drawn,
-        figures.costs(found),
+        pictures.cost(run),
         f"Perplexity on {named} ({plain(standing.brief)}), ± 2 standard errors.{coming}",
         ", ".join(f"{label(each.method)} {signed(each.ratio - 1, '.0%')}" for each in found),
         lambda: cost.table(found, METHOD_LABELS),

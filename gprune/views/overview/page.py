@@ -21,8 +21,7 @@ from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.run_choice import RUN
 from gprune.views.frame.text import duration, plain, said, short
-from gprune.views.overview import charts as figures
-from gprune.views.overview import first_screen
+from gprune.views.overview import first_screen, pictures
 
 UNKNOWN = "–"
 _VERDICTS = {
@@ -164,7 +163,7 @@ def _strip(run: Run, drawn: Card) -> None:
     rows = derived.layer_strip(run)
     table = pd.DataFrame({"layer": np.arange(len(next(iter(rows.values()))))} | rows)
     drawn.chart(
-        figures.strip(rows, selection.current(run)),
+        pictures.layers(run, selected=selection.current(run)),
         "Each row is one quantity between 0 and 1, each column a layer. Click a cell to select its layer.",
         alt="heat map of drift, agreement and retention by layer",
         table=lambda: table,

@@ -11,9 +11,10 @@ from gprune.analysis.signs import percent
 from gprune.views.frame import address, derived, frame, selection
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import METHOD_LABELS, label
-from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain
 from gprune.views.pruning_decisions import charts as figures
+from gprune.views.pruning_decisions import pictures
 
 
 def show() -> None:
@@ -52,7 +53,7 @@ def _acting(run: Run, drawn: Card) -> None:
         drawn.title(f"{' and '.join(idle)} {'acts' if len(idle) == 1 else 'act'} on next to no decision")
     _warn(found.of_parts)
     drawn.chart(
-        figures.acting(found),
+        pictures.parts(run),
         "Share of the decisions on neurons that would be others without a part; left of the dashed line "
         "nothing should be credited to it.",
         table=lambda: acting_table.table(found),
@@ -74,7 +75,7 @@ def _explained(run: Run, drawn: Card) -> None:
     )
     _warn(acting_parts.of_modules)
     drawn.chart(
-        figures.explained(found),
+        pictures.explained(run),
         "Share of the variance of rank drift within layers that lies between modules: what knowing a "
         "neuron's module says of its drift.",
         table=lambda: acting_table.explained_table(found),
@@ -89,15 +90,15 @@ def _warn(sentences: tuple[str, ...]) -> None:
 
 
 def _controls(run: Run) -> tuple[str, int]:
-    found = [name for name in run.masked if name != "gprune"]
+    found = pictures.bases(run)
     # before the masks are there the usual baselines can be chosen already
     choices = found or ["flap", "wanda_sp"]
-    preferred = {"twflap": "fang"}.get(run.study.metric, run.study.metric)
+    preferred = pictures.preferred(run)
     default = choices.index(preferred) if preferred in choices else 0
     with st.container(horizontal=True, vertical_alignment="bottom"):
         named = {name: label(name) for name in choices}
         chosen = address.selectbox("Base method", named, "pd_base", choices[default], width=200)
-        bins = address.slider("Drift bins", "pd_bins", 5, 3, 10, 1, width=240)
+        bins = address.slider("Drift bins", "pd_bins", pictures.BINS, 3, pictures.MOST_BINS, 1, width=240)
     if chosen != preferred:
         st.caption(
             f"GPrune scored with {plain(label(run.study.metric))} in this run: against "
@@ -107,14 +108,8 @@ def _controls(run: Run) -> tuple[str, int]:
     return chosen, bins
 
 
-def _bins(run: Run, base: str, bins: int) -> analysis.Bins:
-    drift, partition = run.key(stages.drift), run.key(stages.partition)
-    ours, other = run.key(stages.masks), run.key(stages.masks, base)
-    return derived.decision_bins(run.root, drift, partition, ours, other, bins)
-
-
 def _retention(run: Run, drawn: Card, base: str, bins: int) -> None:
-    result = _bins(run, base, bins)
+    result = pictures.binned(run, base, bins)
     ours, other = (run.load(stages.masks, name) for name in ("gprune", base))
     gap = abs(ours.retention - other.retention)
     if gap > analysis.BUDGET_TOLERANCE:
@@ -126,7 +121,7 @@ def _retention(run: Run, drawn: Card, base: str, bins: int) -> None:
     drawn.title(analysis.headline(result, label(base)))
     _fewer_bins(result, bins)
     drawn.chart(
-        figures.retention(result, base),
+        pictures.retention(run, base=base, bins=bins),
         analysis.total_sentence(result, label(base)),
         table=lambda: analysis.bin_table(result, label(base)),
         how=f"Modules are sorted by the mean rank drift of their neurons and cut into {len(result.names)} "
@@ -143,14 +138,14 @@ def _fewer_bins(result: analysis.Bins, bins: int) -> None:
 
 
 def _jaccard(run: Run, drawn: Card, base: str, bins: int) -> None:
-    result = _bins(run, base, bins)
+    result = pictures.binned(run, base, bins)
     if len(result.jaccard) > 1:
         drawn.title(
             f"Overlap with {label(base)} goes from {result.jaccard[0]:.2f} in the most stable modules to "
             f"{result.jaccard[-1]:.2f} in the most unstable"
         )
     drawn.chart(
-        figures.jaccard(result, base),
+        pictures.overlap(run, base=base, bins=bins),
         "Neurons kept by both over neurons kept by either; near the dashed line, chance alone does it.",
         table=lambda: analysis.bin_table(result, label(base)),
         how="Dashed: what two independent choices of these sizes would share. Near it the two methods chose "
@@ -160,26 +155,25 @@ def _jaccard(run: Run, drawn: Card, base: str, bins: int) -> None:
 
 
 def _shares(run: Run, drawn: Card, base: str, bins: int) -> None:
-    result = _bins(run, base, bins)
+    result = pictures.binned(run, base, bins)
     drawn.chart(
-        figures.shares(result, base),
+        pictures.shares(run, base=base, bins=bins),
         "How the neurons of a bin divide between the two methods.",
         table=lambda: analysis.bin_table(result, label(base)),
     )
 
 
 def _layers(run: Run, drawn: Card, part: str) -> None:
-    masks = {method: mask for method, mask in run.masks().items() if method in METHOD_LABELS}
-    if not masks:
-        raise MissingResultError(stages.masks(run.graph).title)
+    masks = pictures.drawn_masks(run)
     named = {label(method): mask for method, mask in masks.items()}
     caption = (
         "Key/value groups, each with its query heads." if part == "heads" else "FFN neurons of each layer."
     )
     if len(masks) > figures.MOST_LINES:
         caption += " Forms and controls are drawn when their name is clicked."
+    made = pictures.groups_kept if part == "heads" else pictures.neurons_kept
     drawn.chart(
-        figures.by_layer(masks, part, selection.current(run)),
+        made(run, selected=selection.current(run)),
         caption,
         table=lambda: analysis.layer_table(named),
         on_point=selection.of_point,

@@ -14,9 +14,9 @@ from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import waiting
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain
-from gprune.views.rank_drift import charts as figures
+from gprune.views.rank_drift import pictures
+from gprune.views.rank_drift.pictures import FINE, HISTOGRAM, SURVIVAL
 
-SURVIVAL, HISTOGRAM = "survival", "histogram"
 _FORMS = {SURVIVAL: "Share that moves by d or more", HISTOGRAM: "Histogram"}
 _CAPTIONS = {
     SURVIVAL: "How many neurons move by d or more; shaded is what lies above the re-sampling floor (grey).",
@@ -32,8 +32,6 @@ _COLUMNS: dict[str, Any] = {
         ("B re-sampled", "noise B", 64, "How far the rank moves between halves of B"),
     )
 } | {name: st.column_config.NumberColumn(width=width) for name, width in (("layer", 48), ("neuron", 60))}
-FINE = 200
-"""bins behind the curve"""
 
 
 def show() -> None:
@@ -66,11 +64,12 @@ def _distribution(run: Run, drawn: Card) -> None:
     key = run.key(stages.drift)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         form = address.segmented("Form", _FORMS, "rd_form", SURVIVAL)
+        bins, log = FINE, False
         if form == HISTOGRAM:
             bins = address.slider("Bins", "rd_bins", 50, 20, 100, 10, width=240)
             log = address.toggle("Log scale", "rd_log")
-    curves = derived.drift_curves(run.root, key, bins if form == HISTOGRAM else FINE)
-    figure = figures.survival(curves) if form == SURVIVAL else figures.histogram(curves, log)
+    curves = derived.drift_curves(run.root, key, bins)
+    figure = pictures.drift(run, form=form, bins=bins if form == HISTOGRAM else pictures.BINS, log=log)
     drawn.title(analysis.headline(curves))
     cross, _, floor_a, _ = curves
     drawn.chart(
@@ -95,13 +94,12 @@ def _how(run: Run) -> str:
 
 
 def _layers(run: Run, drawn: Card) -> None:
-    matrix = derived.drift_by_layer(run.root, run.key(stages.drift), 40)
     table = derived.drift_layers(run.root, run.key(stages.drift))
     worst = int(table["median drift A|B"].to_numpy().argmax())
     if len(table) > 1:
         drawn.title(f"Layer {worst} drifts most: median d {table['median drift A|B'][worst]:.3f}")
     drawn.chart(
-        figures.layers(matrix, selection.current(run)),
+        pictures.drift_by_layer(run, selected=selection.current(run)),
         "Each row is a layer; colour is the share of its neurons. Click one to select it.",
         table=lambda: table,
         on_point=selection.of_point,
@@ -111,7 +109,7 @@ def _layers(run: Run, drawn: Card) -> None:
 def _correlations(run: Run, drawn: Card) -> None:
     table = derived.drift_layers(run.root, run.key(stages.drift))
     drawn.chart(
-        figures.correlations(table, selection.current(run)),
+        pictures.correlation(run, selected=selection.current(run)),
         "Spearman correlation of the ranks in each layer; grey is what re-sampling one text leaves.",
         table=lambda: table,
         on_point=selection.of_point,
@@ -119,14 +117,11 @@ def _correlations(run: Run, drawn: Card) -> None:
 
 
 def _joint(run: Run, drawn: Card) -> None:
-    primary, auxiliary = (run.load(stages.scores, role) for role in stages.PAIR)
-    chosen = selection.current(run)
-    layer = selection.layer_field(run, "rd_layer", len(primary.ffn))
+    layer = selection.layer_field(run, "rd_layer", len(run.load(stages.scores, "primary").ffn))
     rho = float(run.load(stages.drift).correlation[layer])
     drawn.title(f"Rank on A against rank on B in layer {layer}: Spearman {rho:.2f}")
-    modules = run.load(stages.partition).labels[layer] if run.has(stages.partition) else None
     drawn.chart(
-        figures.joint(primary.ffn[layer], auxiliary.ffn[layer], layer, modules, chosen),
+        pictures.ranks(run, layer=layer, selected=selection.current(run)),
         "On the dashed line a neuron has the same rank on both texts; 1 = most important.",
         on_point=selection.of_point,
     )
@@ -142,6 +137,7 @@ def _top(run: Run, drawn: Card) -> None:
     )
     table = derived.drift_top(*keys, int(count))
     drawn.title(f"The {len(table)} neurons that move most")
+    drawn.asked(rows=int(count))
     shown = [name for name in table.columns if "score" not in name and name != "signed drift"]
     selection.table(
         table[shown],

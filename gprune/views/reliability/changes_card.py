@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import streamlit as st
 
-from gprune import stages
 from gprune.analysis import decisions, flips
 from gprune.study import ReliabilitySettings
 from gprune.views.frame import address
 from gprune.views.frame.card import Card, card
-from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run
-from gprune.views.reliability import lab
+from gprune.views.frame.picture import call, shown
+from gprune.views.reliability import lab, pictures
 from gprune.views.reliability import whatif_charts as figures
+from gprune.views.reliability.pictures import told
 
-BINS = 5
 NOT_LEARNED = (
     "The thresholds of the modules were not learned anew: the run's own are shifted together until they meet "
     "the retention again. A run with this rule learns its own, and can decide otherwise."
@@ -35,7 +34,7 @@ def show(run: Run, settings: ReliabilitySettings) -> None:
         drawn.title(flips.headline(changed))
         if changed.total or changed.heads:
             drawn.chart(
-                figures.flips_by_layer(changed),
+                shown("changes", figures.flips_by_layer(changed), **told(run, settings)),
                 "Neurons that change sides in each layer, against the masks of this run.",
                 alt=flips.headline(changed),
                 table=lambda: flips.table(changed),
@@ -49,17 +48,16 @@ def show(run: Run, settings: ReliabilitySettings) -> None:
 
 def _bins(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
     """Retention and Jaccard by drift bin, beside the run's own and the base method's."""
-    own, now = lab.own_masks(run), lab.lab_masks(run, lab.choice(run, settings))
-    bases = {name: label(name) for name in run.masked if name != "gprune"}
+    bases = pictures.bases(run)
     if not bases:
         st.info("Needs the masks of a method to compare with.", icon=":material/hourglass_empty:")
         return
-    first = run.study.metric if run.study.metric in bases else next(iter(bases))
+    first = pictures.base_of(run)
     base = address.selectbox("Compare with", bases, "rasa_base", first, width=260)
-    drift, partition = run.load(stages.drift).magnitude, run.load(stages.partition)
-    before, after = (
-        decisions.compare(drift, partition, masks, run.load(stages.masks, base), BINS) for masks in (own, now)
-    )
+    before, after = pictures.binned(run, settings, base)
+    asked = {"base": "" if base == first else base} | told(run, settings)
+    drawn.offers(call("changed_retention", **asked))
+    drawn.offers(call("changed_overlap", **asked))
     drawn.title(decisions.headline(after, bases[base]))
     left, right = st.columns(2)
     with left:

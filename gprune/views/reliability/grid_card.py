@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import streamlit as st
 
 from gprune.analysis import thresholds
@@ -13,11 +12,10 @@ from gprune.study import ReliabilitySettings
 from gprune.views.frame import address, derived, selection
 from gprune.views.frame.card import card
 from gprune.views.frame.loaders import Run
+from gprune.views.frame.picture import shown
 from gprune.views.reliability import controls
 from gprune.views.reliability import whatif_charts as figures
-
-_RANGES = {"near": "0.80 to 0.95", "wide": "0 to 1"}
-_LEVELS = {"near": np.round(np.arange(0.80, 0.951, 0.01), 3), "wide": np.round(np.arange(0, 1.001, 0.05), 3)}
+from gprune.views.reliability.pictures import LEVELS, RANGES, told
 
 
 def show(run: Run, settings: ReliabilitySettings) -> None:
@@ -32,14 +30,19 @@ def show(run: Run, settings: ReliabilitySettings) -> None:
         if settings.selection != "drift_and_score":
             st.info("Both lines decide only where modules are adapted by drift and score.")
             return
-        reach = address.segmented("Range of both quantiles", _RANGES, "rasa_range", "near")
-        levels = _LEVELS[reach]
+        reach = address.segmented("Range of both quantiles", RANGES, "rasa_range", "near")
+        levels = LEVELS[reach]
         counts = thresholds.grid(statistics, levels, levels)
         present = settings.drift_quantile, settings.score_quantile
         share = adapted.adapted.mean()
         drawn.title(f"{percent(share, 1)} of the modules are adapted at {present[0]:.3f} / {present[1]:.3f}")
         drawn.chart(
-            figures.grid(levels, counts, len(adapted.adapted), present),
+            shown(
+                "quantiles",
+                figures.grid(levels, counts, len(adapted.adapted), present),
+                span=reach,
+                **told(run, settings),
+            ),
             "Share of modules adapted. Ring: the present lines; stars: the paper's. A click sets both lines.",
             alt=f"{percent(share, 1)} of the modules are adapted with the present lines",
             table=lambda: figures.grid_table(levels, counts),

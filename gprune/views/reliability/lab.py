@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
 
 from gprune import stages, whatif
+from gprune.analysis.signs import percent
+from gprune.methods import METHODS
 from gprune.records import PruningMasks
 from gprune.study import ReliabilitySettings
 from gprune.views.frame import derived
+from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import MissingResultError, Run
 
 
@@ -44,6 +48,29 @@ def own_masks(run: Run) -> PruningMasks:
 def choice(run: Run, settings: ReliabilitySettings) -> whatif.LabChoice:
     """GPrune at the run's own retention under some thresholds."""
     return whatif.LabChoice("gprune", run.study.retention, whatif.ADAPTED, settings)
+
+
+def methods(run: Run) -> dict[str, str]:
+    """Every method that decides which units go, by name; those that cannot be decided here say so later."""
+    names = [name for name, method in METHODS.items() if method.decision not in ("none", "learned")]
+    own = [name for name in run.study.methods if name in names]
+    return {name: label(name) for name in dict.fromkeys(["gprune", *own, *names])}
+
+
+def texts(run: Run) -> Mapping[str, str]:
+    """Whose scores can decide."""
+    return {
+        whatif.PRIMARY: f"A: {run.study.primary}",
+        whatif.AUXILIARY: f"B: {run.study.auxiliary}",
+        whatif.ADAPTED: "A, adapted by the lines",
+    }
+
+
+def described(run: Run, wanted: whatif.LabChoice) -> str:
+    """A choice in short: `FLAP, 50 % kept, scored from B: science-docs`."""
+    return (
+        f"{label(wanted.method)}, {percent(wanted.retention)} kept, scored from {texts(run)[wanted.scoring]}"
+    )
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)

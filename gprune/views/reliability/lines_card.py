@@ -18,9 +18,11 @@ from gprune.study import ReliabilitySettings, Study
 from gprune.views.frame import address, derived, selection, work
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
+from gprune.views.frame.picture import call
 from gprune.views.frame.text import said, short
 from gprune.views.reliability import charts as figures
 from gprune.views.reliability import controls
+from gprune.views.reliability.pictures import told
 from gprune.views.reliability.threshold_lines import Lines, draw
 
 _RULES = {
@@ -66,6 +68,7 @@ def show(run: Run, settings: ReliabilitySettings, on_select: Callable[[], None])
             figure = address.toggle(
                 "As a figure", "rasa_figure", help="The same for a paper: its camera writes SVG."
             )
+        drawn.offers(call("modules", log=address.flag("rasa_log", True), **told(run, settings)))
         if figure:
             drawn.chart(figures.scatter(statistics, adapted, log, settings.selection), _CAPTION)
 

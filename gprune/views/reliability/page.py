@@ -6,7 +6,7 @@ import streamlit as st
 
 from gprune.analysis import thresholds
 from gprune.study import ReliabilitySettings
-from gprune.views.frame import address, derived, frame, selection
+from gprune.views.frame import address, derived, frame, picture, selection
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain
@@ -20,6 +20,7 @@ from gprune.views.reliability import (
     sets_card,
 )
 from gprune.views.reliability import charts as figures
+from gprune.views.reliability.pictures import told
 
 VIEW = "rasa_view"
 VIEWS = {"changes": "What changes", "cost": "What it costs", "sets": "Sets and modules"}
@@ -82,7 +83,9 @@ def _layers(run: Run, settings: ReliabilitySettings) -> None:
         statistics, adapted = derived.preview(run, settings)
         counts = thresholds.by_layer(statistics, adapted, len(adapted.scores))
         drawn.chart(
-            figures.by_layer(counts), _layer_caption(run, int(counts.sum())), how=_how_layers(settings)
+            picture.shown("adapted_by_layer", figures.by_layer(counts), **told(run, settings)),
+            _layer_caption(run, int(counts.sum())),
+            how=_how_layers(settings),
         )
 
 
@@ -108,6 +111,7 @@ def _how_layers(settings: ReliabilitySettings) -> str:
 def _table(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
     statistics, adapted = derived.preview(run, settings)
     table = thresholds.table(statistics, adapted)
+    drawn.asked(**told(run, settings))
     decimals = st.column_config.NumberColumn(format="%.3f")
     columns = dict.fromkeys(("within-module drift", "u on A", "u on B"), decimals)
     columns["mean primary score"] = st.column_config.NumberColumn(format="%.3g")

@@ -71,7 +71,7 @@ def show(run: Run) -> None:
     with card("rasa_preview", "What does the choice cost on unseen text?", run) as drawn:
         choice = retention_card.choice(run, controls.settings(run))
         st.session_state[_SHOWN] = choice
-        st.caption(f"Measured: {plain(retention_card.described(run, choice))}.")
+        st.caption(f"Measured: {plain(lab.described(run, choice))}.")
         texts, methods = _questions(run)
         _full_run(run, choice)
         live = address.toggle("Measure while I look", LIVE, False)
@@ -103,9 +103,7 @@ def _questions(run: Run) -> tuple[list[str], list[str]]:
         names = {text: f"{text} ({standings[text].brief})" for text in known}
         texts = address.multiselect("Texts", names, TEXTS, apart or known)
     with right:
-        chosen = address.multiselect(
-            "Curve of perplexity against retention", retention_card.methods(run), CURVES, []
-        )
+        chosen = address.multiselect("Curve of perplexity against retention", lab.methods(run), CURVES, [])
     address.segmented("Against", _AGAINST, AGAINST, "gprune")
     return texts, chosen
 

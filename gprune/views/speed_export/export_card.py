@@ -176,7 +176,8 @@ def _form(run: Run, form: Form, folder: Path) -> None:
             return
         if form is GGUF and find_spec("gguf") is None:
             st.info(
-                "The package `gguf` is not installed. `make gguf` installs it; then start the app again.",
+                "The package `gguf` is not installed. `make gguf` installs it, or `pip install gguf` where "
+                "there is no Makefile; then start the app again.",
                 icon=":material/info:",
             )
             return

@@ -18,6 +18,7 @@ from gprune.views.frame.card import Card, card, published_badge
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run
+from gprune.views.frame.picture import shown
 from gprune.views.frame.run_labels import labels
 from gprune.views.frame.speed_presets import SPEEDS
 from gprune.views.frame.text import plain
@@ -73,7 +74,7 @@ def _speed(drawn: Card, run: Run) -> None:
     left, right = st.columns([3, 2])
     with left:
         drawn.chart(
-            figures.dots(table, phase),
+            shown("speed", figures.dots(table, phase), phase=phase),
             f"Medians over the repetitions, whiskers their quartiles; ratios are to {_reference(rows)}.",
             headline(rows, phase),
             table=lambda: table,

@@ -19,14 +19,14 @@ from gprune.models import identity
 from gprune.records import ModelShape, PruningMasks
 from gprune.stages import Graph
 from gprune.study import Study
-from gprune.views.frame import address, frame, tables, work
+from gprune.views.frame import address, frame, selection, tables, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain, short
-from gprune.views.speed_export import charts as figures
+from gprune.views.speed_export import pictures
 
 ALIGNMENTS = (1, 8, 16, 32, 64, 128, 256)
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -49,26 +49,32 @@ def draw(drawn: Card, run: Run) -> None:
     left, right = st.columns([3, 2])
     with left:
         drawn.chart(
-            figures.widths(kept.neurons, shape.neurons, method, "FFN neurons"),
+            pictures.widths(run, method=method, selected=selection.current(run)),
             f"FFN neurons that each layer keeps; grey is the dense width of {shape.neurons:,}. The largest "
             f"common divisor of the pruned widths is {analysis.pruned_multiple(kept, shape):,}.",
             table=lambda: _by_layer(kept),
-            by_layer=True,
         )
     with right:
-        st.plotly_chart(
-            figures.widths(kept.groups, shape.kv_heads, method, "key/value groups"),
-            key="sx_groups_chart",
-            config={"displaylogo": False},
-            alt="key/value groups that each layer keeps",
-        )
-        st.caption(
-            f"Key/value groups that each layer keeps, of {shape.kv_heads}; one takes {shape.group_size} "
-            f"query head{'s' if shape.group_size > 1 else ''} with it."
-        )
+        _groups(run, drawn, method, shape)
     st.markdown(_padding(run, method, chosen, shape))
     _alignment(run, shape)
     _beside(run)
+
+
+def _groups(run: Run, drawn: Card, method: str, shape: ModelShape) -> None:
+    """The key/value groups that each layer keeps."""
+    groups = pictures.group_widths(run, method=method)
+    drawn.offers(groups.call)
+    st.plotly_chart(
+        groups.figure,
+        key="sx_groups_chart",
+        config={"displaylogo": False},
+        alt="key/value groups that each layer keeps",
+    )
+    st.caption(
+        f"Key/value groups that each layer keeps, of {shape.kv_heads}; one takes {shape.group_size} "
+        f"query head{'s' if shape.group_size > 1 else ''} with it."
+    )
 
 
 def _finding(method: str, kept: analysis.Widths, shape: ModelShape) -> str:

@@ -1,0 +1,158 @@
+"""Results as data frames: one row a unit, a module or a measurement; docs/arrays.md says what each holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gprune.records import (
+    Accuracy,
+    AdaptedScores,
+    Agreement,
+    Array,
+    ModuleStatistics,
+    Partition,
+    Perplexity,
+    PruningMasks,
+    RankDrift,
+    UnitScores,
+)
+
+NEURON, GROUP = "neuron", "key/value group"
+"""the kinds of units that are kept or removed"""
+
+
+def drift(found: RankDrift) -> pd.DataFrame:
+    """One row a neuron."""
+    values = {
+        "drift": found.magnitude,
+        "signed_drift": found.signed,
+        "resample_drift_primary": found.resample_primary,
+        "resample_drift_auxiliary": found.resample_auxiliary,
+        "half_drift": found.half,
+    }
+    return of_neurons(values)
+
+
+def of_neurons(values: Mapping[str, Array]) -> pd.DataFrame:
+    """One row a neuron, in order of layer and neuron.
+
+    Args:
+        values: (layers, neurons) arrays by the names of their columns.
+    """
+    layers, neurons = next(iter(values.values())).shape
+    places = {"layer": np.repeat(np.arange(layers), neurons), "neuron": np.tile(np.arange(neurons), layers)}
+    return pd.DataFrame(places | {name: array.ravel() for name, array in values.items()})
+
+
+def of_units(neurons: Mapping[str, Array], groups: Mapping[str, Array]) -> pd.DataFrame:
+    """One row a unit: all neurons, then all key/value groups, each in order of layer and index.
+
+    Args:
+        neurons: (layers, neurons) arrays by the names of their columns.
+        groups: (layers, key/value groups) arrays under the same names.
+    """
+    parts = []
+    for unit, values in ((NEURON, neurons), (GROUP, groups)):
+        part = of_neurons(values).rename(columns={"neuron": "index"})
+        part.insert(1, "unit", unit)
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
+def scores(primary: UnitScores, auxiliary: UnitScores, adapted: Array | None) -> pd.DataFrame:
+    """One row a unit, with its importance on either text.
+
+    Args:
+        primary: scores on A.
+        auxiliary: scores on B.
+        adapted: (layers, neurons) scores after RASA; attention is not adapted.
+    """
+    neurons = {"primary": primary.ffn, "auxiliary": auxiliary.ffn}
+    groups = {"primary": primary.heads, "auxiliary": auxiliary.heads}
+    if adapted is not None:
+        neurons["adapted"], groups["adapted"] = adapted, np.full(primary.heads.shape, np.nan)
+    return of_units(neurons, groups)
+
+
+def masks(found: PruningMasks) -> pd.DataFrame:
+    """One row a unit, and whether it is kept."""
+    return of_units({"kept": found.ffn}, {"kept": found.heads})
+
+
+def modules(
+    partition: Partition, statistics: ModuleStatistics, adapted: AdaptedScores | None = None
+) -> pd.DataFrame:
+    """One row a module, in order of layer and label.
+
+    Args:
+        partition: modules of every layer.
+        statistics: what RASA decides on.
+        adapted: what it has decided, where it has.
+    """
+    values: dict[str, Any] = {
+        "layer": partition.module_layer,
+        "module": np.concatenate([np.arange(count) for count in partition.counts]),
+        "size": statistics.size,
+        "drift": statistics.drift,
+        "score": statistics.score,
+        "u_primary": statistics.u_primary,
+        "u_auxiliary": statistics.u_auxiliary,
+    }
+    if adapted is not None:
+        values |= {"adapted": adapted.adapted, "source": adapted.source}
+    return pd.DataFrame(values)
+
+
+def agreement(found: Agreement) -> pd.DataFrame:
+    """One row a comparison and layer."""
+    comparisons, layers = found.ari.shape
+    return pd.DataFrame(
+        {
+            "comparison": np.repeat(found.comparisons, layers),
+            "layer": np.tile(np.arange(layers), comparisons),
+            "ari": found.ari.ravel(),
+            "overlap": found.overlap.ravel(),
+        }
+    )
+
+
+def perplexity(
+    found: Iterable[tuple[str, Perplexity]], retention: Mapping[str, float], parameters: Mapping[str, int]
+) -> pd.DataFrame:
+    """One row a method and an evaluation text.
+
+    Args:
+        found: what was measured, each with its method.
+        retention: fraction of the decoder's weights that is kept, by method.
+        parameters: of the whole model, by method.
+    """
+    rows = [
+        {
+            "method": method,
+            "text": one.text,
+            "perplexity": one.perplexity,
+            "standard_error": one.standard_error,
+            "windows": one.windows,
+            "length": one.length,
+            "retention": retention[method],
+            "parameters": parameters[method],
+        }
+        for method, one in found
+    ]
+    names = ("perplexity", "standard_error", "windows", "length", "retention", "parameters")
+    return pd.DataFrame(rows, columns=["method", "text", *names])
+
+
+def accuracy(found: Iterable[tuple[str, Accuracy]]) -> pd.DataFrame:
+    """One row a method and a task.
+
+    Args:
+        found: what was measured, each with its method.
+    """
+    fields = ("task", "acc", "acc_norm", "acc_error", "acc_norm_error", "samples", "chance", "version")
+    rows = [{"method": method} | {name: getattr(one, name) for name in fields} for method, one in found]
+    return pd.DataFrame(rows, columns=["method", *fields])

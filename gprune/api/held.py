@@ -1,0 +1,165 @@
+"""For people who hold a transformers model: its scores on a text, and the model without some units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from gprune import budget
+from gprune.api import frames
+from gprune.corpora.given import calibration
+from gprune.errors import ModelError, SettingsError
+from gprune.records import Array, ModelShape, PruningMasks
+from gprune.settings import CalibrationSettings, require_choice
+
+if TYPE_CHECKING:
+    from gprune.models.decoder import Decoder
+
+_COLUMNS = ("layer", "unit", "index", "kept")
+
+
+def scores(
+    model: Any,
+    text: str | Sequence[str],
+    metric: str = "flap",
+    *,
+    tokenizer: Any = None,
+    samples: int = 128,
+    length: int = 128,
+    batch: int = 16,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Importance of every neuron and key/value group of a model on a text; higher is more important.
+
+    Args:
+        model: a causal language model of transformers, of a supported family; it stays as it is.
+        text: a text by its name, a file, or the documents themselves as a list of strings.
+        metric: a metric that needs one pass of the model and nothing else, as flap or wanda_sp.
+        tokenizer: the model's; read from where the model came from where left out.
+        samples: sequences drawn from the text.
+        length: tokens of each.
+        batch: sequences of one pass; changes speed, not results.
+        seed: of the choice of sequences.
+
+    Returns:
+        One row a unit: layer, unit, index, score.
+
+    Raises:
+        SettingsError: the metric is unknown, or a number is out of range.
+        CorpusError: the text cannot be read, or is too short.
+        ModelError: the model is of a kind that cannot be pruned.
+
+    Example:
+        >>> import gprune
+        >>> run = gprune.run("demo", until="drift", progress=False)
+        >>> documents = [f"A short text number {number}, said in a few words." for number in range(40)]
+        >>> held = {"tokenizer": run.tokenizer, "samples": 8, "length": 16}
+        >>> found = gprune.scores(run.model("dense"), documents, "wanda_sp", **held)
+        >>> list(found.columns), bool((found["score"] >= 0).all())
+        (['layer', 'unit', 'index', 'score'], True)
+    """
+    from gprune.calibration import collect
+    from gprune.scoring import METRICS, score
+
+    # before the model is run
+    require_choice("metric", metric, tuple(METRICS))
+    # halves are compared by nobody here: two shards are the fewest that there are
+    settings = CalibrationSettings(samples=samples, length=length, shards=2, batch=batch)
+    with _as_decoder(model) as decoder:
+        tokens = calibration(text, tokenizer or _tokenizer_of(model), settings.samples, settings.length, seed)
+        statistics = collect(decoder, tokens, settings)
+        found = score(metric, statistics, decoder.weight_norms(), decoder.shape, settings)
+    return frames.of_units({"score": found.ffn}, {"score": found.heads})
+
+
+def prune(model: Any, masks: pd.DataFrame | PruningMasks) -> Any:
+    """A physically smaller model, without the units that masks remove.
+
+    Args:
+        model: a causal language model of transformers, of a supported family; it stays as it is.
+        masks: what is kept: a frame with the columns layer, unit, index and kept, as `Run.masks` gives it and
+            as `scores` and a decision on its rows make it, or a record of masks.
+
+    Returns:
+        A model of the same class in evaluation mode. Nothing is compensated: that needs statistics of a text,
+        which `Run.model` has.
+
+    Raises:
+        SettingsError: the frame lacks a column, or does not say of every unit of the model whether it stays.
+        ModelError: the model cannot be pruned, or a layer would lose all its units.
+
+    Example:
+        >>> import gprune
+        >>> run = gprune.run("demo", progress=False)
+        >>> dense = run.model("dense")
+        >>> smaller = gprune.prune(dense, run.masks["flap"])
+        >>> smaller.num_parameters() < dense.num_parameters()
+        True
+    """
+    from gprune.surgery import cut
+
+    with _as_decoder(model) as decoder:
+        found = masks if isinstance(masks, PruningMasks) else _from_frame(masks, decoder.shape)
+        return cut(decoder, found)
+
+
+@contextmanager
+def _as_decoder(model: Any) -> Iterator[Decoder]:
+    """A model as a decoder; afterwards it trains as it did before."""
+    from gprune.models.decoder import Decoder
+
+    if not hasattr(model, "named_parameters"):
+        raise ModelError(
+            f"a model is a causal language model of transformers (got a {type(model).__name__}): load it "
+            "with AutoModelForCausalLM.from_pretrained"
+        )
+    training, learning = model.training, {name: p.requires_grad for name, p in model.named_parameters()}
+    try:
+        yield Decoder.from_model(model)
+    finally:
+        model.train(training)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(learning[name])
+
+
+def _tokenizer_of(model: Any) -> Any:
+    """The tokenizer that lies where a model was loaded from."""
+    from gprune.models.loading import load_tokenizer
+
+    place = str(getattr(model, "name_or_path", "") or "")
+    if not place:
+        raise SettingsError("the model does not say where it was loaded from: give its tokenizer")
+    return load_tokenizer(place)
+
+
+def _from_frame(masks: pd.DataFrame, shape: ModelShape) -> PruningMasks:
+    """Masks from rows in any order."""
+    lacking = [name for name in _COLUMNS if name not in getattr(masks, "columns", ())]
+    if lacking:
+        raise SettingsError(f"masks need the columns {', '.join(_COLUMNS)} (without {', '.join(lacking)})")
+    ffn = _marked(masks, frames.NEURON, (shape.layers, shape.neurons))
+    heads = _marked(masks, frames.GROUP, (shape.layers, shape.kv_heads))
+    kept = budget.retention(shape, ffn, heads)
+    return PruningMasks("given", ffn, heads, kept, kept)
+
+
+def _marked(masks: pd.DataFrame, unit: str, size: tuple[int, int]) -> Array:
+    """(layers, units) of one kind, from its rows."""
+    rows = masks[masks["unit"] == unit]
+    places = rows["layer"].to_numpy(dtype=np.int64), rows["index"].to_numpy(dtype=np.int64)
+    inside = all(
+        bool(((place >= 0) & (place < most)).all()) for place, most in zip(places, size, strict=True)
+    )
+    distinct = inside and len(np.unique(places[0] * size[1] + places[1])) == size[0] * size[1] == len(rows)
+    if not distinct:
+        raise SettingsError(
+            f"masks must say once of each of {size[0]} × {size[1]} {unit}s whether it is kept "
+            f"(got {len(rows)} rows)"
+        )
+    marked: Array = np.zeros(size, dtype=bool)
+    marked[places] = rows["kept"].to_numpy(dtype=bool)
+    return marked

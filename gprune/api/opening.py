@@ -1,0 +1,156 @@
+"""Studies are run, and runs found again, from a notebook or a script."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from gprune import run_records, untrusted
+from gprune.api.results import Run, loaded_from
+from gprune.errors import SettingsError, StoreError
+from gprune.settings import require_choice
+from gprune.stages import UNTIL
+from gprune.store import Store
+from gprune.study import Study, from_dict, from_file, run_name
+
+if TYPE_CHECKING:
+    from gprune.pipeline import Listener
+
+Place = str | os.PathLike[str]
+
+
+def run(
+    study: Study | dict[str, Any] | Place,
+    *,
+    until: str = "all",
+    cache: Place | None = None,
+    progress: bool = True,
+    anyway: bool = False,
+) -> Run:
+    """Runs a study, every stage in order, reusing what is there.
+
+    Stopped by the keyboard, by the button of a notebook or by force, it keeps every finished stage: called
+    again, it goes on there.
+
+    Args:
+        study: a study, its fields as plain values, a study file, or `demo` for the bundled one.
+        until: the last thing wanted: drift, adapted, agreement, masks, perplexity or all.
+        cache: the cache folder; GPRUNE_CACHE, or the default one, where left out.
+        progress: whether a bar is drawn, on a terminal and in a notebook.
+        anyway: whether it starts even if the estimate says that it cannot fit in memory.
+
+    Returns:
+        The run, with what it has come to.
+
+    Raises:
+        GpruneError: the same errors as the command line, with the same sentences.
+
+    Example:
+        >>> import gprune
+        >>> run = gprune.run("demo", until="drift", progress=False)
+        >>> float(run.drift["drift"].max()) <= 1
+        True
+    """
+    from gprune import pipeline
+    from gprune.api.progress import bar
+
+    chosen, store = as_study(study), store_in(cache)
+    require_choice("until", until, UNTIL)
+    name = run_name(chosen)
+    listener: contextlib.AbstractContextManager[Listener] = (
+        bar(store, name) if progress else contextlib.nullcontext(_silent)
+    )
+    # what libraries print while they work is no result of this call
+    with listener as heard, contextlib.redirect_stdout(sys.stderr):
+        pipeline.run(chosen, store, heard, until, anyway)
+    return loaded_from(store.folder("runs", name))
+
+
+def open(run: Place, *, cache: Place | None = None) -> Run:
+    """Opens a run that is in a cache, whatever its state; nothing is computed.
+
+    Args:
+        run: its name, as `runs` lists it, or its folder.
+        cache: the cache folder; GPRUNE_CACHE, or the default one, where left out.
+
+    Raises:
+        StoreError: there is no such run.
+        UnreadableError: its record cannot be used.
+
+    Example:
+        >>> import gprune
+        >>> run = gprune.run("demo", until="drift", progress=False)
+        >>> gprune.open(run.name).study == run.study
+        True
+    """
+    text = os.fspath(run)
+    folder = untrusted.path(text, "the run")
+    if folder.name != text and (folder / "run.json").is_file():
+        store, name = Store(folder.resolve().parent.parent), folder.resolve().name
+    else:
+        store, name = store_in(cache), text
+    run_records.required(store, name)
+    return loaded_from(store.folder("runs", name))
+
+
+def runs(*, cache: Place | None = None) -> pd.DataFrame:
+    """The runs of a cache, the latest written first.
+
+    Args:
+        cache: the cache folder; GPRUNE_CACHE, or the default one, where left out.
+
+    Example:
+        >>> import gprune
+        >>> run = gprune.run("demo", until="drift", progress=False)
+        >>> run.name in set(gprune.runs()["run"])
+        True
+    """
+    fields = ("name", "model", "metric", "retention", "primary", "auxiliary", "seed")
+    rows = []
+    for name, record in run_records.every(store_in(cache)):
+        study = record["study"]
+        row = {"run": name, "state": run_records.standing(record), "started": record.get("started")}
+        rows.append(row | {field: study.get(field) for field in fields})
+    return pd.DataFrame(rows, columns=["run", "state", "started", *fields])
+
+
+def as_study(study: Study | dict[str, Any] | Place) -> Study:
+    """A study, however it is given.
+
+    Raises:
+        SettingsError: it is none.
+    """
+    if isinstance(study, Study):
+        return study
+    if isinstance(study, dict):
+        return from_dict(study)
+    if not isinstance(study, str | os.PathLike):
+        raise SettingsError(
+            f"a study is a gprune.Study, its fields by name, or a file (got {untrusted.quoted(study)})"
+        )
+    if os.fspath(study) == "demo" and not Path("demo").exists():
+        from gprune.study_demo import demo_study
+
+        return demo_study()
+    return from_file(Path(study))
+
+
+def store_in(cache: Place | None) -> Store:
+    """The store of a cache folder.
+
+    Raises:
+        StoreError: no folder of this system can have that name.
+    """
+    if cache is None:
+        return Store()
+    with untrusted.refused_as(StoreError):
+        return Store(untrusted.path(os.fspath(cache), "the cache"))
+
+
+def _silent(stage: str, done: int, total: int, message: str) -> None:
+    """Listens to nothing."""

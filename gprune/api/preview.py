@@ -1,0 +1,84 @@
+"""What RASA would decide under other thresholds, and what would then be kept; nothing is learned or run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from gprune import stages, whatif
+from gprune.api import frames
+from gprune.records import AdaptedScores, ModuleStatistics
+from gprune.reliability import adapt, mean_scores
+from gprune.settings import ReliabilitySettings
+from gprune.views.frame.loaders import Run as Loaded
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Preview:
+    """RASA under other thresholds, as `Run.adapt` gives it.
+
+    Example:
+        >>> import gprune
+        >>> run = gprune.run("demo", until="masks", progress=False)
+        >>> shown = run.adapt(drift_quantile=0.5, score_quantile=0.5)
+        >>> int(shown.modules["adapted"].sum()) == shown.adapted
+        True
+    """
+
+    settings: ReliabilitySettings
+    """the rule"""
+    modules: pd.DataFrame
+    """`Run.modules` as this rule decides it"""
+    masks: pd.DataFrame
+    """`Run.masks` of GPrune under this rule, its learned thresholds shifted and not learned anew"""
+    drift_threshold: float
+    """a module that drifts at least so much is sensitive to the text"""
+    score_threshold: float
+    """a module that scores at most so much is weakly supported by A"""
+    retention: float
+    """fraction of the decoder's linear weights that the masks keep"""
+
+    @property
+    def adapted(self) -> int:
+        """How many modules are adapted."""
+        return int(self.modules["adapted"].sum())
+
+
+def preview(run: Loaded, changes: dict[str, Any]) -> Preview:
+    """What a rule decides.
+
+    Args:
+        run: the run.
+        changes: fields of RASA's settings that are not the run's own; `retention` as well.
+
+    Raises:
+        SettingsError: a value is not valid, or the retention cannot be reached.
+        StoreError: the run has not come that far, or a result is damaged.
+    """
+    retention = changes.pop("retention", run.study.retention)
+    dotted = {f"reliability.{name}": value for name, value in changes.items()}
+    study = run.study.with_settings({"retention": retention} | dotted)
+    statistics, adapted = decided(run, study.reliability)
+    scores = [run.load(stages.scores, text) for text in stages.PAIR]
+    known = run.load(stages.partition), run.load(stages.learning)
+    base = whatif.prepare(run.load(stages.shape), scores[0], scores[1], *known, run.study.sparsity.alignment)
+    masks = whatif.relocated(base, adapted.source, study.retention)
+    return Preview(
+        study.reliability,
+        frames.modules(known[0], statistics, adapted),
+        frames.masks(masks),
+        adapted.drift_threshold,
+        adapted.score_threshold,
+        masks.retention,
+    )
+
+
+def decided(run: Loaded, settings: ReliabilitySettings) -> tuple[ModuleStatistics, AdaptedScores]:
+    """What RASA decides on and what it decides."""
+    primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
+    partition, statistics = run.load(stages.partition), run.load(stages.modules)
+    if settings.score_scale != run.study.reliability.score_scale:
+        statistics = replace(statistics, score=mean_scores(primary.ffn, partition, settings.score_scale))
+    return statistics, adapt(primary, auxiliary, partition, statistics, settings, run.study.seed)

@@ -1,0 +1,320 @@
+"""A run as the API gives it: its results as data frames, its figures, its models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pandas as pd
+
+from gprune import stages
+from gprune.api import frames, measured
+from gprune.api.masks import Masks
+from gprune.api.preview import Preview, preview
+from gprune.errors import SettingsError
+from gprune.settings import require_choice
+from gprune.study import Study
+from gprune.views.frame.loaders import Run as Loaded
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+class Run:
+    """A run: what `gprune.run` and `gprune.open` give.
+
+    Frames are made anew at each access from results that are kept; changing one changes nothing else. What
+    the run has not come to yet raises StoreError, with a sentence that names it.
+
+    Example:
+        >>> import gprune
+        >>> run = gprune.run("demo", progress=False)
+        >>> run.state
+        'done'
+        >>> list(run.drift.columns[:4])
+        ['layer', 'neuron', 'drift', 'signed_drift']
+        >>> bool((run.perplexity["perplexity"] > 1).all())
+        True
+    """
+
+    def __init__(self, loaded: Loaded) -> None:
+        """Binds the run as it is in the cache."""
+        self._loaded = loaded
+
+    def __repr__(self) -> str:
+        """Name, state, and what was compared."""
+        study = self.study
+        texts = f"{study.primary} | {study.auxiliary}"
+        return f"<Run {self.name}: {self.state}, {study.model}, {study.metric}, {texts}>"
+
+    @property
+    def name(self) -> str:
+        """Name of the run, as `gprune.open` takes it.
+
+        Example:
+            >>> import gprune
+            >>> run = gprune.run("demo", progress=False)
+            >>> gprune.open(run.name).name == run.name
+            True
+        """
+        return self._loaded.name
+
+    @property
+    def study(self) -> Study:
+        """Every setting of the run.
+
+        Example:
+            >>> import gprune
+            >>> gprune.run("demo", progress=False).study.retention
+            0.5
+        """
+        return self._loaded.study
+
+    @property
+    def state(self) -> str:
+        """The state when it was opened: running, done, failed, cancelled or interrupted.
+
+        Example:
+            >>> import gprune
+            >>> gprune.run("demo", progress=False).state
+            'done'
+        """
+        return self._loaded.state
+
+    @property
+    def drift(self) -> pd.DataFrame:
+        """Rank drift of every neuron (Eq. 1), with its re-sampling control.
+
+        Example:
+            >>> import gprune
+            >>> run = gprune.run("demo", until="drift", progress=False)
+            >>> bool(run.drift["drift"].between(0, 1).all())
+            True
+        """
+        return frames.drift(self._loaded.load(stages.drift))
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """Importance of every neuron and key/value group on A, on B, and after RASA where that was run.
+
+        Example:
+            >>> import gprune
+            >>> run = gprune.run("demo", progress=False)
+            >>> list(run.scores.columns)
+            ['layer', 'unit', 'index', 'primary', 'auxiliary', 'adapted']
+        """
+        primary, auxiliary = (self._loaded.load(stages.scores, text) for text in stages.PAIR)
+        there = self._loaded.has(stages.adapted)
+        return frames.scores(primary, auxiliary, self._loaded.load(stages.adapted).scores if there else None)
+
+    @property
+    def neurons(self) -> pd.DataFrame:
+        """The module of every neuron, numbered within its layer.
+
+        Example:
+            >>> import gprune
+            >>> run = gprune.run("demo", progress=False)
+            >>> run.neurons.groupby(["layer", "module"]).size().tolist() == run.modules["size"].tolist()
+            True
+        """
+        return frames.of_neurons({"module": self._loaded.load(stages.partition).labels})
+
+    @property
+    def modules(self) -> pd.DataFrame:
+        """What RASA decides on and what it decides, for every module of every layer.
+
+        Example:
+            >>> import gprune
+            >>> run = gprune.run("demo", progress=False)
+            >>> list(run.modules.columns[:5]), list(run.modules.columns[5:])
+            (['layer', 'module', 'size', 'drift', 'score'], ['u_primary', 'u_auxiliary', 'adapted', 'source'])
+        """
+        loaded = self._loaded
+        known = loaded.load(stages.partition), loaded.load(stages.modules), loaded.load(stages.adapted)
+        return frames.modules(*known)
+
+    @property
+    def agreement(self) -> pd.DataFrame:
+        """How far the modules agree with those of other texts and seeds, in every layer (Fig. 1b).
+
+        Example:
+            >>> import gprune
+            >>> run = gprune.run("demo", progress=False)
+            >>> list(run.agreement.columns)
+            ['comparison', 'layer', 'ari', 'overlap']
+        """
+        return frames.agreement(self._loaded.agreement())
+
+    @property
+    def masks(self) -> Mapping[str, pd.DataFrame]:
+        """Which units each method keeps, by method.
+
+        Example:
+            >>> import gprune
+            >>> run = gprune.run("demo", progress=False)
+            >>> kept = run.masks["flap"]
+            >>> bool(kept.groupby(["unit", "layer"])["kept"].any().all())
+            True
+        """
+        return Masks(self._loaded)
+
+    @property
+    def perplexity(self) -> pd.DataFrame:
+        """Perplexity of every method on every evaluation text; lower is better.
+
+        Example:
+            >>> import gprune
+            >>> run = gprune.run("demo", progress=False)
+            >>> table = run.perplexity.pivot(index="method", columns="text", values="perplexity")
+            >>> sorted(table.index) == sorted(run.study.methods)
+            True
+        """
+        return measured.perplexity(self._loaded)
+
+    @property
+    def accuracy(self) -> pd.DataFrame:
+        """Zero-shot accuracy of every method on every task; no rows where the study has no tasks.
+
+        Example:
+            >>> import gprune
+            >>> run = gprune.run("demo", progress=False)
+            >>> run.accuracy.columns[:4].tolist()
+            ['method', 'task', 'acc', 'acc_norm']
+        """
+        return measured.accuracy(self._loaded)
+
+    def adapt(
+        self,
+        *,
+        drift_quantile: float | None = None,
+        score_quantile: float | None = None,
+        score_scale: Literal["raw", "standardized"] | None = None,
+        selection: Literal["drift_and_score", "drift", "none", "random"] | None = None,
+        retention: float | None = None,
+    ) -> Preview:
+        """What RASA would decide under other thresholds, and what GPrune would then keep.
+
+        The run's learned thresholds are shifted together until they meet the retention again: nothing is
+        learned anew, and no model is run. What is left out is as in the run.
+
+        Args:
+            drift_quantile: of the modules' drift, at and above which a module is sensitive to the text.
+            score_quantile: of the modules' mean score, at and below which it is weakly supported.
+            score_scale: whether mean scores are compared as they are, or within their layer.
+            selection: by which of the two a module is adapted.
+            retention: fraction of the decoder's linear weights to keep.
+
+        Raises:
+            SettingsError: a value is out of range, or the retention cannot be reached.
+            StoreError: the run has not come that far.
+
+        Example:
+            >>> import gprune
+            >>> run = gprune.run("demo", progress=False)
+            >>> run.adapt().modules.equals(run.modules)
+            True
+            >>> run.adapt(selection="none").adapted
+            0
+        """
+        given = {
+            "drift_quantile": drift_quantile,
+            "score_quantile": score_quantile,
+            "score_scale": score_scale,
+            "selection": selection,
+            "retention": retention,
+        }
+        return preview(self._loaded, {name: value for name, value in given.items() if value is not None})
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the run's model.
+
+        Example:
+            >>> import gprune
+            >>> tokenizer = gprune.run("demo", progress=False).tokenizer
+            >>> tokenizer.decode(tokenizer("neuron", add_special_tokens=False)["input_ids"])
+            'neuron'
+        """
+        from gprune.models.loading import load_tokenizer
+
+        return load_tokenizer(self.study.model, self.study.trust_remote_code)
+
+    def model(self, method: str = "gprune") -> Any:
+        """The model that a method of the run leaves, as transformers has it.
+
+        It is cut anew from the dense model, with the bias compensation of the method.
+
+        Args:
+            method: one of the study's methods; `dense` is the model itself.
+
+        Returns:
+            A causal language model in evaluation mode.
+
+        Raises:
+            SettingsError: the run does not have the method.
+            ModelError: the dense model is not on this machine, or is another one now.
+            StoreError: the run has no masks of the method.
+
+        Example:
+            >>> import gprune
+            >>> run = gprune.run("demo", progress=False)
+            >>> run.model("gprune").num_parameters() < run.model("dense").num_parameters()
+            True
+        """
+        from gprune.api.models import cut
+
+        require_choice("method", method, self.study.methods)
+        return cut(self._loaded, method)
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """The names that `figure` takes.
+
+        Example:
+            >>> import gprune
+            >>> "drift" in gprune.run("demo", progress=False).figures
+            True
+        """
+        from gprune.api.figures import names
+
+        return names()
+
+    def figure(self, name: str, **options: Any) -> go.Figure:
+        """A figure of the app.
+
+        Args:
+            name: one of `figures`.
+            options: what can be set beside the card in the app; "copy as Python" of a card says it.
+
+        Returns:
+            A figure of Plotly, drawn by the same code as the card.
+
+        Raises:
+            SettingsError: there is no such figure, or it has no such option.
+            StoreError: the run has not come that far.
+
+        Example:
+            >>> import gprune
+            >>> run = gprune.run("demo", progress=False)
+            >>> run.figure("drift", form="histogram", bins=20).data[0].type
+            'bar'
+        """
+        from gprune.api.figures import figure
+
+        return figure(self._loaded, name, options)
+
+
+def loaded_from(folder: Path) -> Run:
+    """The run in a folder of a cache.
+
+    Raises:
+        SettingsError: its record cannot be used.
+    """
+    from gprune.views.frame import run_folder
+
+    values, graph, reason = run_folder.record(folder / "run.json", (folder / "run.json").stat())
+    if values is None or graph is None:
+        raise SettingsError(reason)
+    root = str(folder.parent.parent)
+    return Run(Loaded(root, folder.name, values, graph.study, graph, *run_folder.said_of(folder)))

@@ -1,0 +1,24 @@
+"""Every figure of the app by name, for those who draw it without the pages.
+
+Each page declares its own beside what else it draws; importing this module imports them all.
+"""
+
+from gprune.views.calibration_data import one_text, pictures
+from gprune.views.comparison import pictures as comparison
+from gprune.views.frame.picture import KNOWN, options_of, selected
+from gprune.views.help import pictures as guide
+from gprune.views.jobs import pictures as jobs
+from gprune.views.module_agreement import pictures as module_agreement
+from gprune.views.overview import pictures as overview
+from gprune.views.pruning_decisions import pictures as pruning_decisions
+from gprune.views.rank_drift import pictures as rank_drift
+from gprune.views.reliability import pictures as reliability
+from gprune.views.speed_export import pictures as speed_export
+
+__all__ = ["KNOWN", "options_of", "selected"]
+
+PAGES = (
+    *(overview, rank_drift, module_agreement, reliability, pruning_decisions),
+    *(pictures, one_text, jobs, comparison, speed_export, guide),
+)
+"""the modules that declare figures"""

@@ -1,0 +1,141 @@
+"""What a card offers as Python runs, and gives the figure that the card shows."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+from streamlit.testing.v1 import AppTest
+from views.app_driver import charts, linked
+from views.synthetic_run import a_study, write_run
+
+import gprune
+from gprune.errors import ModelError
+from gprune.study import CalibrationSettings, EvaluationSettings, Study, run_name
+from gprune.views.frame import python_code
+from gprune.views.frame.loaders import all_runs
+
+STUDY = a_study(
+    methods=("dense", "gprune", "flap", "wanda_sp", "fang"),
+    calibration=CalibrationSettings(samples=32, length=16, shards=4),
+    evaluation=EvaluationSettings(
+        texts=("python-reference", "science-docs"), windows=96, speed="cpu", tasks=("demo_cloze",)
+    ),
+)
+VIEWS: tuple[tuple[str, dict[str, str]], ...] = (
+    ("overview", {}),
+    ("overview", {"layer": "1", "neuron": "7"}),
+    ("rank_drift", {}),
+    ("rank_drift", {"rd_form": "histogram", "rd_bins": "30", "rd_log": "1", "layer": "2"}),
+    ("module_agreement", {}),
+    ("module_agreement", {"ma_measure": "overlap", "layer": "0", "module": "1"}),
+    ("reliability", {"rasa_figure": "1"}),
+    ("reliability", {"rasa_qd": "0.5", "rasa_qs": "0.6", "rasa_figure": "1", "rasa_log": "0"}),
+    ("reliability", {"rasa_view": "sets", "rasa_qd": "0.5", "rasa_range": "wide", "rasa_figure": "1"}),
+    ("reliability", {"rasa_view": "cost", "rasa_figure": "1"}),
+    ("reliability", {"rasa_view": "cost", "rasa_keep": "0.7", "rasa_method": "flap", "rasa_figure": "1"}),
+    ("pruning_decisions", {}),
+    ("pruning_decisions", {"pd_base": "wanda_sp", "pd_bins": "3", "layer": "1"}),
+    ("calibration_data", {}),
+    ("calibration_data", {"cd_measure": "drift"}),
+    ("calibration_data", {"cd_view": "B", "cd_share": "0.5"}),
+    ("comparison", {}),
+    ("comparison", {"cp_methods": "gprune", "layer": "1"}),
+    ("speed_export", {"sx_widths_method": "flap", "sx_phase": "prefill", "layer": "3"}),
+    ("guide", {"layer": "1", "neuron": "7"}),
+)
+"""pages, as they are and with what can be set beside their cards"""
+
+
+@pytest.fixture(scope="module")
+def one_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("copied")
+    write_run(root, study=STUDY)
+    return root
+
+
+@pytest.fixture
+def here(one_run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GPRUNE_CACHE", str(one_run))
+    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
+    return one_run
+
+
+def said(figure: dict[str, Any]) -> str:
+    """A figure as JSON, without its template, which is the page's own: light or dark."""
+    layout = {name: value for name, value in figure["layout"].items() if name != "template"}
+    return json.dumps(without_empty({"data": figure["data"], "layout": layout}), sort_keys=True)
+
+
+def without_empty(value: Any) -> Any:
+    """Without empty objects, which Streamlit leaves where it has looked for something."""
+    if isinstance(value, dict):
+        return {name: without_empty(one) for name, one in value.items() if one != {}}
+    return [without_empty(one) for one in value] if isinstance(value, list) else value
+
+
+def copied(app: AppTest) -> list[str]:
+    """What cards of results offer; the model of a run of random numbers is nowhere."""
+    offered = [code.value for code in app.code if code.language == "python"]
+    return [code for code in offered if "gprune.open" in code and "run.model" not in code]
+
+
+def given(code: str) -> list[Any]:
+    """What each expression of a piece of code gives."""
+    tree, known = ast.parse(code), dict[str, Any]()
+    values = []
+    for node in tree.body:
+        if isinstance(node, ast.Expr):
+            values.append(eval(compile(ast.Expression(node.value), "copied", "eval"), known))
+        else:
+            exec(compile(ast.Module([node], []), "copied", "exec"), known)
+    return values
+
+
+@pytest.mark.parametrize(("page", "asked"), VIEWS, ids=lambda part: part if isinstance(part, str) else "")
+def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(
+    here: Path, page: str, asked: dict[str, str]
+) -> None:
+    app = linked(page, **asked)
+    found = [value for code in copied(app) for value in given(code)]
+    figures = [said(json.loads(value.to_json())) for value in found if isinstance(value, go.Figure)]
+    shown = [said(one) for one in charts(app)]
+    assert shown and sorted(shown) == sorted(figures)
+
+
+def test_the_launch_form_gives_its_study_as_python(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Study] = []
+    monkeypatch.setattr(gprune, "run", lambda study, **_: ran.append(study))
+    app = linked("jobs")
+    code = next(code.value for code in app.code if code.language == "python" and "gprune.Study" in code.value)
+    exec(code, {})
+    app.text_input(key="launch_seeds").set_value("3").run()
+    code = next(code.value for code in app.code if code.language == "python" and "gprune.Study" in code.value)
+    exec(code, {})
+    first, *seeded = ran
+    assert [one.seed for one in ran] == [0, 0, 3]
+    assert python_code.of_study(first) in python_code.of_study(seeded[0]) and first.model == "demo"
+    assert run_name(first).split("-")[-1] == first.digest[:10] == seeded[0].digest[:10]
+
+
+def test_a_study_comes_back_from_its_code() -> None:
+    known: dict[str, Any] = {}
+    exec(python_code.of_study(STUDY).rpartition("\n")[0], known)
+    assert known["study"] == STUDY
+
+
+@pytest.mark.parametrize("card", python_code.TABLES)
+def test_what_a_table_offers_runs(here: Path, card: str) -> None:
+    run = all_runs(str(here))[0][0]
+    code = python_code.code(run, card, (), {"rows": 20} if card == "rd_top" else {})
+    if card == "sx_export":
+        with pytest.raises(ModelError, match="another model now"):
+            given(code)
+        return
+    (value,) = given(code)
+    assert isinstance(value, Study) or (isinstance(value, pd.DataFrame) and len(value) > 0)

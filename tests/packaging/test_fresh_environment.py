@@ -1,0 +1,119 @@
+"""What a user of the package does, from the package index alone: install, run, look, and take it off again.
+
+Everything is installed anew, dependencies too, by the command of the README. torch is what pip takes for the
+pin in requirements.txt, as for `make app`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fresh_environment import Fresh, made
+from views import browser
+from waiting import limit
+
+from scripts.served_app import listening
+
+pytestmark = [pytest.mark.long, pytest.mark.process, pytest.mark.browser, pytest.mark.timeout(limit(360))]
+CACHE = "~/.cache/gprune"
+"""as the README and docs/cache.md name it"""
+JOB = """
+import time
+from gprune.jobs import get, submit
+from gprune.store import default_cache
+from gprune.study_demo import demo_study
+
+job = submit(default_cache(), demo_study())
+while get(default_cache(), job.id).active:
+    time.sleep(0.1)
+print(get(default_cache(), job.id).state)
+"""
+"""what the launch form does: a supervisor and a run as processes of their own"""
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, project: Path) -> Fresh:
+    """The package in an environment of its own."""
+    environment = made(tmp_path)
+    constraints = str(project / "requirements.txt")
+    environment.pip("install", "-c", constraints, str(project))
+    return environment
+
+
+@pytest.fixture
+def chromium() -> Iterator[Any]:
+    """A browser without a window; asked for first, since where there is none nothing need be installed."""
+    with browser.chromium() as started:
+        yield started
+
+
+NOTEBOOK = """
+import sys
+import nbclient, nbformat
+
+notebook = nbformat.read(sys.argv[1], as_version=4)
+nbclient.NotebookClient(notebook, timeout=1200).execute()
+made = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+print(sum(output["output_type"] == "display_data" for output in made))
+"""
+NOTEBOOK_NEEDS = ("nbclient", "nbformat", "ipykernel")
+
+
+def examples(fresh: Fresh, project: Path) -> None:
+    """The notebook runs, and the plug-in is found, of copies: a build writes where its source is."""
+    copy = shutil.copytree(project / "examples", fresh.folder / "examples")
+    fresh.pip("install", "-c", str(project / "requirements.txt"), str(copy / "plugin"), *NOTEBOOK_NEEDS)
+    told = fresh.said("gprune", "plugins", seconds=30)
+    assert [line.split()[:2] for line in told.splitlines()] == [
+        ["method", "magnitude_ranking"],
+        ["metric", "magnitude"],
+    ]
+    drawn = fresh.said("python", "-c", NOTEBOOK, str(copy / "quickstart.ipynb"), seconds=300)
+    assert int(drawn) >= 1
+    fresh.pip("uninstall", "--yes", "gprune-magnitude")
+
+
+def shown(fresh: Fresh, chromium: Any) -> None:
+    """Opens the app as `gprune app` serves it, and looks at the demo on two pages."""
+    command = [fresh.program("gprune"), "app", "--no-browser", "--port", "0"]
+    with listening(command, fresh.work, fresh.environment) as server:
+        page = browser.known(chromium, server, viewport={"width": 1280, "height": 1200}).new_page()
+        page.set_default_timeout(browser.PATIENCE)
+        noted = [browser.outside(page), browser.complaints(page)]
+        page.goto(f"{server.address}/")
+        page.locator(browser.PLOT).nth(2).wait_for()
+        heading = page.get_by_role("heading", level=1).first
+        # a setting of .streamlit/config.toml
+        assert heading.evaluate("one => getComputedStyle(one).fontSize") == "30.4px"
+        page.goto(f"{server.address}/compare?cp_view=fair")
+        page.get_by_role("heading", name="A fair comparison", exact=True).wait_for()
+        assert noted == [[], []]
+
+
+def test_it_installs_runs_the_demo_shows_it_and_leaves_nothing_but_the_cache(
+    chromium: Any, fresh: Fresh, project: Path
+) -> None:
+    assert fresh.said("gprune", "--version", seconds=10) == fresh.said(
+        "python", "-m", "gprune", "--version", seconds=10
+    )
+    told = fresh.told("run", "demo", seconds=300)
+    assert told["perplexity"]["gprune"]["science-docs"] > told["perplexity"]["dense"]["science-docs"]
+    cache = fresh.home / ".cache" / "gprune"
+    (record,) = [json.loads(one.read_text()) for one in cache.glob("runs/*/run.json")]
+    # the environment lies in no checkout, and is not of the commit of one that it may lie in
+    assert re.fullmatch("[0-9a-f]{12}", record["provenance"]["package"])
+    assert "commit" not in record["provenance"]
+    assert fresh.said("python", "-c", JOB, seconds=60) == "done\n"
+    examples(fresh, project)
+    shown(fresh, chromium)
+
+    fresh.pip("uninstall", "--yes", "gprune-studio")
+    assert fresh.left() == ["home/.cache/gprune"]
+    for page in ("README.md", "docs/cache.md"):
+        assert CACHE in (project / page).read_text(encoding="utf-8")

@@ -1,0 +1,134 @@
+"""How an installed package differs from a checkout: its cache, its child processes, the state of the code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from gprune import __main__, installation
+from gprune.errors import StoreError
+from gprune.pipeline import provenance
+from gprune.store import default_cache
+
+FILES = [
+    "gprune/drift.py,sha256=AAAA,120",
+    "gprune/_app/app.py,sha256=BBBB,7",
+    "gprune_studio-0.1.0.dist-info/RECORD,,",
+]
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """This code as a package in a folder; the fixture gives the folder."""
+    monkeypatch.setattr(installation, "INSTALLED", True)
+    monkeypatch.setattr(installation, "CHILD_FOLDER", None)
+    monkeypatch.delenv("GPRUNE_CACHE", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def listed(folder: Path, files: list[str]) -> dict[str, object]:
+    """Which state of the code it is where the installer has written down these files."""
+    kept = folder / "gprune_studio-0.1.0.dist-info"
+    kept.mkdir(exist_ok=True)
+    (kept / "METADATA").write_text("Metadata-Version: 2.1\nName: gprune-studio\nVersion: 0.1.0\n")
+    (kept / "RECORD").write_text("\n".join(files))
+    provenance.code.cache_clear()
+    try:
+        return provenance.code()
+    finally:
+        provenance.code.cache_clear()
+
+
+def test_the_cache_of_a_package_is_the_users_and_never_beside_the_code(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(installed))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(installed / "caches"))
+    assert default_cache() == installed / "caches" / "gprune"
+    monkeypatch.setenv("XDG_CACHE_HOME", "caches")
+    assert default_cache() == installed / ".cache" / "gprune"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert default_cache() == installed / ".cache" / "gprune"
+    monkeypatch.setenv("GPRUNE_CACHE", str(installed / "mine"))
+    assert default_cache() == installed / "mine"
+
+
+def test_without_a_home_the_remedy_is_named(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    with pytest.raises(StoreError, match="GPRUNE_CACHE is not set, and .* no such user"):
+        default_cache()
+
+
+@pytest.mark.process
+def test_a_file_where_the_app_was_started_is_no_module_of_its_processes(
+    installed: Path, project: Path
+) -> None:
+    (installed / "psutil.py").write_text("raise SystemExit('a file of the user was imported')")
+    command = installation.command("gprune", "--version")
+    # an installed package is found without the current folder; here the checkout has to be named
+    environment = {"PYTHONPATH": str(project), "PATH": ""}
+    done = subprocess.run(command, cwd=installed, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "gprune 0.1.0\n"), done.stderr
+    naive = [sys.executable, "-m", "gprune", "--version"]
+    done = subprocess.run(naive, cwd=installed, env=environment, capture_output=True, text=True)
+    assert "a file of the user was imported" in done.stderr
+
+
+def test_a_package_is_told_by_what_it_is_made_of(installed: Path) -> None:
+    made = listed(installed, FILES)
+    assert list(made) == ["package"] and len(str(made["package"])) == 12
+    elsewhere = [
+        *reversed(FILES),
+        "gprune/__pycache__/drift.cpython-311.pyc,,",
+        "../../../bin/gprune,sha256=C,9",
+    ]
+    assert listed(installed, elsewhere) == made
+    assert listed(installed, [FILES[0].replace("AAAA", "AAAB"), *FILES[1:]]) != made
+    assert listed(installed, FILES[2:]) == {}
+
+
+def test_a_copy_in_the_folder_of_another_project_is_not_of_its_commit(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "-m", "theirs"], check=True)
+    (tmp_path / "copy").mkdir()
+    assert set(provenance._commit()) == (
+        {"commit", "uncommitted_changes"} if (project / ".git").exists() else set()
+    )
+    monkeypatch.setattr(installation, "APP_FOLDER", tmp_path / "copy")
+    assert provenance._commit() == {}
+
+
+@pytest.mark.parametrize(("pinned", "extra"), [("", None), ("-dev", "dev"), ("-gguf", "gguf")])
+def test_every_pinned_version_lies_in_the_range_of_the_package(
+    project: Path, pinned: str, extra: str | None
+) -> None:
+    metadata = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    listed = metadata["optional-dependencies"][extra] if extra else metadata["dependencies"]
+    ranges = {one.name: one for one in map(Requirement, listed)}
+    lines = (project / f"requirements{pinned}.txt").read_text(encoding="utf-8").splitlines()
+    pins = {one.name: one for one in map(Requirement, (line for line in lines if line[:1] not in "#-"))}
+    # the tests of the GGUF files run them; who writes them needs no llama.cpp
+    assert set(ranges) == set(pins) - {"llama-cpp-python"}
+    for name, allowed in ranges.items():
+        (pin,) = pins[name].specifier
+        # a constraint of pip has no extras
+        assert pin.operator == "==" and pin.version in allowed.specifier and not pins[name].extras
+        assert any(one.operator == "<" for one in allowed.specifier), f"{name} has no upper bound"
+
+
+def test_the_program_is_the_module(project: Path) -> None:
+    metadata = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert metadata["scripts"] == {"gprune": f"{__main__.__name__}:{__main__.main.__name__}"}

@@ -1,0 +1,105 @@
+"""The content of a plug-in: what enters the keys, and that what is imported is what was hashed."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from plugins.packages import BOTH, METRIC, adopted, forget, found, install
+
+from gprune.errors import PluginError
+from gprune.plugins.loading import load
+
+
+def digests(site: Path) -> dict[str, str]:
+    return {one.plugin.place: one.digest() for one in found().installed}
+
+
+def one(place: str = "metric.size"):
+    return next(one for one in found().installed if one.plugin.place == place)
+
+
+def test_an_ordinary_install_is_hashed_from_its_record(site: Path) -> None:
+    install(site)
+    before = digests(site)
+    assert set(before.values()) == {before["metric.size"]} and before["metric.size"].startswith("bring 1.0 ")
+    # nothing but the record is read
+    (site / "bring" / "metric.py").write_text(METRIC + "# other\n")
+    assert digests(site) == before
+    install(site, files={**BOTH, "bring/metric.py": METRIC + "# other\n"})
+    assert digests(site)["metric.size"] != before["metric.size"]
+
+
+def test_a_file_that_was_changed_after_it_was_installed_is_not_run(site: Path) -> None:
+    install(site)
+    (site / "bring" / "metric.py").write_text(METRIC.replace("np.sqrt", "np.cbrt"))
+    with pytest.raises(PluginError, match=r"its file bring/metric.py was changed after it was installed"):
+        load(one(), one().digest())
+    assert "bring.metric" not in sys.modules
+
+
+def test_an_editable_install_is_hashed_from_its_files(site: Path, tmp_path: Path) -> None:
+    project = tmp_path / "work"
+    install(site, project=project)
+    sys.path.append(str(project))
+    try:
+        before = digests(site)["metric.size"]
+        (project / "bring" / "__pycache__").mkdir()
+        (project / "bring" / "__pycache__" / "metric.pyc").write_bytes(b"0")
+        assert digests(site)["metric.size"] == before
+        (project / "bring" / "table.csv").write_text("1")
+        changed = digests(site)["metric.size"]
+        assert changed != before
+        assert load(one(), changed).label == "weight size"
+        (project / "bring" / "metric.py").write_text(METRIC + "# edited\n")
+        with pytest.raises(PluginError, match="changed while the run was going on: start the run again"):
+            load(one(), changed)
+        with pytest.raises(PluginError, match="changed after this process had imported it"):
+            load(one(), one().digest())
+    finally:
+        sys.path.remove(str(project))
+
+
+def test_what_stands_before_it_on_the_path_is_not_imported(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(site)
+    (tmp_path / "here" / "bring").mkdir(parents=True)
+    (tmp_path / "here" / "bring" / "__init__.py").write_text("raise SystemExit('another package')")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.syspath_prepend(str(tmp_path / "here"))
+    with pytest.raises(PluginError, match=r"would be imported from .*here.*remove what stands before it"):
+        load(one(), one().digest())
+    assert "bring" not in sys.modules
+
+
+RAISING = {
+    "raise ImportError('no such library')": "failed in importing it .ImportError: no such library",
+    "raise SystemExit(3)": "failed in importing it .SystemExit: 3",
+    "size = 3": "bring.metric:size is 3, not a gprune.plugins.Metric",
+    "from dataclasses import replace; size = replace(size, label='other')": "its source says label='weight",
+}
+
+
+@pytest.mark.parametrize("line", RAISING)
+def test_one_that_cannot_be_imported_is_named_with_its_reason(site: Path, line: str) -> None:
+    place = METRIC + f"\n{line}\n"
+    if line.startswith("size"):
+        # the last assignment counts, so what its source says is hidden in a block
+        place = METRIC + "\nif True:\n    size = 3\n"
+    elif "replace" in line:
+        place = METRIC + f"\nif True:\n    {line}\n"
+    install(site, files={**BOTH, "bring/metric.py": place})
+    with pytest.raises(PluginError, match=f"the metric size of bring 1.0.*{RAISING[line]}"):
+        load(one(), one().digest())
+    forget()
+    assert load(one("method.even"), one("method.even").digest()).label == "even cut"
+
+
+def test_the_tables_are_as_they_were_after_a_test(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gprune import methods
+
+    install(site)
+    before = list(methods.METHODS)
+    with adopted(monkeypatch):
+        assert "size" in methods.METHODS
+    assert list(methods.METHODS) == before

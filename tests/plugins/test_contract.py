@@ -1,0 +1,271 @@
+"""The contract of plug-ins finds every planted mistake, and says what is wrong; ours hold it."""
+
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gprune import scoring
+from gprune.allocation import uniform
+from gprune.extensions import Plugin
+from gprune.plugins import Facts, Kept, Method, Metric
+from gprune.plugins.asking import Asked
+from gprune.scoring.neurons import neuron_scorer
+from gprune.study import CalibrationSettings
+from gprune.testing import ContractError, check_method, check_metric, made
+
+
+def flap_score(measured):
+    return measured.variance * measured.column_square
+
+
+def wanda_score(measured):
+    return measured.column_absolute * np.sqrt(measured.energy / measured.samples)
+
+
+FLAP = Metric(
+    label="FLAP",
+    neurons=flap_score,
+    groups=lambda measured: measured.grouped(flap_score(measured) ** 2).mean(axis=1),
+)
+WANDA = Metric(
+    label="Wanda-sp",
+    neurons=wanda_score,
+    groups=lambda measured: measured.grouped(wanda_score(measured)).sum(axis=1),
+    allocation="uniform",
+)
+
+
+@pytest.mark.parametrize(("name", "metric"), [("flap", FLAP), ("wanda_sp", WANDA)])
+def test_built_in_metrics_declared_as_a_plug_in_score_as_they_do(name, metric):
+    check_metric(metric)
+    shape = made.SHAPES["grouped-query attention and odd widths"]
+    statistics, norms = made.text(shape).statistics(made.SHARDS), made.weights(shape).norms()
+    asked = Asked(Plugin("metric", "own", metric.label, "ours", "0"), metric, statistics, norms, shape)
+    for shards in (None, [0, 2]):
+        ours = scoring.score(name, statistics, norms, shape, CalibrationSettings(shards=4), shards)
+        found = asked.units(shards)
+        np.testing.assert_allclose(found.ffn, ours.ffn, rtol=1e-12)
+        np.testing.assert_allclose(found.heads, ours.heads, rtol=1e-12)
+        # groups of whole scores, where ours has channels: the decision at one ratio is the same
+        kept = [uniform.allocate(one, shape, 0.6) for one in (found, ours)]
+        assert kept[0].ffn.tobytes() == kept[1].ffn.tobytes()
+        assert kept[0].heads.tobytes() == kept[1].heads.tobytes()
+    again = neuron_scorer(name, statistics, norms)([1, 3])
+    np.testing.assert_allclose(asked.neurons([1, 3]), again, rtol=1e-12)
+
+
+# ---- planted mistakes: each is found, and the sentence says what is wrong ----------------------------------
+
+calls = []
+
+
+def counting(measured):
+    calls.append(measured.layer)
+    return flap_score(measured) + len(calls)
+
+
+def drawing(measured):
+    return flap_score(measured) * np.random.default_rng().random(len(measured.mean))
+
+
+def writing(measured):
+    measured.mean[0] = 0
+    return flap_score(measured)
+
+
+def infinite(measured):
+    found = flap_score(measured)
+    found[3] = np.nan
+    return found
+
+
+def narrow(measured):
+    with np.errstate(over="ignore"):
+        return (measured.energy / measured.tokens).astype(np.float16)
+
+
+def dividing(measured):
+    with np.errstate(all="ignore"):
+        return measured.variance / measured.energy
+
+
+def whole_bits(measured):
+    # the last bits depend on the order in which shards were added up
+    return 1.0 + (measured.energy.view(np.uint64) % 97).astype(float)
+
+
+METRICS = {
+    "a list": (lambda m: list(flap_score(m)), "must be a numpy array .got list"),
+    "a column": (lambda m: flap_score(m)[:, None], r"must have shape \(12,\) \(got \(12, 1\)\)"),
+    "too short": (lambda m: flap_score(m)[1:], r"must have shape \(12,\) \(got \(11,\)\)"),
+    "not numbers": (lambda m: flap_score(m) > 1, "must be numbers .got an array of bool"),
+    "negative": (lambda m: -flap_score(m), "must be 0 or more, higher is more important"),
+    "not finite": (infinite, "must be finite: 1 of 12 are not, the first at 3 is nan"),
+    "float16 runs over": (narrow, "as large and as small as float16 has.*must be finite.*is inf"),
+    "zero by zero": (dividing, "float16 has.*must be finite.*is nan"),
+    "a memory": (counting, "asked twice.*answers differently"),
+    "random": (drawing, "asked twice.*no random numbers"),
+    "writes": (writing, r"failed in neurons .ValueError: .*read-only"),
+    "by place": (lambda m: flap_score(m) * np.arange(1, 1 + len(m.mean)), "not depend on a neuron's place"),
+    "by its sequences": (
+        lambda m: flap_score(m) + zlib.crc32(m.energy.tobytes()) % 7,
+        "may not depend|split other",
+    ),
+    "last bits": (whole_bits, "split otherwise .* has other scores|not depend on a neuron's place"),
+    "all the same": (lambda m: np.ones(len(m.mean)), "all neurons of layer 0 have one score"),
+    "raises": (lambda m: m.nothing, "failed in neurons .AttributeError"),
+    "a wide sum": (lambda m: flap_score(m)[:, None] + flap_score(m), r"got \(12, 12\)"),
+}
+
+
+@pytest.mark.parametrize("mistake", METRICS)
+def test_a_mistake_in_the_scores_of_neurons_is_found(mistake):
+    calls.clear()
+    function, sentence = METRICS[mistake]
+    with pytest.raises(ContractError, match=sentence):
+        check_metric(replace(FLAP, neurons=function))
+
+
+def strided(measured):
+    """Takes every so many channels as a group, which is right for one channel a head alone."""
+    return flap_score(measured).reshape(-1, measured.shape.kv_heads).sum(axis=0)
+
+
+def by_heads(measured):
+    """A score for each query head, right without grouped-query attention."""
+    return flap_score(measured).reshape(measured.shape.heads, -1).sum(axis=1)
+
+
+GROUPS = {
+    "interleaved": (strided, r"side by side, make a group \(Measured.grouped\)"),
+    "query heads": (by_heads, r"grouped-query.*groups in layer 0 must have shape \(2,\) \(got \(6,\)\)"),
+    "channels": (flap_score, r"must have shape \(4,\) \(got \(8,\)\)"),
+}
+
+
+@pytest.mark.parametrize("mistake", GROUPS)
+def test_a_mistake_in_the_scores_of_groups_is_found(mistake):
+    function, sentence = GROUPS[mistake]
+    with pytest.raises(ContractError, match=sentence):
+        check_metric(replace(FLAP, groups=function))
+
+
+WEIGHED = {
+    "nothing": (lambda weights: None, "weigh must return gprune.plugins.Facts .got None"),
+    "a matrix": (lambda w: Facts(neurons={"a": w.gate}), r"neurons\['a'\] must have shape \(12,\)"),
+    "float16": (
+        lambda w: Facts(neurons={"a": (w.gate.astype(np.float16) ** 2).sum(axis=1, dtype=np.float16)}),
+        "float16 has.*must be finite",
+    ),
+    "some layers": (lambda w: Facts(neurons={f"a{w.layer}": w.gate[:, 0]}), "facts of other names"),
+    "writes": (lambda w: w.gate.fill(0), "failed in weigh .ValueError"),
+}
+
+
+@pytest.mark.parametrize("mistake", WEIGHED)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_mistake_in_what_is_weighed_is_found(mistake):
+    function, sentence = WEIGHED[mistake]
+    with pytest.raises(ContractError, match=sentence):
+        check_metric(replace(FLAP, weigh=function))
+
+
+# ---- methods -----------------------------------------------------------------------------------------------
+
+
+def even(problem):
+    masks = uniform.allocate(problem.scores[0], problem.shape, problem.retention)
+    return Kept(masks.ffn, masks.heads)
+
+
+def first(problem):
+    """The first neurons, whatever their scores."""
+    ranked = replace(
+        problem.scores[0], ffn=-np.tile(np.arange(problem.shape.neurons), (problem.shape.layers, 1))
+    )
+    return even(replace(problem, scores=(ranked,)))
+
+
+def drawn(problem, generator=None):
+    generator = generator or np.random.default_rng(problem.seed)
+    values = generator.random(problem.scores[0].ffn.shape)
+    return even(replace(problem, scores=(replace(problem.scores[0], ffn=values),)))
+
+
+def emptied(problem):
+    kept = even(problem)
+    neurons = kept.neurons.copy()
+    neurons[0] = False
+    return Kept(neurons, kept.groups)
+
+
+EVEN = Method(label="even", decide=even)
+DECISIONS = {
+    "a pair": (lambda p: (even(p).neurons, even(p).groups), "decide must return gprune.plugins.Kept"),
+    "numbers": (lambda p: Kept(even(p).neurons * 1.0, even(p).groups), "must be bool of shape .*got float64"),
+    "one layer": (lambda p: Kept(even(p).neurons[0], even(p).groups), r"must be bool of shape \(4, 96\)"),
+    "a layer without": (emptied, "Kept.neurons keeps nothing in layer 0"),
+    "everything": (lambda p: Kept(even(p).neurons | True, even(p).groups), "asked for.*compared at one size"),
+    "by place": (first, "may not depend on a neuron's place, unless the method draws"),
+    "unseeded": (lambda p: drawn(p, np.random.default_rng()), "decides differently.*problem.seed"),
+    "raises": (lambda p: p.model.config, "failed in decide .AttributeError"),
+}
+
+
+@pytest.mark.parametrize("mistake", DECISIONS)
+def test_a_mistake_in_a_decision_is_found(mistake):
+    function, sentence = DECISIONS[mistake]
+    with pytest.raises(ContractError, match=sentence):
+        check_method(replace(EVEN, decide=function))
+
+
+def test_methods_that_rank_or_draw_hold_the_contract():
+    check_method(EVEN)
+    check_method(replace(EVEN, texts="both"))
+    check_method(replace(EVEN, decide=drawn), draws=True)
+
+
+def by_weights(problem):
+    """Decides from the model: neurons by their rows, at one ratio in every layer."""
+    layers = problem.model.model.layers
+    rows = [layer.mlp.gate_proj.weight.float().norm(dim=1).numpy().astype(float) for layer in layers]
+    shape = problem.shape
+    scored = replace(made.scores(shape), ffn=np.stack(rows), heads=np.ones((shape.layers, shape.kv_heads)))
+    return even(replace(problem, scores=(scored,)))
+
+
+def test_a_method_with_the_model_holds_the_contract():
+    check_method(Method(label="by weights", decide=by_weights, needs="model"))
+
+
+def in_place(problem):
+    problem.model.model.layers[0].mlp.gate_proj.weight.data.zero_()
+    return by_weights(problem)
+
+
+def hooked(problem):
+    problem.model.register_forward_hook(lambda *_: None)
+    return by_weights(problem)
+
+
+def trained(problem):
+    problem.model.train()
+    return by_weights(problem)
+
+
+@pytest.mark.parametrize(
+    ("function", "what"), [(in_place, "its weights"), (hooked, "its hooks"), (trained, "its mode")]
+)
+def test_a_method_that_leaves_the_model_changed_is_found(function, what):
+    method = Method(label="by weights", decide=function, needs="model")
+    with pytest.raises(ContractError, match=rf"has changed the dense model \({what}\).*work on a copy"):
+        check_method(method)
+
+
+def test_what_is_no_plug_in_is_refused():
+    with pytest.raises(ContractError, match="a metric is a gprune.plugins.Metric .got function"):
+        check_metric(flap_score)
+    with pytest.raises(ContractError, match="a method is a gprune.plugins.Method .got function"):
+        check_method(even)

@@ -1,0 +1,164 @@
+"""Which plug-ins are there, known without running any of their code; and why one is not."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from plugins.packages import BOTH, METHOD, METRIC, adopted, found, install
+
+from gprune import methods
+from gprune.errors import PluginError, SettingsError
+from gprune.study import Study
+
+EXPLODING = {path: source + "\nraise RuntimeError('imported')\n" for path, source in BOTH.items()}
+
+
+def test_a_metric_and_a_method_are_known_and_nothing_is_imported(site: Path) -> None:
+    install(site, files=EXPLODING)
+    now = found()
+    assert now.faults == ()
+    method, metric = (one.plugin for one in now.installed)
+    assert (metric.place, metric.label, metric.weighs) == ("metric.size", "weight size", False)
+    assert (method.place, method.label, method.needs, method.metric) == (
+        "method.even",
+        "even cut",
+        "scores",
+        "",
+    )
+    assert {(one.distribution, one.version) for one in (method, metric)} == {("bring", "1.0")}
+    assert not {"bring", "bring.metric", "bring.method"} & set(sys.modules)
+
+
+def test_they_stand_in_the_tables_of_methods_and_a_study_can_name_them(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(site)
+    with adopted(monkeypatch):
+        study = Study("m", "a", "b", metric="size", methods=("flap", "size", "even"))
+        assert methods.choices()[-2:] == ("even", "size") and methods.metric_choices()[-1] == "size"
+        own = methods.METHODS["size"]
+        assert (own.label, own.decision, own.metric, own.brings, own.baseline) == (
+            "weight size",
+            "flap",
+            "size",
+            "size",
+            True,
+        )
+        assert [one.place for one in methods.plugins_of(study.metric, study.methods)] == [
+            "metric.size",
+            "method.even",
+        ]
+    with pytest.raises(SettingsError, match="metric must be one of flap, .*got 'size'.*install that package"):
+        Study("m", "a", "b", metric="size")
+    with pytest.raises(SettingsError, match="methods must be one of dense, .*'even'"):
+        Study("m", "a", "b", methods=("even",))
+
+
+def replaced(path: str, old: str, new: str) -> dict[str, str]:
+    assert old in BOTH[path]
+    return {**BOTH, path: BOTH[path].replace(old, new)}
+
+
+WRONG = {
+    "no label": (replaced("bring/metric.py", 'label="weight size", ', ""), {}, "has no label"),
+    "a label that is computed": (
+        replaced("bring/metric.py", '"weight size"', '"weight " + "size"'),
+        {},
+        "label in metric.py is .*write its value out",
+    ),
+    "a label with markup": (
+        replaced("bring/metric.py", '"weight size"', '"<b>size</b>"'),
+        {},
+        "its label must be at most 60 letters",
+    ),
+    "a made object": (
+        replaced("bring/metric.py", "size = Metric(", "size = make("),
+        {},
+        r"does not assign size = Metric\(\.\.\.\)",
+    ),
+    "arguments without names": (
+        replaced("bring/metric.py", 'label="weight size"', '"weight size"'),
+        {},
+        "all its fields by name",
+    ),
+    "no Python": ({**BOTH, "bring/metric.py": "size = ("}, {}, "metric.py cannot be read"),
+    "an unknown word": (
+        replaced("bring/metric.py", "groups=groups", 'groups=groups, allocation="best"'),
+        {},
+        "allocation must be one of flap, uniform .*'best'",
+    ),
+    "no such module": (BOTH, {"size": "bring.other:size"}, "no module bring.other"),
+    "no such name": (BOTH, {"size": "bring.metric:other"}, "does not assign other = Metric"),
+    "no reference": (BOTH, {"size": "bring.metric"}, "must be written as package.module:NAME"),
+    "a built-in name": (BOTH, {"flap": "bring.metric:size"}, "a built-in metric or method has this name"),
+    "the name of a built-in method": (BOTH, {"fang": "bring.metric:size"}, "built-in metric or method"),
+    "no name": (BOTH, {"../size": "bring.metric:size"}, "cannot be used: choose small letters"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_with_one_is_said_of_it_and_the_other_stays(site: Path, case: str) -> None:
+    files, metrics, reason = WRONG[case]
+    install(site, files=files, metrics=metrics or {"size": "bring.metric:size"})
+    now = found()
+    (fault,) = now.faults
+    assert fault.kind == "metric" and fault.distribution == "bring" and "metric" in fault.words
+    with pytest.raises(PluginError, match=reason):
+        raise PluginError(fault.words)
+    assert [one.plugin.name for one in now.installed] == ["even"]
+
+
+def test_two_packages_of_one_name_are_both_left_out_and_named(site: Path) -> None:
+    install(site)
+    files = {"other/__init__.py": METRIC}
+    install(site, "other", files, {"size": "other:size"}, {})
+    now = found()
+    assert {fault.words for fault in now.faults} == {
+        f"the metric size of {one} is left out: {two} brings a metric of this name too: uninstall one of them"
+        for one, two in (("bring", "other"), ("other", "bring"))
+    }
+    assert [one.plugin.name for one in now.installed] == ["even"]
+
+
+def test_a_method_needs_its_metric(site: Path) -> None:
+    named = METHOD.replace('label="even cut"', 'label="even cut", metric="size"')
+    install(site, files={**BOTH, "bring/method.py": named})
+    assert len(found().installed) == 2
+    install(site, files={**BOTH, "bring/method.py": named}, metrics={})
+    (fault,) = found().faults
+    assert "it needs the metric 'size', which is neither built in nor installed" in fault.words
+
+
+def test_metadata_in_the_working_directory_is_none(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(site)
+    monkeypatch.chdir(site)
+    assert found() == type(found())((), ())
+
+
+def test_the_reason_answers_a_study_that_names_it(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(site, files=WRONG["no label"][0])
+    with adopted(monkeypatch), pytest.raises(SettingsError, match="metric names 'size', .*has no label"):
+        Study("m", "a", "b", metric="size")
+
+
+DAMAGED = {
+    "RECORD": (
+        "bring/metric.py,sha256=x,1,2,3\n",
+        "the metric size of bring is left out: its metadata cannot",
+    ),
+    "entry_points.txt": ("[gprune.metrics]\nsize\n", "is left out: its"),
+    "direct_url.json": ("{" * 50, "the metric size of bring is left out: its metadata cannot be read"),
+    "METADATA": ("", "a package without a name"),
+}
+
+
+@pytest.mark.parametrize("file", DAMAGED)
+def test_damaged_metadata_are_told_and_end_nothing(site: Path, file: str) -> None:
+    install(site)
+    install(site, "well", {"well.py": METRIC}, {"other_size": "well:size"}, {})
+    text, sentence = DAMAGED[file]
+    (site / "bring-1.0.dist-info" / file).write_text(text)
+    now = found()
+    assert "other_size" in {one.plugin.name for one in now.installed}
+    said = [fault.words for fault in now.faults] + [one.plugin.words for one in now.installed]
+    assert any(sentence in words for words in said), said

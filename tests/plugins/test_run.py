@@ -1,0 +1,142 @@
+"""The example of docs/plugins.md, installed by pip in an environment of its own, in whole runs.
+
+The environment borrows everything else from the one that the tests run in: nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_study
+from plugins.packages import METHOD, adopted, install
+from safetensors.numpy import load_file
+from waiting import limit
+
+from gprune import methods
+from gprune.__main__ import main
+from gprune.records import UnitScores
+from gprune.store import Store
+from gprune.views.frame.loaders import all_runs
+
+PROJECT = Path(__file__).resolve().parents[2]
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+BROKEN = METHOD.replace("even", "broken").replace('"broken cut"', '"broken"') + "\nimport no_such_library\n"
+METHODS = ("dense", "gprune", "flap", "magnitude", "magnitude_ranking", "broken")
+OF_THE_PLUGIN = {"weighed", "scores", "drift", "partition", "modules", "adapted", "learning", "masks"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """An environment with the example in it, and a study for it."""
+
+    python: Path
+    project: Path
+    study: Path
+    cache: Path
+    model: Path
+    variables: dict[str, str]
+
+    def gprune(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(self.python), "-m", "gprune", *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, cwd=PROJECT, env=self.variables, timeout=limit(120)
+        )
+
+    def run(self) -> dict[str, Any]:
+        done = self.gprune("run", str(self.study), "--json", "--cache", str(self.cache))
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    folder = tmp_path_factory.mktemp("plugin")
+    shutil.copytree(PROJECT / "examples" / "plugin", folder / "project")
+    venv.create(folder / "venv", with_pip=False, symlinks=True)
+    python = folder / "venv" / "bin" / "python"
+    (site,) = (folder / "venv").glob("lib/*/site-packages")
+    (site / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--no-build-isolation", "-e", str(folder / "project")], check=True)
+    install(site, "broken", {"broken.py": BROKEN}, {}, {"broken": "broken:broken"})
+    texts = tiny_study.write_texts(folder / "texts")
+    model = tiny_study.write_model(folder / "model", texts)
+    values = tiny_study.settings(model, texts, metric="magnitude", methods=METHODS, retention=0.6)
+    (folder / "study.json").write_text(json.dumps(values))
+    variables = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    return Place(python, folder / "project", folder / "study.json", folder / "cache", Path(model), variables)
+
+
+def test_it_runs_is_recomputed_when_it_is_edited_and_its_runs_open_when_it_is_gone(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = place.gprune("plugins")
+    assert listed.returncode == 0 and "gprune-magnitude 0.1.0" in listed.stdout
+    asked = place.gprune("study", "--help").stdout
+    assert "{flap,wanda_sp,twflap,magnitude}" in asked and "magnitude_ranking" in " ".join(asked.split())
+    first = place.run()
+
+    # one that cannot be imported is named with its reason, and disturbs nothing else
+    assert set(first["perplexity"]) == set(METHODS) - {"broken"}
+    assert all(np.isfinite(list(found.values())).all() for found in first["perplexity"].values())
+    (reason,) = first["unavailable"].values()
+    assert reason.startswith("the method broken of broken 1.0 failed in importing it")
+    assert "No module named 'no_such_library'" in reason
+
+    _require_magnitudes(place, first["keys"])
+    _require_recomputed(place, first)
+    _require_openable(place, monkeypatch, capsys)
+
+
+def _require_magnitudes(place: Place, keys: dict[str, str]) -> None:
+    """The scores are the lengths of the weight vectors of the model's own file."""
+    weights = load_file(place.model / "model.safetensors")
+    scores = Store(place.cache).get("scores", keys["scores_primary"], UnitScores)
+    for layer, row in enumerate(scores.ffn):
+        parts = [weights[f"model.layers.{layer}.mlp.{name}_proj.weight"] for name in ("gate", "up", "down")]
+        rows = np.concatenate([parts[0], parts[1], parts[2].T], axis=1).astype(np.float64)
+        np.testing.assert_allclose(row, np.linalg.norm(rows, axis=1), rtol=1e-6)
+
+
+def _require_recomputed(place: Place, first: dict[str, Any]) -> None:
+    """An edit of the source is seen without installing again; what does not depend on it stays."""
+    source = place.project / "gprune_magnitude" / "metric.py"
+    source.write_text(source.read_text().replace("np.sqrt(measured.facts", "np.cbrt(measured.facts"))
+    second = place.run()
+    names = set(first["keys"]) & set(second["keys"])
+    changed = {name for name in names if first["keys"][name] != second["keys"][name]}
+    kinds = {name.partition(".")[0].split("_")[0] for name in changed}
+    assert kinds == OF_THE_PLUGIN | {"perplexity", "checkpoint"}
+    kept = names - changed
+    assert {"statistics_primary", "norms", "clusters", "masks_flap", "perplexity.dense.0"} <= kept
+    assert {"perplexity.flap.0", "perplexity.flap.1"} <= kept
+    assert {"masks_magnitude", "masks_magnitude_ranking", "perplexity.gprune.0"} <= changed
+    record = json.loads(next((place.cache / "runs").glob("*/run.json")).read_text())
+    reused = {name for name, entry in record["stages"].items() if entry.get("reused")}
+    assert kept & set(record["stages"]) <= reused and not changed & reused
+
+
+def _require_openable(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where it is not installed, its runs open, and a study that names it is refused in a sentence."""
+    with adopted(monkeypatch):
+        assert main(["run", str(place.study), "--cache", str(place.cache)]) == 2
+        said = capsys.readouterr().err
+        assert "metric must be one of" in said and "'magnitude'" in said and "install that package" in said
+        (run,), unreadable = all_runs(str(place.cache))
+        assert unreadable == [] and run.outdated == 0
+        assert set(run.masked) == {"gprune", "flap", "magnitude", "magnitude_ranking"}
+        assert methods.METHODS["magnitude_ranking"].label == "magnitude, one ranking"
+    assert "gprune_magnitude" not in sys.modules
