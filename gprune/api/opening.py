@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from gprune import run_records, untrusted
-from gprune.api.results import Run, loaded_from
+from gprune.api.results import Run
 from gprune.errors import SettingsError, StoreError
 from gprune.settings import require_choice
 from gprune.stages import UNTIL
 from gprune.store import Store
 from gprune.study import Study, from_dict, from_file, run_name
+from gprune.views.frame.loaders import Run as Loaded
 
 if TYPE_CHECKING:
     from gprune.pipeline import Listener
@@ -68,7 +69,7 @@ def run(
     # what libraries print while they work is no result of this call
     with listener as heard, contextlib.redirect_stdout(sys.stderr):
         pipeline.run(chosen, store, heard, until, anyway)
-    return loaded_from(store.folder("runs", name))
+    return _loaded_from(store.folder("runs", name))
 
 
 def open(run: Place, *, cache: Place | None = None) -> Run:
@@ -95,7 +96,7 @@ def open(run: Place, *, cache: Place | None = None) -> Run:
     else:
         store, name = store_in(cache), text
     run_records.required(store, name)
-    return loaded_from(store.folder("runs", name))
+    return _loaded_from(store.folder("runs", name))
 
 
 def runs(*, cache: Place | None = None) -> pd.DataFrame:
@@ -154,3 +155,18 @@ def store_in(cache: Place | None) -> Store:
 
 def _silent(stage: str, done: int, total: int, message: str) -> None:
     """Listens to nothing."""
+
+
+def _loaded_from(folder: Path) -> Run:
+    """The run in a folder of a cache.
+
+    Raises:
+        SettingsError: its record cannot be used.
+    """
+    from gprune.views.frame import run_folder
+
+    values, graph, reason = run_folder.record(folder / "run.json", (folder / "run.json").stat())
+    if values is None or graph is None:
+        raise SettingsError(reason)
+    root = str(folder.parent.parent)
+    return Run(Loaded(root, folder.name, values, graph.study, graph, *run_folder.said_of(folder)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
@@ -12,7 +11,6 @@ from gprune import stages
 from gprune.api import frames, measured
 from gprune.api.masks import Masks
 from gprune.api.preview import Preview, preview
-from gprune.errors import SettingsError
 from gprune.settings import require_choice
 from gprune.study import Study
 from gprune.views.frame.loaders import Run as Loaded
@@ -100,8 +98,7 @@ class Run:
 
         Example:
             >>> import gprune
-            >>> run = gprune.run("demo", progress=False)
-            >>> list(run.scores.columns)
+            >>> list(gprune.run("demo", progress=False).scores.columns)
             ['layer', 'unit', 'index', 'primary', 'auxiliary', 'adapted']
         """
         primary, auxiliary = (self._loaded.load(stages.scores, text) for text in stages.PAIR)
@@ -140,8 +137,7 @@ class Run:
 
         Example:
             >>> import gprune
-            >>> run = gprune.run("demo", progress=False)
-            >>> list(run.agreement.columns)
+            >>> list(gprune.run("demo", progress=False).agreement.columns)
             ['comparison', 'layer', 'ari', 'overlap']
         """
         return frames.agreement(self._loaded.agreement())
@@ -178,8 +174,7 @@ class Run:
 
         Example:
             >>> import gprune
-            >>> run = gprune.run("demo", progress=False)
-            >>> run.accuracy.columns[:4].tolist()
+            >>> gprune.run("demo", progress=False).accuracy.columns[:4].tolist()
             ['method', 'task', 'acc', 'acc_norm']
         """
         return measured.accuracy(self._loaded)
@@ -303,18 +298,3 @@ class Run:
         from gprune.api.figures import figure
 
         return figure(self._loaded, name, options)
-
-
-def loaded_from(folder: Path) -> Run:
-    """The run in a folder of a cache.
-
-    Raises:
-        SettingsError: its record cannot be used.
-    """
-    from gprune.views.frame import run_folder
-
-    values, graph, reason = run_folder.record(folder / "run.json", (folder / "run.json").stat())
-    if values is None or graph is None:
-        raise SettingsError(reason)
-    root = str(folder.parent.parent)
-    return Run(Loaded(root, folder.name, values, graph.study, graph, *run_folder.said_of(folder)))
