@@ -7,7 +7,7 @@ import tiny_study
 from plugins.packages import BOTH, METRIC, adopted, install
 
 from gprune import pipeline
-from gprune.errors import PluginError
+from gprune.errors import MethodError, PluginError
 from gprune.stages import Inputs, Work
 from gprune.store import Store
 from gprune.study import from_dict
@@ -110,5 +110,5 @@ def test_a_metric_that_fails_leaves_out_its_method_or_ends_the_study_that_is_its
         (said,) = found["unavailable"].values()
         assert said.startswith(f"{reason} must be finite: 27 of 27 are not")
         assert set(found["perplexity"]) == {"dense", "flap", "even"}
-        with pytest.raises(PluginError, match=reason):
+        with pytest.raises(MethodError, match=reason):
             pipeline.run(from_dict({**values, "metric": "size"}), store, lambda *_: None, "drift")
