@@ -55,9 +55,38 @@ def test_dense_and_pruned_are_measured_side_by_side(folders, capsys, tmp_path):
     # 7 neurons of 3 * 8 weights and a group of 2 query heads: 2 * 2 * 2 * 8 + 2 * 2 * 8
     assert rows[0]["parameters"] - rows[3]["parameters"] == 7 * 24 + 96
     assert rows[0]["peak_bytes"] > rows[3]["peak_bytes"]
-    assert all(len(row["seconds"]) == 2 and min(row["seconds"]) > 0 for row in rows)
+    # the first model's own are those beside either of the others
+    assert [len(row["seconds"]) for row in rows] == [4] * 3 + [2] * 6
+    assert all(min(row["seconds"]) > 0 for row in rows)
+    assert lines[13].endswith("whose rows are of all the repetitions that it made.")
     assert written["setting"]["prompt"] == 6
     assert set(written["machine"]) == {"threads", "torch", "transformers"}
+
+
+def test_the_rows_of_the_models_before_one_that_fails_are_printed_and_written(folders, capsys, tmp_path):
+    short, out = tmp_path / "short", tmp_path / "out.json"
+    model = tiny_decoder().model
+    model.config.max_position_embeddings = 8
+    model.save_pretrained(short)
+    with pytest.raises(
+        SettingsError, match=r"^2 of 3 models are measured .* 6 \+ 3 = 9, but .*short reads at most 8"
+    ):
+        command(folders / "dense", folders / "pruned", short, *QUICK, "--json", out)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:7]] == [str(folders / "dense")] * 3 + [
+        str(folders / "pruned")
+    ] * 3
+    written = json.loads(out.read_text())
+    assert len(written["rows"]) == 6 and written["problem"].startswith("2 of 3 models are measured")
+
+
+@pytest.mark.parametrize("name", ["/no/such/folder", "random:gpt9", "random:llama2-7b@2"])
+def test_a_name_of_no_model_is_told_before_anything_is_loaded(folders, capsys, name):
+    with pytest.raises(
+        (ModelError, SettingsError), match="no model folder|neither a folder|retention between"
+    ):
+        command(folders / "dense", name, *QUICK)
+    assert "loading" not in capsys.readouterr().err
 
 
 def test_csv_holds_one_row_a_phase(folders, capsys):

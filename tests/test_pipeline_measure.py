@@ -1,6 +1,7 @@
 """Accuracy and speed as stages of a run: what is measured once, what is left out and why."""
 
 import json
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 import tiny_study
 from evaluation import task_files
 
-from gprune import pipeline, run_records
+from gprune import pipeline, run_records, surgery
 from gprune.__main__ import main
+from gprune.evaluation import speed
 from gprune.records import Accuracy, Throughput
 from gprune.store import Store
 from gprune.study import from_dict
@@ -147,8 +149,32 @@ def test_speed_is_measured_beside_the_dense_model_within_its_positions(workshop,
     assert "prompt 42, 22 new tokens" in record.setting and "threads" in record.machine
     rows = result["speed"]["rows"]
     assert [row["model"] for row in rows[::3]] == ["dense", "flap", "wanda_sp_dense"]
-    for row in rows:
-        assert row["tokens_per_second"] > 0 and len(row["seconds"]) == 10
+    # the dense model's repetitions are those beside either of the others
+    assert [len(row["seconds"]) for row in rows] == [20] * 3 + [10] * 6
+    assert all(row["tokens_per_second"] > 0 for row in rows)
     assert {row["ratio"] for row in rows[:3]} == {1.0}
     again = pipeline.run(study, store, silent, until="perplexity")
     assert again["speed"] == result["speed"] and "speed" in again["reused"]
+
+
+def test_one_pruned_model_at_a_time_is_there_while_speed_is_measured(workshop, monkeypatch):
+    quick = speed.SpeedSettings(1, 8, 4, 1, "float32", "cpu", ("eager",))
+    monkeypatch.setitem(speed.PRESETS, "cpu", quick)
+    cut, alive, counts = surgery.cut, weakref.WeakSet(), []
+
+    def watched(*arguments):
+        # whatever was made before must have gone by now, also the last model of the perplexities
+        before, model = len(alive), cut(*arguments)
+        alive.add(model)
+        counts.append(before)
+        return model
+
+    def heard(stage, done, total, message):
+        if stage == "speed" and message == "loading: dense":
+            counts.append("speed")
+
+    monkeypatch.setattr(surgery, "cut", watched)
+    study, store = study_of(workshop, speed="cpu"), Store(workshop["folder"] / "alive")
+    result = pipeline.run(study, store, heard, until="perplexity")
+    assert counts[counts.index("speed") + 1 :] == [0, 0] and len(counts) >= 5
+    assert [row["model"] for row in result["speed"]["rows"][::3]] == ["dense", "flap", "wanda_sp_dense"]

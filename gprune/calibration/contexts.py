@@ -9,17 +9,20 @@ context with the nearest centroid.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 
 from gprune.calibration.clusters import balanced_clusters, bounded_clusters
 from gprune.calibration.collection import SHORTER
 from gprune.calibration.principal import principal
-from gprune.errors import ModelError, NumericsError, SettingsError
+from gprune.errors import Cancelled, ModelError, NumericsError, SettingsError
 from gprune.models.decoder import Decoder
 from gprune.models.room import Sequences
 from gprune.progress import Progress, silent
@@ -28,6 +31,8 @@ from gprune.settings import ContextSettings
 
 # FANG's released code: how far a cluster's size may be from an even share, and how often it starts anew
 _SLACK, _STARTS = 0.4, 10
+_MOST_THREADS = 8
+"""layers that are clustered side by side; more of them wait for the interpreter, see docs/performance.md"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,12 +86,7 @@ def project_inputs(
     layers = []
     for layer, points in enumerate(inputs):
         on_progress(layer, len(inputs), "principal components")
-        if not torch.isfinite(points).all():
-            raise NumericsError(
-                f"the FFN input of layer {layer} is not finite: check the model's weights for NaN, or use "
-                "float32 or bfloat16"
-            )
-        layers.append(_project_layer(points.to(decoder.device), settings.dimensions))
+        layers.append(_project_layer(layer, points.to(decoder.device), settings.dimensions))
     on_progress(len(inputs), len(inputs), "principal components")
     mean, components, projected = (np.stack(part) for part in zip(*layers, strict=True))
     return Projected(tokens.text, mean, components, projected)
@@ -95,26 +95,36 @@ def project_inputs(
 def fit_contexts(
     inputs: Projected, settings: ContextSettings, seed: int, on_progress: Progress = silent
 ) -> Contexts:
-    """Clusters the FFN inputs of every layer.
+    """Clusters the FFN inputs of every layer; as many layers at a time as torch may use threads, up to eight.
 
     Args:
         inputs: in their principal components.
         settings: number of contexts, and how they are made.
         seed: of the clustering; every layer has a generator of its own.
-        on_progress: told of the layers done; may raise to stop.
+        on_progress: told of the layers done, in their order; may raise to stop.
 
     Returns:
         Centroids and principal components of every layer.
     """
-    layers, found = len(inputs.points), []
-    for layer, points in enumerate(inputs.points):
-        on_progress(layer, layers, "context clusters")
-        wide, generator = points.astype(np.float64), np.random.default_rng([seed, layer])
-        if settings.clustering == "released":
-            _, centroids = bounded_clusters(wide, settings.count, generator, _SLACK, _STARTS)
-        else:
-            _, centroids = balanced_clusters(wide, settings.count, generator)
-        found.append((centroids.astype(np.float32), _distances(centroids)))
+    layers, found, ended = len(inputs.points), [], Event()
+
+    def fit(layer: int) -> Array:
+        generator = np.random.default_rng([seed, layer])
+        return _centroids(inputs.points[layer], settings, generator, ended)
+
+    # threads of BLAS within the threads of layers would wait for each other
+    with threadpool_limits(1, user_api="blas"):
+        pool = ThreadPoolExecutor(min(layers, torch.get_num_threads(), _MOST_THREADS), "contexts")
+        try:
+            waiting = [pool.submit(fit, layer) for layer in range(layers)]
+            for layer, one in enumerate(waiting):
+                on_progress(layer, layers, "context clusters")
+                centroids = one.result()
+                found.append((centroids.astype(np.float32), _distances(centroids)))
+        finally:
+            # whatever has ended it: layers that wait are dropped, those at work end with their next step
+            ended.set()
+            pool.shutdown(cancel_futures=True)
     on_progress(layers, layers, "context clusters")
     centres, distances = (np.stack(part) for part in zip(*found, strict=True))
     return Contexts(inputs.text, inputs.mean, inputs.components, centres, distances, inputs.points.shape[1])
@@ -189,12 +199,34 @@ def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress)
     return kept.flatten(1, 2)
 
 
-def _project_layer(points: torch.Tensor, dimensions: int) -> tuple[Array, Array, Array]:
+def _project_layer(layer: int, points: torch.Tensor, dimensions: int) -> tuple[Array, Array, Array]:
     """Mean and components of one layer's (tokens, hidden) FFN inputs, and the inputs in them."""
     mean = points.mean(dim=0, dtype=torch.float64).float()
+    known: Array = mean.cpu().numpy()
+    # sums in float64 do not overflow: a mean is finite where all that it is made of is
+    if not np.isfinite(known).all():
+        raise NumericsError(
+            f"the FFN input of layer {layer} is not finite: check the model's weights for NaN, or use "
+            "float32 or bfloat16"
+        )
     found = principal(points.float() - mean, min(dimensions, points.shape[1], len(points) - 1))
     components, projected = (part.cpu().numpy() for part in found)
-    return mean.cpu().numpy(), components, projected
+    return known, components, projected
+
+
+def _centroids(
+    points: Array, settings: ContextSettings, generator: np.random.Generator, ended: Event
+) -> Array:
+    """(contexts, dimensions) float64 means of the clusters of one layer's (tokens, dimensions) inputs."""
+
+    def on_step() -> None:
+        if ended.is_set():
+            raise Cancelled("the clustering has ended")
+
+    wide = points.astype(np.float64)
+    if settings.clustering == "released":
+        return bounded_clusters(wide, settings.count, generator, _SLACK, _STARTS, on_step)[1]
+    return balanced_clusters(wide, settings.count, generator, on_step)[1]
 
 
 def _distances(centroids: Array) -> Array:

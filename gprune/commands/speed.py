@@ -1,5 +1,6 @@
 """`speed`: how fast dense and pruned models are, side by side (appendix, practical inference speedup).
 
+The first model stays in memory, and of the others one at a time is there beside it.
 Beside model folders it measures true shapes with random weights, `random:llama2-7b`, also cut to a narrower
 width in every layer, `random:llama2-7b@0.5`: speed depends on shapes, not on what the weights are.
 """
@@ -12,10 +13,11 @@ import csv
 import json
 import sys
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from gprune.commands import COMMANDS, place
-from gprune.errors import SettingsError
+from gprune.errors import GpruneError, SettingsError
 from gprune.models.shapes import SHAPES
 
 _COLUMNS = ("model", "parameters", "phase", "mode", "tokens/s", "spread", "ratio", "spread", "peak memory")
@@ -63,25 +65,51 @@ def _speed(options: argparse.Namespace) -> int:
         raise SettingsError(
             f"the folder {str(options.json.resolve().parent)!r} does not exist: create it before measuring"
         )
-    from gprune import terminal
-    from gprune.evaluation import speed
-    from gprune.export.measurable import load
-
     settings = _settings(options)
-    with terminal.Reporter() as shown, contextlib.redirect_stdout(sys.stderr):
-        models: dict[str, Any] = {}
-        for name in options.models:
-            models[_unique(name, models)] = load(name, settings.device, settings.dtype, options.align)
-        rows = speed.measure(models, settings, lambda *event: shown("speed", *event))
+    with contextlib.redirect_stdout(sys.stderr):
+        rows, problem = _measured(options, settings)
     machine = _machine(settings.device)
     if options.json is not None:
         values = {"setting": asdict(settings), "machine": machine, "rows": [asdict(row) for row in rows]}
+        values |= {"problem": str(problem)} if problem else {}
         options.json.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if options.csv:
         _print_csv(rows)
     else:
         _print_table(rows, settings, machine)
+    if problem:
+        raise problem
     return 0
+
+
+def _measured(options: argparse.Namespace, settings: Any) -> tuple[list[Any], SettingsError | None]:
+    """The rows of all models; where one cannot be measured those of the models before it, and why.
+
+    Raises:
+        GpruneError: a name means no model, or no two models could be measured.
+    """
+    from gprune import terminal
+    from gprune.evaluation import speed
+    from gprune.export import measurable
+
+    models: dict[str, Any] = {}
+    for name in options.models:
+        measurable.require_known(name, options.align)
+        load = partial(measurable.load, name, settings.device, settings.dtype, options.align)
+        models[_unique(name, models)] = load
+    with terminal.Reporter() as shown:
+        measurement = speed.Measurement(models, settings, lambda *event: shown("speed", *event))
+        try:
+            measurement.run()
+        except GpruneError as error:
+            rows = measurement.rows()
+            if not rows:
+                raise
+            known = len({row.model for row in rows})
+            return rows, SettingsError(
+                f"{known} of {len(models)} models are measured and their rows printed, no more: {error}"
+            )
+    return measurement.rows(), None
 
 
 def _settings(options: argparse.Namespace) -> Any:
@@ -159,6 +187,10 @@ def _print_table(rows: list[Any], settings: Any, machine: dict[str, str]) -> Non
     words = ", ".join(f"{name} {value}" for name, value in machine.items())
     print(f"\n{settings.describe()}; {words}")
     print("Medians with their interquartile ranges; ratios to the first model, formed in each repetition.")
+    if len({row.model for row in rows}) > 2:
+        print(
+            "Each other model took turns with the first, whose rows are of all the repetitions that it made."
+        )
 
 
 def _print_csv(rows: list[Any]) -> None:

@@ -252,16 +252,22 @@ def _accuracy(stage: StageId, case: Case) -> Need:
 
 
 def _speed(_: StageId, case: Case) -> Need:
-    """All models at once, each with its cache of keys and values."""
+    """The dense model, the first one and one other, each with its cache of keys and values."""
     preset = case.study.evaluation.speed
-    batch, tokens = SPEED_TOKENS[("gpu" if case.gpu else "cpu") if preset == "auto" else preset]
+    preset = ("gpu" if case.gpu else "cpu") if preset == "auto" else preset
+    batch, tokens = SPEED_TOKENS[preset]
     tokens = min(tokens, case.model.positions)
     cache = float(batch * tokens * case.model.shape.layers * 2 * case.model.keys * case.width)
-    methods = [METHODS[name] for name in case.study.methods]
-    shares = sum(1.0 if one.decision == "none" else case.study.retention for one in methods)
+    first, *others = case.study.methods
+    shares = [
+        max((1.0 if METHODS[name].decision == "none" else case.study.retention for name in names), default=0)
+        for names in ([first], others)
+    ]
+    # buffers that a captured graph writes to stay; beside them whichever decodes without one has its own
+    caches = max(shares) + (sum(shares) if preset == "gpu" and case.gpu else 0)
     return Need(
-        weights=case.weights + sum(case.cut(one.name) for one in methods),
-        fixed=cache * shares + case.forward(tokens) * batch,
+        weights=case.weights + case.cut(first) + max((case.cut(name) for name in others), default=0),
+        fixed=cache * caches + case.forward(tokens) * batch,
     )
 
 

@@ -6,11 +6,14 @@ small model, which would hide what pruning gains. End-of-text tokens do not end 
 
 There are two ways. ``EagerDecoding`` grows the library's own cache by a token a step. ``StaticDecoding``
 writes into buffers of fixed size, so that one step can be captured as a CUDA graph and replayed: a small
-model's step is otherwise bound by launching its kernels.
+model's step is otherwise bound by launching its kernels. It can be compiled as well, which fuses the small
+operations around the products: a sixth to a third of a step that no pruning makes shorter.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -145,8 +148,13 @@ class StaticKeyValues(Cache):
 class StaticDecoding:
     """Steps of fixed shape over static buffers; on a GPU captured once as a CUDA graph and replayed."""
 
-    def __init__(self, model: nn.Module, prompt: Tensor, new_tokens: int, capture: bool) -> None:
+    def __init__(
+        self, model: nn.Module, prompt: Tensor, new_tokens: int, capture: bool, compiled: bool = False
+    ) -> None:
         """Takes a model and a prompt as ``EagerDecoding`` does; ``capture`` needs a CUDA device.
+
+        A step that is to be compiled is compiled by the first call of ``decode``, which takes a minute for a
+        model of 7 B; a prompt is read as it is.
 
         Raises:
             SettingsError: the model attends to a sliding window shorter than the text.
@@ -154,6 +162,9 @@ class StaticDecoding:
         length = prompt.shape[1] + new_tokens
         _require_full_attention(model, length)
         self._model: Any = model
+        # one model is compiled for one shape: a second one would make the compiler guess at both
+        self._forward: Any = torch.compile(model, dynamic=False) if compiled else model
+        self._compiled = compiled
         self._prompt, self._steps, self._capture = prompt, new_tokens - 1, capture
         batch, capacity = len(prompt), -(-length // _ROW) * _ROW
         self._position = prompt.new_zeros(1)
@@ -162,6 +173,7 @@ class StaticDecoding:
         self._token = prompt.new_zeros((batch, 1))
         self._written = prompt.new_zeros((batch, new_tokens))
         self._graph: Any = None
+        self._warm = False
 
     def prefill(self) -> None:
         """Reads the prompt and writes the first token."""
@@ -175,7 +187,9 @@ class StaticDecoding:
         self._position.fill_(self._prompt.shape[1])
 
     def decode(self) -> None:
-        """Writes the other tokens; the first call captures the graph."""
+        """Writes the other tokens; the first call compiles the step and captures the graph."""
+        if self._compiled and not self._warm:
+            self._compile()
         if self._capture and self._graph is None:
             self._graph = self._captured()
         step = self._graph.replay if self._capture else self._step
@@ -202,7 +216,7 @@ class StaticDecoding:
         dtype = self._cache.buffers[0][0].dtype
         hidden = torch.zeros_like(self._columns, dtype=dtype)
         hidden.masked_fill_(self._columns > self._position, torch.finfo(dtype).min)
-        result = self._model(
+        result = self._forward(
             input_ids=self._token,
             attention_mask=hidden[None, None, None],
             position_ids=self._position[None],
@@ -214,22 +228,41 @@ class StaticDecoding:
         self._position.add_(1)
         self._written.index_copy_(1, self._position - self._prompt.shape[1], self._token)
 
+    def _compile(self) -> None:
+        """Takes a step for the compiler's sake."""
+        with self._unmoved():
+            try:
+                self._step()
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:  # a compiler that is not there is told of in many ways
+                reason = (str(error).splitlines() or [type(error).__name__])[0]
+                raise SettingsError(
+                    f"this model's decoding cannot be compiled here ({reason}): leave out the mode compiled"
+                ) from error
+        self._warm = True
+
     def _captured(self) -> Any:
-        """A CUDA graph of one step; token and position are put back to where they stood."""
+        """A CUDA graph of one step."""
+        with self._unmoved():
+            devices.aside(self._step)
+            try:
+                return devices.captured(self._step)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                reason = str(error).splitlines()[0]
+                raise SettingsError(
+                    f"this model's decoding cannot be captured as a CUDA graph ({reason}): use the mode eager"
+                ) from error
+
+    @contextmanager
+    def _unmoved(self) -> Iterator[None]:
+        """Puts token and position back to where they stood."""
         token, position = self._token.clone(), self._position.clone()
-        devices.aside(self._step)
-        try:
-            graph = devices.captured(self._step)
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            reason = str(error).splitlines()[0]
-            raise SettingsError(
-                f"this model's decoding cannot be captured as a CUDA graph ({reason}): use the mode eager"
-            ) from error
+        yield
         self._token.copy_(token)
         self._position.copy_(position)
-        return graph
 
 
 def _greedy(logits: Tensor) -> Tensor:

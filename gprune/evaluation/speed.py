@@ -1,35 +1,33 @@
 """Answers: how much faster is a pruned model, in tokens a second, and how sure is that?
 
 The measurement of the appendix (practical inference speedup): FP16, greedy decoding with a key/value cache,
-one warm-up run, then timed repetitions. Prefill and decode are timed apart. All models are measured in one
-run and take turns in every repetition, so that a machine that slows down slows all of them; ratios to the
-first model are formed within each repetition, and medians are taken last.
+one warm-up run, then timed repetitions. Prefill and decode are timed apart. The first model stays in memory;
+of the others one at a time is there beside it. These two take turns in every repetition, so that a machine
+that slows down slows both; ratios to the first model are formed within each repetition, and medians are taken
+last.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from gprune.errors import SettingsError
-from gprune.evaluation.decoding import Decoding, EagerDecoding, StaticDecoding
+from gprune.evaluation.turns import WARM_UPS, Entrant, Timed, entered, joined, take_turns
 from gprune.machine import processor, version
-from gprune.models import devices
-from gprune.models.room import out_of_memory
+from gprune.models import devices, room
 from gprune.progress import Progress, silent
 from gprune.records import Array
 
 MODES = ("eager", "graph")
 PHASES = ("prefill", "decode", "whole")
-_WARM_UPS = 1
 _DTYPES = ("float32", "bfloat16", "float16")
-_SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class SpeedSettings:
     new_tokens: int = 512
     """tokens to write; the first comes from the prompt's own pass"""
     repeats: int = 10
-    """timed repetitions, after one warm-up"""
+    """timed repetitions of every model beside the first, after one warm-up of both"""
     dtype: str = "float16"
     """number type of the weights"""
     device: str = "cuda"
@@ -67,7 +65,7 @@ class SpeedSettings:
         """The setting in one line."""
         return (
             f"{self.dtype} on {self.device}, batch {self.batch}, prompt {self.prompt}, "
-            f"{self.new_tokens} new tokens, {self.repeats} repetitions after {_WARM_UPS} warm-up"
+            f"{self.new_tokens} new tokens, {self.repeats} repetitions after {WARM_UPS} warm-up"
         )
 
 
@@ -122,7 +120,7 @@ class Speed:
     mode: str
     """eager or graph; a prefill is eager in both"""
     tokens_per_second: float
-    """median over the repetitions, of all sequences together"""
+    """median over the repetitions, of all sequences together; the first model's are all that it has made"""
     spread: float
     """interquartile range of the same"""
     ratio: float
@@ -134,191 +132,124 @@ class Speed:
     memory: str
     """how that was found: allocated (by CUDA) or weights and cache (counted)"""
     seconds: tuple[float, ...]
-    """of each repetition"""
+    """of each repetition; the first model's beside the second, then those beside the third, and so on"""
 
 
-@dataclass(slots=True)
-class _Runner:
-    """One model in one mode, with what its repetitions gave."""
+class Measurement:
+    """Models measured two at a time; what is measured so far stays, whatever happens to the next one."""
 
-    name: str
-    model: nn.Module
-    mode: str
-    decoding: Decoding
-    prefill: list[float] = field(default_factory=list)
-    decode: list[float] = field(default_factory=list)
-    peak: int = 0
+    def __init__(
+        self,
+        models: Mapping[str, Callable[[], nn.Module]],
+        settings: SpeedSettings,
+        on_progress: Progress = silent,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Loads nothing; see `measure` for arguments.
 
-    def seconds(self, phase: str) -> list[float]:
-        """Seconds of each repetition."""
-        if phase == "whole":
-            return [first + rest for first, rest in zip(self.prefill, self.decode, strict=True)]
-        return self.prefill if phase == "prefill" else self.decode
+        Raises:
+            SettingsError: there is no model.
+        """
+        if not models:
+            raise SettingsError("there is no model to measure: name at least one")
+        self._models, self._settings, self._clock = models, settings, clock
+        self._on_progress, self._done = on_progress, 0
+        self._rounds: list[list[list[Timed]]] = []
+        """the first model and another, or the first alone; of each what it took in each mode"""
+
+    def run(self) -> None:
+        """Measures all models; see `measure` for errors."""
+        (name, load), *others = self._models.items()
+        self._tell(f"loading: {name}")
+        with entered(name, load, self._settings) as first:
+            for other, load_other in others:
+                self._beside(first, other, load_other)
+                # only now, when nothing holds this model any more, is there room for the next
+                room.release()
+            if not others:
+                self._take_turns([first])
+
+    def rows(self) -> list[Speed]:
+        """For each model that has been measured: its prefill, and its decode and whole in each mode."""
+        if not self._rounds:
+            return []
+        first = [joined(list(parts)) for parts in zip(*(models[0] for models in self._rounds), strict=True)]
+        pairs = list(zip(first, first, strict=True))
+        for models in self._rounds:
+            pairs += [(timed, models[0][mode]) for other in models[1:] for mode, timed in enumerate(other)]
+        return [
+            _speed(timed, beside, phase, self._settings)
+            for timed, beside in pairs
+            for phase in PHASES
+            if phase != "prefill" or timed.mode == self._settings.modes[0]
+        ]
+
+    def _beside(self, first: Entrant, name: str, load: Callable[[], nn.Module]) -> None:
+        """Measures one more model, which is gone from memory afterwards."""
+        self._tell(f"loading: {name}")
+        with entered(name, load, self._settings, first) as other:
+            self._take_turns([first, other])
+
+    def _take_turns(self, entrants: list[Entrant]) -> None:
+        self._rounds.append(take_turns(entrants, self._settings, self._clock, self._on_run))
+
+    def _on_run(self, words: str) -> None:
+        self._done += 1
+        self._tell(words)
+
+    def _tell(self, words: str) -> None:
+        settings, others = self._settings, len(self._models) - 1
+        runs = (2 * others or 1) * len(settings.modes) * (WARM_UPS + settings.repeats)
+        self._on_progress(self._done, runs, words)
 
 
 def measure(
-    models: dict[str, nn.Module],
+    models: Mapping[str, Callable[[], nn.Module]],
     settings: SpeedSettings,
     on_progress: Progress = silent,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[Speed]:
-    """Measures models side by side; the first is the reference of the ratios.
+    """Measures models side by side, two at a time; the first is the reference of the ratios.
+
+    Every other model takes turns with the first, both warmed up anew, and its ratios are to the first in the
+    same repetitions. The first model's own rows are of all its repetitions, beside whichever model.
 
     Args:
-        models: causal language models by name, all on the settings' device and in its number type.
+        models: what gives causal language models, by name: all on the settings' device and in its number
+            type. The first is asked for once and kept; each other one when its turn comes, and let go of
+            before the next is asked for.
         settings: sizes, repetitions and modes.
-        on_progress: told after every run of a model; may raise to stop.
+        on_progress: told before a model is loaded and after every run of one; may raise to stop.
         clock: seconds that only ever grow.
 
     Returns:
         For each model in turn: its prefill, and its decode and whole in each mode.
 
     Raises:
-        SettingsError: no model; a model is elsewhere or of another number type, reads fewer positions than
-            asked for, or does not fit in memory.
+        GpruneError: no model; a model cannot be loaded, is elsewhere or of another number type, reads fewer
+            positions than asked for, or does not fit in memory beside the first. What was measured before
+            is lost: `Measurement` keeps it.
     """
-    if not models:
-        raise SettingsError("there is no model to measure: name at least one")
-    for name, model in models.items():
-        _require_fit(name, model, settings)
-    prompt = _prompt(models, settings)
-    training = {name: model.training for name, model in models.items()}
-    try:
-        with torch.inference_mode(), devices.current(torch.device(settings.device)):
-            runners = [
-                _Runner(name, model.eval(), mode, _decoding(mode, model, prompt, settings))
-                for name, model in models.items()
-                for mode in settings.modes
-            ]
-            _repeat(runners, settings, on_progress, clock)
-    finally:
-        for name, model in models.items():
-            model.train(training[name])
-    return _summary(runners, settings)
+    measurement = Measurement(models, settings, on_progress, clock)
+    measurement.run()
+    return measurement.rows()
 
 
-def parameters(model: nn.Module) -> int:
-    """Parameters of a model; tied ones count once."""
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-def _repeat(
-    runners: list[_Runner], settings: SpeedSettings, on_progress: Progress, clock: Callable[[], float]
-) -> None:
-    """All runners once for warm-up, then in turn for every repetition."""
-    total = len(runners) * (_WARM_UPS + settings.repeats)
-    for turn in range(_WARM_UPS + settings.repeats):
-        for number, runner in enumerate(runners):
-            try:
-                if turn < _WARM_UPS:
-                    _warm_up(runner)
-                else:
-                    _run(runner, torch.device(settings.device), clock)
-            except (RuntimeError, MemoryError) as error:
-                if not out_of_memory(error):
-                    raise
-                raise SettingsError(
-                    f"{runner.name} does not fit in the memory of {settings.device} beside the other models "
-                    f"with batch {settings.batch} and a prompt of {settings.prompt} tokens: use a smaller "
-                    "batch, a shorter prompt or fewer models"
-                ) from error
-            words = "warm-up" if turn < _WARM_UPS else f"repetition {turn - _WARM_UPS + 1}"
-            on_progress(turn * len(runners) + number + 1, total, f"{words}: {runner.name}, {runner.mode}")
-
-
-def _warm_up(runner: _Runner) -> None:
-    runner.decoding.prefill()
-    runner.decoding.decode()
-    runner.decoding.release()
-
-
-def _run(runner: _Runner, device: torch.device, clock: Callable[[], float]) -> None:
-    """One timed repetition and its memory."""
-    decoding, gpu = runner.decoding, devices.is_gpu(device)
-    own = _weight_bytes(runner.model)
-    if gpu:
-        before = devices.allocated(device) - own - decoding.static_bytes()
-    runner.prefill.append(_timed(decoding.prefill, device, clock))
-    runner.decode.append(_timed(decoding.decode, device, clock))
-    # Other models are resident as well: only what this one has beyond them counts.
-    peak = devices.peak(device) - before if gpu else own + decoding.cache_bytes()
-    runner.peak = max(runner.peak, peak)
-    decoding.release()
-
-
-def _timed(work: Callable[[], None], device: torch.device, clock: Callable[[], float]) -> float:
-    """Seconds of a piece of work, from an idle device to an idle device."""
-    devices.synchronise(device)
-    start = clock()
-    work()
-    devices.synchronise(device)
-    return clock() - start
-
-
-def _decoding(mode: str, model: nn.Module, prompt: Tensor, settings: SpeedSettings) -> Decoding:
-    if mode == "graph":
-        return StaticDecoding(model, prompt, settings.new_tokens, capture=True)
-    return EagerDecoding(model, prompt, settings.new_tokens)
-
-
-def _prompt(models: dict[str, nn.Module], settings: SpeedSettings) -> Tensor:
-    """(batch, prompt) random tokens that every model knows."""
-    tables: list[Any] = [model.get_input_embeddings() for model in models.values()]  # type: ignore[operator]
-    vocabulary = min(table.num_embeddings for table in tables)
-    generator = torch.Generator().manual_seed(_SEED)
-    ids = torch.randint(vocabulary, (settings.batch, settings.prompt), generator=generator)
-    return ids.to(settings.device)
-
-
-def _require_fit(name: str, model: nn.Module, settings: SpeedSettings) -> None:
-    weight = next(model.parameters())
-    dtype = str(weight.dtype).removeprefix("torch.")
-    if weight.device.type != torch.device(settings.device).type or dtype != settings.dtype:
-        raise SettingsError(
-            f"{name} is in {dtype} on {weight.device}, the measurement in {settings.dtype} on "
-            f"{settings.device}: load the model so, or change dtype and device"
-        )
-    config: Any = model.config
-    positions = getattr(config, "max_position_embeddings", None)
-    length = settings.prompt + settings.new_tokens
-    if positions is not None and length > positions:
-        raise SettingsError(
-            f"prompt and new tokens are {settings.prompt} + {settings.new_tokens} = {length}, but {name} "
-            f"reads at most {positions}: use a shorter prompt or fewer new tokens"
-        )
-
-
-def _weight_bytes(model: nn.Module) -> int:
-    return sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])
-
-
-def _summary(runners: list[_Runner], settings: SpeedSettings) -> list[Speed]:
-    first_mode = settings.modes[0]
-    # written from the last to the first: what stays of each mode is the first model
-    references = {runner.mode: runner for runner in reversed(runners)}
-    return [
-        _speed(runner, references[runner.mode], phase, settings)
-        for runner in runners
-        for phase in PHASES
-        if phase != "prefill" or runner.mode == first_mode
-    ]
-
-
-def _speed(runner: _Runner, reference: _Runner, phase: str, settings: SpeedSettings) -> Speed:
+def _speed(timed: Timed, reference: Timed, phase: str, settings: SpeedSettings) -> Speed:
     counts = {"prefill": settings.prompt, "decode": settings.new_tokens - 1, "whole": settings.new_tokens}
-    seconds = np.array(runner.seconds(phase))
+    seconds = np.array(timed.seconds(phase))
     speed, spread = _median_and_spread(settings.batch * counts[phase] / seconds)
     ratio, ratio_spread = _median_and_spread(np.array(reference.seconds(phase)) / seconds)
     return Speed(
-        model=runner.name,
-        parameters=parameters(runner.model),
+        model=timed.name,
+        parameters=timed.parameters,
         phase=phase,
-        mode=runner.mode if phase != "prefill" else "eager",
+        mode=timed.mode if phase != "prefill" else "eager",
         tokens_per_second=speed,
         spread=spread,
         ratio=ratio,
         ratio_spread=ratio_spread,
-        peak_bytes=runner.peak,
+        peak_bytes=timed.peak,
         memory="allocated" if devices.is_gpu(settings.device) else "weights and cache",
         seconds=tuple(seconds.tolist()),
     )

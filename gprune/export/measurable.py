@@ -48,6 +48,21 @@ def load(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
     return loading.move(model.requires_grad_(False), place)
 
 
+def require_known(name: str, align: int = 1) -> None:
+    """Checks that a name means a model, long before it is loaded; a hub model is fetched.
+
+    Raises:
+        ModelError: there is no such model.
+        SettingsError: the retention or the alignment of a random model is none.
+    """
+    if is_random(name):
+        _random_config(name.removeprefix(RANDOM), align)
+    else:
+        folder = locate(name, download=True)
+        configuration(folder)
+        weight_files(folder)
+
+
 def _random_model(text: str, device: str, dtype: str, align: int) -> nn.Module:
     """A model of a published shape with random weights, made on the device itself.
 

@@ -6,6 +6,7 @@ Beside them, how far an evaluated text is one that was calibrated on.
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from gprune import corpora
@@ -103,7 +104,8 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
 def speed(graph: Graph) -> Stage[Throughput]:
     """Tokens a second of the dense model and of every method that can run, side by side in one run.
 
-    All models are in memory at once. Prompt and new tokens shrink to what the model can read.
+    Beside the dense model and the first one, one at a time is in memory. Prompt and new tokens shrink to what
+    the model can read. A method that does not fit ends the stage: its result has all methods or is none.
     """
     study = graph.study
 
@@ -116,7 +118,8 @@ def speed(graph: Graph) -> Stage[Throughput]:
         chosen = measurement.with_changes(chosen, **known, **fitting)
         # a method without masks could not run, unless it is the dense model
         able = {n: parts for n, parts in models.items() if "masks" in parts or METHODS[n].decision == "none"}
-        cuts = {name: work.pruned(**parts) for name, parts in able.items()}
+        work.let_go()
+        cuts = {name: partial(work.pruned, **parts) for name, parts in able.items()}
         rows = measurement.measure(cuts, chosen, work.progress)
         return Throughput(
             chosen.describe(), measurement.where(decoder.device), tuple(asdict(row) for row in rows)

@@ -89,9 +89,13 @@ class Work:
         """
         if self._cut[0] != method:
             # the old copy goes before the new one is made
-            self._cut = ("", None)
+            self.let_go()
             self._cut = (method, self.pruned(masks, means))
         return self._cut[1]
+
+    def let_go(self) -> None:
+        """Keeps no model of a method any longer."""
+        self._cut = ("", None)
 
     def pruned(
         self, masks: PruningMasks | None = None, means: list[ActivationStatistics] | None = None

@@ -67,17 +67,18 @@ CEILINGS = {
     "perplexity": (19, 37, 22),
     "accuracy": (21, 38, 27),
     "checkpoint": (19, 36.5, 22),
+    "speed": (46, 78, 30.5),
 }
 """GiB that a stage may take at most on a card at PUBLISHED: 2,048 x 128 tokens in bfloat16, usual batches"""
 
 
 @pytest.mark.parametrize("number", range(3), ids=PUBLISHED)
 def test_no_stage_grows_beyond_its_ceiling(number):
-    """All of GPrune but the speed of all models side by side fits on a card of 80 GiB, as it is set."""
+    """All of GPrune, and the speed of six models two at a time, fits on a card of 80 GiB, as it is set."""
     case, most = case_of(SHAPES[PUBLISHED[number]], EVERYTHING), {}
     for stage in course(Graph(EVERYTHING), "all", lambda _: False):
         found = need(stage.id, case)
-        if found is not None and stage.kind != "speed":
+        if found is not None:
             most[stage.kind] = max(most.get(stage.kind, 0.0), found.device(found.asked) / GIB)
     assert most.keys() == CEILINGS.keys()
     for kind, ceilings in CEILINGS.items():
@@ -93,8 +94,8 @@ def test_numbers_of_modules_that_need_torch_are_theirs():
         name: SPEED_TOKENS[name] for name in PRESETS
     }
     found = need(StageId("speed"), case_of(SHAPES["llama2-7b"], EVERYTHING))
-    # one dense model and five cuts, with static caches
-    assert 75 < found.device(1) / GIB < 95
+    # one dense model and one of five cuts, the buffers of their graphs, and a cache beside these
+    assert 44 < found.device(1) / GIB < 47
 
 
 LARGE = {

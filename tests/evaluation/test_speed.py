@@ -9,7 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gprune.errors import SettingsError
 from gprune.evaluation.decoding import EagerDecoding, StaticDecoding
-from gprune.evaluation.speed import PRESETS, SpeedSettings, measure, parameters, preset, with_changes
+from gprune.evaluation.speed import PRESETS, SpeedSettings, measure, preset, with_changes
+from gprune.evaluation.turns import parameters
 from gprune.models.tiny import tiny_decoder
 from gprune.records import PruningMasks
 from gprune.surgery import cut
@@ -30,6 +31,11 @@ def dense(family="llama", **arguments):
     return tiny_decoder(family, layers=3, **arguments).model
 
 
+def given(**models):
+    """Models that are there already, as the measurement asks for them."""
+    return {name: lambda model=model: model for name, model in models.items()}
+
+
 class Clock:
     """Gives out the seconds of each timed piece of work: two calls a piece."""
 
@@ -44,7 +50,7 @@ class Clock:
 def test_medians_ratios_and_spreads_are_those_of_the_clock():
     # prefill and decode of A, then of B, in each of three repetitions
     rounds = np.array([[1.0, 2.0, 0.5, 1.0], [2.0, 4.0, 0.5, 1.0], [4.0, 8.0, 4.0, 2.0]])
-    rows = measure({"A": dense(), "B": pruned()}, SETTINGS, clock=Clock(rounds.ravel()))
+    rows = measure(given(A=dense(), B=pruned()), SETTINGS, clock=Clock(rounds.ravel()))
     assert [(row.model, row.phase, row.mode) for row in rows] == [
         (model, phase, "eager") for model in "AB" for phase in ("prefill", "decode", "whole")
     ]
@@ -72,27 +78,16 @@ def test_a_machine_that_slows_down_does_not_change_the_ratio():
     slower = 2.0 ** np.arange(4)
     rounds = np.array([3.0, 3.0, 2.0, 1.5]) * slower[:, None]
     settings = with_changes(SETTINGS, repeats=4)
-    rows = measure({"A": dense(), "B": pruned()}, settings, clock=Clock(rounds.ravel()))
+    rows = measure(given(A=dense(), B=pruned()), settings, clock=Clock(rounds.ravel()))
     found = {row.phase: row for row in rows if row.model == "B"}
     assert found["prefill"].ratio == pytest.approx(1.5) and found["decode"].ratio == pytest.approx(2.0)
     assert found["prefill"].ratio_spread == pytest.approx(0, abs=1e-12)
     assert found["decode"].spread > 0
 
 
-def test_models_take_turns_after_one_warm_up_each():
-    turns = []
-    models = {name: dense(seed=number) for number, name in enumerate("ABC")}
-    measure(models, with_changes(SETTINGS, repeats=2), lambda *event: turns.append(event))
-    assert [message.split(": ")[1][0] for _, _, message in turns] == list("ABCABCABC")
-    assert [message.split(":")[0] for _, _, message in turns] == (
-        ["warm-up"] * 3 + ["repetition 1"] * 3 + ["repetition 2"] * 3
-    )
-    assert [(done, total) for done, total, _ in turns] == [(number, 9) for number in range(1, 10)]
-
-
 def test_memory_on_a_cpu_is_weights_and_cache():
     model = pruned()
-    rows = measure({"small": model}, SETTINGS)
+    rows = measure(given(small=model), SETTINGS)
     # 3 layers of 4, 1 and 4 groups; head width 2; keys and values of 5 + 3 tokens, 2 sequences, 4 bytes
     cache = 2 * 2 * (4 + 1 + 4) * 8 * 2 * 4
     held = sum(p.numel() for p in model.parameters()) + sum(b.numel() for b in model.buffers())
@@ -104,7 +99,7 @@ def test_memory_on_a_cpu_is_weights_and_cache():
 def test_the_models_are_left_as_they_were():
     model = dense().train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    measure({"A": model}, with_changes(SETTINGS, repeats=1))
+    measure(given(A=model), with_changes(SETTINGS, repeats=1))
     assert model.training
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
@@ -219,9 +214,9 @@ def test_settings_out_of_range_are_named(changes, message):
 
 def test_what_does_not_fit_is_named():
     with pytest.raises(SettingsError, match=r"510 \+ 4 = 514, but A reads at most 512"):
-        measure({"A": dense()}, with_changes(SETTINGS, prompt=510))
+        measure(given(A=dense()), with_changes(SETTINGS, prompt=510))
     with pytest.raises(SettingsError, match="A is in float32 on cpu, the measurement in bfloat16"):
-        measure({"A": dense()}, with_changes(SETTINGS, dtype="bfloat16"))
+        measure(given(A=dense()), with_changes(SETTINGS, dtype="bfloat16"))
     with pytest.raises(SettingsError, match="no model to measure"):
         measure({}, SETTINGS)
 
@@ -242,14 +237,14 @@ def test_too_little_memory_names_batch_and_prompt(error):
 
     model.lm_head.register_forward_pre_hook(fail)
     with pytest.raises(SettingsError, match="A does not fit.* batch 2 and a prompt of 5 tokens"):
-        measure({"A": model}, SETTINGS)
+        measure(given(A=model), SETTINGS)
 
 
 def test_other_failures_of_a_model_stay_what_they_are():
     model = dense()
     model.lm_head.register_forward_pre_hook(lambda *_: (_ for _ in ()).throw(RuntimeError("a broken kernel")))
     with pytest.raises(RuntimeError, match="a broken kernel"):
-        measure({"A": model}, SETTINGS)
+        measure(given(A=model), SETTINGS)
 
 
 def test_presets():
@@ -283,7 +278,7 @@ def test_a_captured_graph_writes_the_greedy_tokens(build, kv_heads):
             decoding.decode()
             assert torch.equal(decoding.tokens(), expected)
     settings = SpeedSettings(2, 5, 4, 2, "float32", "cuda")
-    rows = measure({"A": model}, settings)
+    rows = measure(given(A=model), settings)
     assert [(row.phase, row.mode) for row in rows] == [
         ("prefill", "eager"),
         ("decode", "eager"),

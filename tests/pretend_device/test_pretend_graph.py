@@ -64,12 +64,13 @@ def test_the_graph_of_a_step_waits_for_nothing_and_what_waits_cannot_be_captured
 def test_speed_is_measured_in_both_modes_with_the_memory_of_the_device(device):
     size = steps.Size()
     dense = steps.decoder(size, device)
-    models = {"dense": dense.model, "cut": cut(dense, steps.masks(size))}
+    pruned = cut(dense, steps.masks(size))
+    models = {"dense": lambda: dense.model, "cut": lambda: pruned}
     settings = speed.SpeedSettings(2, 8, 4, 2, "float32", str(dense.device))
     rows = {(row.model, row.phase, row.mode): row for row in speed.measure(models, settings)}
     assert {mode for _, _, mode in rows} == {"eager", "graph"}
     assert all(row.memory == "allocated" for row in rows.values())
     for mode in ("eager", "graph"):
         larger, smaller = (rows[name, "decode", mode].peak_bytes for name in models)
-        assert larger > smaller > sum(weight.nbytes for weight in models["cut"].parameters())
+        assert larger > smaller > sum(weight.nbytes for weight in pruned.parameters())
     assert speed.where(dense.device).startswith("a pretend GPU, torch ")

@@ -81,7 +81,7 @@ def _fields(key: str) -> dict[str, Any]:
     with right:
         speed = st.selectbox(
             "Speed", list(SPEEDS), key=f"{key}_speed", format_func=lambda name: SPEEDS[name],
-            help=help_["evaluation.speed"] + ". All models are in memory at once meanwhile.",
+            help=help_["evaluation.speed"] + ". The dense model and one other are in memory meanwhile.",
         )  # fmt: skip
     left, right = st.columns([1, 4])
     with left:

@@ -112,8 +112,8 @@ def _reference(rows: list[Mapping[str, Any]]) -> str:
 def _reading(rows: list[Mapping[str, Any]]) -> str:
     return (
         "Dots are medians over the repetitions, whiskers their quartiles; the dotted line is the dense "
-        f"model, ratios are to {_reference(rows)}. All models are measured in one run and take turns in "
-        "every repetition, and a ratio is formed within each: a machine that slows down slows all alike."
+        f"model, ratios are to {_reference(rows)}. Each other model takes turns with it in every repetition, "
+        "and a ratio is formed within each: a machine that slows down slows both alike."
     )
 
 
@@ -175,7 +175,7 @@ def _not_measured(run: Run) -> None:
     study = run.study.with_settings({"evaluation.speed": preset})
     st.caption(
         "A run of its own with the same settings and this one more: finished stages are taken from the "
-        "cache. Dense and pruned models are in memory at once; close what else is at work."
+        "cache. The dense model and one other are in memory meanwhile; close what else is at work."
     )
     st.code(command(study), language="bash", wrap_lines=True)
     if st.button(f"Measure speed ({preset} preset)", key="sx_measure", icon=":material/play_arrow:"):
