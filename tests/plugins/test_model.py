@@ -23,7 +23,7 @@ from gprune.records import UnitScores
 
 def decide(problem):
     shape, model = problem.shape, problem.model
-    ids = torch.from_numpy(problem.tokens[0][:4]).long()
+    ids = torch.tensor(problem.tokens[0][:4], dtype=torch.long, device=model.device)
     with torch.enable_grad():
         rows = [layer.mlp.gate_proj.weight.float() for layer in model.model.layers]
         ffn = np.stack([row.square().sum(1).numpy().astype(float) for row in rows])
