@@ -9,7 +9,7 @@ import pytest
 from plugins.packages import BOTH, METHOD, METRIC, adopted, install
 from views.synthetic_run import a_study, read, write_run
 
-from gprune import methods, run_records, stages
+from gprune import methods, packs, run_records, stages
 from gprune.errors import SettingsError
 from gprune.methods import Method
 from gprune.stages import Graph, Inputs, course
@@ -129,6 +129,19 @@ def test_a_run_opens_without_its_plug_in(orphan: tuple[Path, str], monkeypatch: 
         assert "code of bring, which runs in runs only" in obstacle(run.results, "even", "primary")
     with adopted(monkeypatch), pytest.raises(SettingsError, match="metric must be one of"):
         from_dict(read(root, name)["study"])
+
+
+def test_a_pack_of_it_is_read_where_its_plug_in_never_was(
+    orphan: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root, name = orphan
+    with adopted(monkeypatch):
+        all_runs(str(root))
+        packs.write(Store(root), name, tmp_path / "a.zip")
+    with adopted(monkeypatch):
+        packs.unpack(tmp_path / "a.zip", Store(tmp_path / "there"))
+        (run,), unreadable = all_runs(str(tmp_path / "there"))
+        assert unreadable == [] and run.masked == ["gprune", "even", "size"]
 
 
 HOSTILE = [

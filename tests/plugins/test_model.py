@@ -7,7 +7,7 @@ import tiny_study
 from plugins.packages import BOTH, METRIC, adopted, install
 
 from gprune import pipeline
-from gprune.errors import PluginError
+from gprune.errors import MethodError, PluginError
 from gprune.stages import Inputs, Work
 from gprune.store import Store
 from gprune.study import from_dict
@@ -23,7 +23,7 @@ from gprune.records import UnitScores
 
 def decide(problem):
     shape, model = problem.shape, problem.model
-    ids = torch.from_numpy(problem.tokens[0][:4]).long()
+    ids = torch.tensor(problem.tokens[0][:4], dtype=torch.long, device=model.device)
     with torch.enable_grad():
         rows = [layer.mlp.gate_proj.weight.float() for layer in model.model.layers]
         ffn = np.stack([row.square().sum(1).numpy().astype(float) for row in rows])
@@ -110,5 +110,5 @@ def test_a_metric_that_fails_leaves_out_its_method_or_ends_the_study_that_is_its
         (said,) = found["unavailable"].values()
         assert said.startswith(f"{reason} must be finite: 27 of 27 are not")
         assert set(found["perplexity"]) == {"dense", "flap", "even"}
-        with pytest.raises(PluginError, match=reason):
+        with pytest.raises(MethodError, match=reason):
             pipeline.run(from_dict({**values, "metric": "size"}), store, lambda *_: None, "drift")

@@ -78,6 +78,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(python, folder / "project", folder / "study.json", folder / "cache", Path(model), variables)
 
 
+def test_its_own_tests_pass_where_it_is_installed(place: Place) -> None:
+    command = [str(place.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    variables = place.variables | {"PYTEST_ADDOPTS": ""}
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=place.project, env=variables, timeout=limit(120)
+    )
+    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_it_runs_is_recomputed_when_it_is_edited_and_its_runs_open_when_it_is_gone(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
