@@ -61,7 +61,7 @@ def bench_of(scale: Scale, device: Device) -> Bench:
     samples = scale.tokens // _LENGTH
     sizes = Sizes(
         samples=samples, length=_LENGTH, batch=_BATCH, layers=scale.layers, context_tokens=scale.tokens,
-        learning_batch=_BATCH, learning_steps=samples // _BATCH, windows=samples,
+        learning_batch=_BATCH, learning_steps=samples // _BATCH, epochs=1, windows=samples,
     )  # fmt: skip
     return Bench(decoder, device, sizes)
 

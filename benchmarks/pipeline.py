@@ -66,7 +66,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="float32", choices=list(loading.DTYPES))
     numbers = {"samples": 32, "length": 128, "batch": 16, "context-tokens": 2048, "learning-batch": 32}
-    for name, value in (numbers | {"learning-steps": 2, "windows": 32, "repeats": 5}).items():
+    for name, value in (numbers | {"learning-steps": 2, "epochs": 1, "windows": 32, "repeats": 5}).items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--ratios", nargs="*", choices=list(PARTS), help="parts to hold against a peer (all)")
     options = parser.parse_args()
@@ -99,17 +99,22 @@ def _show_stages(options: argparse.Namespace, device: Device) -> None:
     decoder = _decoder(options)
     sizes = Sizes(
         options.samples, options.length, options.batch, options.layers or decoder.shape.layers,
-        options.context_tokens, options.learning_batch, options.learning_steps, options.windows,
+        options.context_tokens, options.learning_batch, options.learning_steps, options.epochs,
+        options.windows,
     )  # fmt: skip
     print(f"{options.model}: {decoder.shape}\n{sizes}")
     print(f"{'stage':<20}{'seconds':>10}{'floor':>10}{'times':>8}{'peak GiB':>10}{'load':>7}")
+    rows = []
     for row in Bench(decoder, device, sizes).rows(options.stages):
+        rows.append(row)
         times = row.took.seconds / row.floor if row.floor else float("inf")
         print(
             f"{row.name:<20}{row.took.seconds:>10.2f}{row.floor:>10.2f}{times:>8.1f}"
             f"{row.took.memory / 2**30:>10.2f}{os.getloadavg()[0]:>7.1f}",
             flush=True,
         )
+    seconds, peak = sum(row.took.seconds for row in rows), max(row.took.memory for row in rows)
+    print(f"{'together':<20}{seconds:>10.2f}{sum(row.floor for row in rows):>10.2f}{peak / 2**30:>18.2f}")
 
 
 def _show_ratios(options: argparse.Namespace, place: torch.device) -> None:

@@ -11,7 +11,9 @@ import torch
 from pipeline_machine import Device, Taken, taken
 
 from gprune.calibration import collect
+from gprune.calibration.context_statistics import collect_contexts
 from gprune.calibration.contexts import fit_contexts, project_inputs
+from gprune.calibration.gradients import taylor_scores
 from gprune.drift import rank_drift
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.decoder import Decoder
@@ -20,6 +22,7 @@ from gprune.records import Partition, RankDrift, Tokens, UnitScores
 from gprune.reliability import balanced_splits, module_statistics
 from gprune.scoring import score
 from gprune.scoring.neurons import neuron_scorer
+from gprune.settings import BaselineSettings
 from gprune.sparsity.learning import learn
 from gprune.study import (
     CalibrationSettings,
@@ -45,6 +48,8 @@ class Sizes:
     context_tokens: int
     learning_batch: int
     learning_steps: int
+    """of an epoch"""
+    epochs: int
     windows: int
 
 
@@ -120,6 +125,19 @@ def _contexts(bench: Bench) -> float:
     return float(bench.made["inputs"].points.nbytes)
 
 
+def _context_statistics(bench: Bench) -> float:
+    sizes, tokens = bench.sizes, bench.tokens("A", bench.sizes.samples)
+    collect_contexts(bench.decoder, tokens, bench.made["contexts"], SHARDS, sizes.batch, gradient=True)
+    return 2 * bench.weights * -(-sizes.samples // sizes.batch)
+
+
+def _taylor(bench: Bench) -> float:
+    usual = BaselineSettings()
+    settings = replace(usual, taylor_length=min(usual.taylor_length, bench.sizes.length))
+    taylor_scores(bench.decoder, bench.tokens("A", bench.sizes.samples), settings)
+    return 3 * bench.weights
+
+
 def _drift(bench: Bench) -> float:
     norms, shape, settings = bench.decoder.weight_norms(), bench.decoder.shape, CalibrationSettings()
     bench.made["norms"] = norms
@@ -182,9 +200,9 @@ def _learning(bench: Bench) -> float:
     texts = [
         bench.tokens(name, sizes.learning_batch // 2 * sizes.learning_steps) for name in ("A", "the text B")
     ]
-    settings = SparsitySettings(epochs=1, batch=sizes.learning_batch)
+    settings = SparsitySettings(epochs=sizes.epochs, batch=sizes.learning_batch)
     learn(bench.decoder, scores, heads, partition, *texts, settings, 0.5, 0, lambda *_: None)
-    return 3 * bench.weights * sizes.learning_steps
+    return 3 * bench.weights * sizes.learning_steps * sizes.epochs
 
 
 def _perplexity(bench: Bench) -> float:
@@ -199,6 +217,8 @@ STAGES: dict[str, Callable[[Bench], float]] = {
     "statistics": _statistics,
     "context inputs": _inputs,
     "context clusters": _contexts,
+    "context statistics": _context_statistics,
+    "LLM-Pruner": _taylor,
     "scores and drift": _drift,
     "module clusters": _clusters,
     "module refinement": _refinement,

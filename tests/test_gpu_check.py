@@ -54,5 +54,5 @@ def test_its_commands_are_those_of_this_project(gpu_check: Any, project: Path) -
     parser = argparse.ArgumentParser()
     speed_command.add(parser.add_subparsers())
     options = parser.parse_args(speed[2:])
-    models = ["random:llama2-13b", "random:llama2-13b", "random:llama2-13b@0.5"]
-    assert options.preset == "gpu" and options.modes == ["eager", "graph"] and options.models == models
+    models = ["random:llama2-13b", "random:llama2-13b@0.5"]
+    assert options.preset == "gpu" and options.modes == ["graph", "compiled"] and options.models == models

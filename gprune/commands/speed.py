@@ -53,7 +53,11 @@ def add(commands: Any) -> None:
     speed.add_argument("--repeats", type=int, help="timed repetitions after one warm-up")
     speed.add_argument("--dtype", help="float32, bfloat16 or float16")
     speed.add_argument("--device", help="cpu or cuda")
-    speed.add_argument("--modes", nargs="+", help="ways to decode: eager, graph (a captured CUDA graph)")
+    speed.add_argument(
+        "--modes",
+        nargs="+",
+        help="ways to decode: eager, graph (a captured CUDA graph), compiled (and captured, on a GPU)",
+    )
     speed.add_argument("--align", type=int, default=64, help="FFN widths of random:SHAPE@RETENTION")
     speed.add_argument("--json", type=place, metavar="OUT.json", help="write everything measured to a file")
     speed.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")

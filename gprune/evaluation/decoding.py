@@ -25,6 +25,8 @@ from gprune.models import devices
 
 # Attention kernels want rows of masks that start at multiples of this many elements.
 _ROW = 8
+# Models of one class that are compiled in a process at most.
+_MODELS = 256
 
 
 class Decoding(Protocol):
@@ -230,7 +232,9 @@ class StaticDecoding:
 
     def _compile(self) -> None:
         """Takes a step for the compiler's sake."""
-        with self._unmoved():
+        # the compiler gives up, in silence, after a few models of one class
+        many = torch._dynamo.config.patch(recompile_limit=_MODELS)
+        with self._unmoved(), many:
             try:
                 self._step()
             except torch.OutOfMemoryError:

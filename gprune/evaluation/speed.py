@@ -25,7 +25,7 @@ from gprune.models import devices, room
 from gprune.progress import Progress, silent
 from gprune.records import Array
 
-MODES = ("eager", "graph")
+MODES = ("eager", "graph", "compiled")
 PHASES = ("prefill", "decode", "whole")
 _DTYPES = ("float32", "bfloat16", "float16")
 
@@ -46,8 +46,9 @@ class SpeedSettings:
     """number type of the weights"""
     device: str = "cuda"
     """cpu, cuda or cuda:1"""
-    modes: tuple[str, ...] = MODES
-    """ways to decode: eager, graph (a captured CUDA graph)"""
+    modes: tuple[str, ...] = ("eager", "graph")
+    """ways to decode: eager, graph (a captured CUDA graph), compiled (by torch.compile, then captured on a
+    GPU; compiling takes up to a minute a model)"""
 
     def __post_init__(self) -> None:
         """Checks every field."""

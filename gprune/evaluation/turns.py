@@ -199,8 +199,9 @@ def _timed(work: Callable[[], None], device: torch.device, clock: Callable[[], f
 
 
 def _decoding(mode: str, model: nn.Module, prompt: Tensor, settings: SpeedSettings) -> Decoding:
-    if mode == "graph":
-        return StaticDecoding(model, prompt, settings.new_tokens, capture=True)
+    if mode != "eager":
+        capture = devices.is_gpu(settings.device)
+        return StaticDecoding(model, prompt, settings.new_tokens, capture, compiled=mode == "compiled")
     return EagerDecoding(model, prompt, settings.new_tokens)
 
 

@@ -204,7 +204,7 @@ def test_static_buffers_refuse_a_sliding_window():
         ({"repeats": 0}, "repeats must be 1 or more"),
         ({"dtype": "int8"}, "dtype must be one of float32, bfloat16, float16"),
         ({"modes": ("graph",)}, "graph needs a CUDA device"),
-        ({"modes": ()}, "modes must be one or more of eager, graph"),
+        ({"modes": ()}, "modes must be one or more of eager, graph, compiled"),
     ],
 )
 def test_settings_out_of_range_are_named(changes, message):
@@ -287,3 +287,37 @@ def test_a_captured_graph_writes_the_greedy_tokens(build, kv_heads):
         ("whole", "graph"),
     ]
     assert all(row.peak_bytes > 4 * row.parameters and row.memory == "allocated" for row in rows)
+
+
+@pytest.mark.parametrize(("build", "kv_heads"), [(dense, 4), (pruned, 2)])
+def test_a_compiled_step_writes_the_greedy_tokens(build, kv_heads, monkeypatch):
+    """Traced as the compiler does; what its own backend makes of the trace takes a minute."""
+    calls, compile_ = [], torch.compile
+
+    def traced(model, **options):
+        calls.append(options)
+        return compile_(model, backend="eager", **options)
+
+    monkeypatch.setattr(torch, "compile", traced)
+    model = build(kv_heads=kv_heads)
+    prompt = torch.randint(64, (3, 11), generator=torch.Generator().manual_seed(3))
+    expected = generated(model, prompt, 9)
+    with torch.inference_mode():
+        decoding = StaticDecoding(model, prompt, 9, capture=False, compiled=True)
+        for _ in range(2):
+            decoding.prefill()
+            decoding.decode()
+            assert torch.equal(decoding.tokens(), expected)
+    rows = measure(given(A=model), SpeedSettings(2, 5, 4, 1, "float32", "cpu", ("compiled",)))
+    assert [(row.phase, row.mode) for row in rows][1:] == [("decode", "compiled"), ("whole", "compiled")]
+    assert calls == [{"dynamic": False}] * 2
+
+
+def test_where_nothing_can_be_compiled_the_mode_is_named(monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("no compiler\nfound")
+
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: broken)
+    settings = SpeedSettings(2, 5, 4, 1, "float32", "cpu", ("compiled",))
+    with pytest.raises(SettingsError, match=r"compiled here \(no compiler\): leave out the mode compiled"):
+        measure(given(A=dense()), settings)

@@ -22,8 +22,8 @@ from gprune.views.frame.text import in_figure
 ROW_PIXELS = 34
 _FEW = 8
 """units that all get a tick of their own"""
-_CAPTURED = "graph"
-"""mode of decoding that is drawn open: a captured CUDA graph"""
+_EAGER = "eager"
+"""mode of decoding that is drawn filled; a captured or compiled step is drawn open"""
 
 
 def dots(table: pd.DataFrame, phase: str) -> go.Figure:
@@ -45,7 +45,7 @@ def dots(table: pd.DataFrame, phase: str) -> go.Figure:
             _marks(table[own], [name for name, is_own in zip(names, own, strict=True) if is_own], hue)
         )
     for line in table[table["model"] == DENSE].to_dict("records"):
-        dash = "dash" if line["mode"] == _CAPTURED else "dot"
+        dash = "dot" if line["mode"] == _EAGER else "dash"
         figure.add_vline(x=line["tokens/s"], line={"color": GREY, "dash": dash, "width": 1.5})
     style(figure, f"tokens a second, {phase} (higher is better)", "", 96 + ROW_PIXELS * len(table))
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=names[::-1], automargin=True)
@@ -84,7 +84,7 @@ def _row_name(model: str, mode: str, several: bool) -> str:
 
 
 def _is_open(mode: str, symbol: str) -> bool:
-    return mode == _CAPTURED and not symbol.endswith("-open")
+    return mode != _EAGER and not symbol.endswith("-open")
 
 
 def widths(kept: Array, full: int, method: str, units: str) -> go.Figure:
