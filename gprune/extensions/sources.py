@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import Distribution
+from itertools import islice
 from pathlib import Path
 
 from gprune import untrusted
@@ -40,7 +41,8 @@ class Recorded:
         """
         stem = name.replace(".", "/")
         paths = {file: path for file, _, path in self.hashes}
-        for file in (f"{stem}.py", f"{stem}/__init__.py"):
+        # where both are there, Python takes the package
+        for file in (f"{stem}/__init__.py", f"{stem}.py"):
             if file in paths:
                 return Path(paths[file])
         raise PluginError(f"the package has no module {name}, which its entry point names: install it again")
@@ -50,13 +52,13 @@ class Recorded:
         return _digest(f"{name} {told}" for name, told, _ in self.hashes)
 
     def require_unchanged(self) -> None:
-        """Checks that the source files are those of the record.
+        """Checks that the files, source and data, are those of the record.
 
         Raises:
             PluginError: one was changed since, so that the key of a result would not tell.
         """
         for name, told, path in self.hashes:
-            if name.endswith(".py") and told != _as_recorded(_read(Path(path))):
+            if told != _as_recorded(Path(path)):
                 raise PluginError(
                     f"its file {name} was changed after it was installed: install the package again, or as "
                     "`pip install -e`, so that every change is seen"
@@ -69,7 +71,7 @@ class Editable:
 
     project: Path
     roots: tuple[Path, ...]
-    """the folders, or single files, of the top-level modules that the entry points name"""
+    """the folders, or single files, of the top-level modules that the entry points name, or the metadata"""
 
     def module(self, name: str) -> Path:
         """The file of a module.
@@ -89,13 +91,13 @@ class Editable:
         raise PluginError(f"{self.project} has no module {name}, which its entry point names")
 
     def content(self) -> str:
-        """Hash of every file of these packages as it is now.
+        """Hash of every file of these packages as it is now, a link as the file that it leads to.
 
         Raises:
-            PluginError: they are too large, or cannot be read.
+            PluginError: they are too large, lead to another folder, or cannot be read.
         """
         found, size = [], 0
-        for path in sorted(self._files()):
+        for path in sorted(islice(self._files(), MOST_FILES + 1)):
             data = _read(path)
             size += len(data)
             found.append(f"{path.relative_to(self.project)} {hashlib.sha256(data).hexdigest()}")
@@ -116,8 +118,15 @@ class Editable:
                 continue
             for folder, folders, names in os.walk(root):
                 folders[:] = [name for name in folders if name not in _PASSED_OVER]
+                linked = next((name for name in folders if Path(folder, name).is_symlink()), None)
+                if linked is not None:
+                    # what lies there is not gone through, and its edits would not be seen
+                    raise PluginError(
+                        f"its folder {untrusted.quoted(linked)} is a link to another place: put the folder "
+                        "itself there"
+                    )
                 paths = (Path(folder) / name for name in names if not name.endswith((".pyc", ".pyo")))
-                yield from (path for path in paths if path.is_file() and not path.is_symlink())
+                yield from (path for path in paths if path.is_file())
 
 
 Source = Recorded | Editable
@@ -136,7 +145,8 @@ def source_of(distribution: Distribution, modules: Iterable[str]) -> Source:
     project = _project(distribution)
     if project is not None:
         tops = dict.fromkeys(name.partition(".")[0] for name in modules)
-        return Editable(project, tuple(_root(name, project) for name in tops))
+        roots = dict.fromkeys([*(_root(name, project) for name in tops), *_others(distribution, project)])
+        return Editable(project, tuple(roots))
     files = []
     for file in distribution.files or ():
         if file.hash is not None and not file.parts[0].endswith((".dist-info", ".egg-info")):
@@ -179,6 +189,16 @@ def _root(top: str, project: Path) -> Path:
     return root
 
 
+def _others(distribution: Distribution, project: Path) -> Iterator[Path]:
+    """What its entry points may import: the top-level modules that setuptools notes of a project."""
+    for top in (distribution.read_text("top_level.txt") or "").split():
+        try:
+            yield _root(top, project)
+        except PluginError:
+            # what cannot be imported from the project is no part of the plug-in
+            continue
+
+
 def _read(path: Path) -> bytes:
     try:
         return untrusted.contents(path, path.name, most=MOST_BYTES)
@@ -188,8 +208,15 @@ def _read(path: Path) -> bytes:
         ) from error
 
 
-def _as_recorded(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+def _as_recorded(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").digest()
+    except OSError as error:
+        raise PluginError(
+            f"its file {path.name} cannot be read ({error.strerror}): install it again"
+        ) from error
+    return base64.urlsafe_b64encode(found).rstrip(b"=").decode()
 
 
 def _digest(lines: Iterable[str]) -> str:

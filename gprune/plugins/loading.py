@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,17 +64,34 @@ def _require_same(installed: Installed, digest: str) -> None:
 
 def _require_own(installed: Installed) -> None:
     """Checks that what would be imported is what was hashed, and nothing before it on the path."""
-    top = installed.module.partition(".")[0]
-    spec = importlib.util.find_spec(top)
-    wanted = installed.source.module(installed.module)
-    places = [] if spec is None else [*(spec.submodule_search_locations or ()), spec.origin or ""]
-    if any(wanted.resolve().is_relative_to(Path(place).resolve()) for place in places if place):
+    wanted, place = installed.source.module(installed.module), _imported_from(installed.module)
+    if place and Path(place).resolve() == wanted.resolve():
         return
-    shown = untrusted.quoted(places[0]) if places else "nowhere"
+    shown = untrusted.quoted(place) if place else "nowhere"
     raise PluginError(
-        f"its module {top} would be imported from {shown}, and it is installed as {wanted}: remove what "
-        "stands before it on the path"
+        f"its module {installed.module} would be imported from {shown}, and it is installed as {wanted}: "
+        "remove what stands before it on the path"
     )
+
+
+def _imported_from(module: str) -> str:
+    """The file of a module, or of what hides it; found without importing the packages that it lies in.
+
+    Several folders may share a package without an __init__.py, so that its own name does not tell.
+    """
+    name, *inner = module.split(".")
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return ""
+    for part in inner:
+        if spec is None or spec.submodule_search_locations is None:
+            break
+        name, around = f"{name}.{part}", spec
+        spec = PathFinder.find_spec(name, list(around.submodule_search_locations or ()))
+        if spec is None:
+            return around.origin or ""
+    return "" if spec is None else spec.origin or ""
 
 
 def _require_declared(plugin: Plugin, made: Any) -> None:

@@ -103,3 +103,46 @@ def test_the_tables_are_as_they_were_after_a_test(site: Path, monkeypatch: pytes
     with adopted(monkeypatch):
         assert "size" in methods.METHODS
     assert list(methods.METHODS) == before
+
+
+def test_an_edit_of_a_second_package_or_behind_a_link_is_seen_and_a_linked_folder_refused(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "work"
+    install(site, files={**BOTH, "bring_parts.py": "POWER = 2\n"}, project=project)
+    (site / "bring-1.0.dist-info" / "top_level.txt").write_text("bring\nbring_parts\nno_such_module\n")
+    (tmp_path / "behind.py").write_text("ROOT = 2\n")
+    (project / "bring" / "behind.py").symlink_to(tmp_path / "behind.py")
+    monkeypatch.syspath_prepend(str(project))
+    before = digests(site)["metric.size"]
+    (project / "bring_parts.py").write_text("POWER = 3\n")
+    second = digests(site)["metric.size"]
+    (tmp_path / "behind.py").write_text("ROOT = 3\n")
+    assert len({before, second, digests(site)["metric.size"]}) == 3
+    (tmp_path / "far").mkdir()
+    (project / "bring" / "far").symlink_to(tmp_path / "far")
+    with pytest.raises(PluginError, match="its folder 'far' is a link to another place"):
+        one().digest()
+
+
+def test_data_that_was_changed_after_it_was_installed_is_not_read(site: Path) -> None:
+    install(site, files={**BOTH, "bring/table.csv": "1,2"})
+    assert load(one(), one().digest()).label == "weight size"
+    (site / "bring" / "table.csv").write_text("1,3")
+    with pytest.raises(PluginError, match=r"its file bring/table.csv was changed after it was installed"):
+        load(one(), one().digest())
+
+
+def test_a_folder_that_shares_its_package_does_not_hide_it(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # without an __init__.py both folders make one package, and the first on the path has the module
+    install(site, files={path: source for path, source in BOTH.items() if "__init__" not in path})
+    assert load(one("method.even"), one("method.even").digest()).label == "even cut"
+    forget()
+    (tmp_path / "here" / "bring").mkdir(parents=True)
+    (tmp_path / "here" / "bring" / "metric.py").write_text("raise SystemExit('another module')")
+    monkeypatch.syspath_prepend(str(tmp_path / "here"))
+    with pytest.raises(PluginError, match=r"bring.metric would be imported from .*here.*remove what stands"):
+        load(one(), one().digest())
+    assert "bring.metric" not in sys.modules
