@@ -19,8 +19,8 @@ from gprune.errors import PluginError
 
 Kind = Literal["metric", "method"]
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-LABEL = re.compile(r"\w[\w .,:+/()'’-]*")
-"""nothing that a chart or a page would take for markup"""
+LABEL = re.compile(r"(?!.*\bwww\.)[^\W_](?:[^\W_]|[ .,+/()'’-])*", re.IGNORECASE)
+"""nothing that a chart or a page would take for markup, a symbol's name or an address"""
 LONGEST_NAME, LONGEST_LABEL = 40, 60
 MOST_SOURCE = 2**20
 """bytes of a source file that is looked at"""
@@ -180,13 +180,17 @@ def _require_facts(found: Mapping[str, Any]) -> None:
     if not isinstance(label, str) or len(label) > LONGEST_LABEL or not LABEL.fullmatch(label):
         shown = untrusted.quoted(label)
         raise PluginError(
-            f"its label must be at most {LONGEST_LABEL} letters, digits, spaces and .,:+/()'- (got {shown})"
+            f"its label must be at most {LONGEST_LABEL} letters, digits, spaces and .,+/()'-, and no address "
+            f"(got {shown})"
         )
     for fact, words in CHOICES.items():
         if found.get(fact, words[0]) not in words:
             shown = untrusted.quoted(found[fact])
             raise PluginError(f"its field {fact} must be one of {', '.join(words)} (got {shown})")
-    if found.get("metric", ""):
-        require_name(str(found["metric"]))
+    metric = found.get("metric", "")
+    if not isinstance(metric, str):
+        raise PluginError(f"its field metric must be the name of a metric (got {untrusted.quoted(metric)})")
+    if metric:
+        require_name(metric)
     if not isinstance(found.get("compensated", False), bool):
         raise PluginError("its field compensated must be True or False")

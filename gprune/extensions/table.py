@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from threading import Lock
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -14,6 +15,7 @@ class Table(Mapping[str, T]):
     def __init__(self, items: Mapping[str, T]) -> None:
         """Begins with some."""
         self._items = dict(items)
+        self._adding = Lock()
 
     def __getitem__(self, name: str) -> T:
         """The one of a name."""
@@ -29,4 +31,5 @@ class Table(Mapping[str, T]):
 
     def add(self, name: str, item: T) -> None:
         """Puts one at the end, unless there is one of its name: in a new dictionary, for those at work."""
-        self._items = {**self._items, name: self._items.get(name, item)}
+        with self._adding:
+            self._items = {**self._items, name: self._items.get(name, item)}

@@ -71,6 +71,16 @@ WRONG = {
         {},
         "its label must be at most 60 letters",
     ),
+    "a label with the name of a symbol": (
+        replaced("bring/metric.py", '"weight size"', '"size :material/delete:"'),
+        {},
+        "its label must be at most 60 letters",
+    ),
+    "a label with an address": (
+        replaced("bring/metric.py", '"weight size"', '"see www.example.org"'),
+        {},
+        "and no address",
+    ),
     "a made object": (
         replaced("bring/metric.py", "size = Metric(", "size = make("),
         {},
@@ -162,3 +172,11 @@ def test_damaged_metadata_are_told_and_end_nothing(site: Path, file: str) -> Non
     assert "other_size" in {one.plugin.name for one in now.installed}
     said = [fault.words for fault in now.faults] + [one.plugin.words for one in now.installed]
     assert any(sentence in words for words in said), said
+
+
+def test_a_metric_that_is_no_name_is_refused_before_a_record_holds_it(site: Path) -> None:
+    for given in ("None", "0", "b'flap'"):
+        named = METHOD.replace('label="even cut"', f'label="even cut", metric={given}')
+        install(site, files={**BOTH, "bring/method.py": named})
+        (fault,) = found().faults
+        assert "its field metric must be the name of a metric" in fault.words and fault.name == "even"
