@@ -135,7 +135,11 @@ def _entries(distribution: Distribution) -> list[EntryPoint]:
 
 def _path() -> list[str]:
     """Where packages are installed: the path without the working directory."""
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except OSError:
+        # it was deleted: nothing lies in it
+        return [entry for entry in sys.path if Path(entry).is_absolute()]
     return [entry for entry in sys.path if entry and Path(entry).resolve() != here]
 
 

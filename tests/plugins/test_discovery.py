@@ -180,3 +180,13 @@ def test_a_metric_that_is_no_name_is_refused_before_a_record_holds_it(site: Path
         install(site, files={**BOTH, "bring/method.py": named})
         (fault,) = found().faults
         assert "its field metric must be the name of a metric" in fault.words and fault.name == "even"
+
+
+def test_they_are_found_where_the_working_directory_was_deleted(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(site)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert [one.plugin.name for one in found().installed] == ["even", "size"]
