@@ -69,19 +69,23 @@ def run(
     # what libraries print while they work is no result of this call
     with listener as heard, contextlib.redirect_stdout(sys.stderr):
         pipeline.run(chosen, store, heard, until, anyway)
-    return _loaded_from(store.folder("runs", name))
+    # whoever calls has given the study, and with it what may be run
+    return _loaded_from(store.folder("runs", name), trusted=True)
 
 
-def open(run: Place, *, cache: Place | None = None) -> Run:
+def open(run: Place, *, cache: Place | None = None, trust_remote_code: bool = False) -> Run:
     """Opens a run that is in a cache, whatever its state; nothing is computed.
 
     Args:
         run: its name, as `runs` lists it, or its folder.
         cache: the cache folder; GPRUNE_CACHE, or the default one, where left out.
+        trust_remote_code: whether `tokenizer` and `model` may run Python code that comes with the model,
+            where the run's study says so: only if you trust whoever wrote the run and the model.
 
     Raises:
         StoreError: there is no such run.
-        UnreadableError: its record cannot be used.
+        UnreadableError: its record is damaged.
+        SettingsError: its record is of another version.
 
     Example:
         >>> import gprune
@@ -89,14 +93,14 @@ def open(run: Place, *, cache: Place | None = None) -> Run:
         >>> gprune.open(run.name).study == run.study
         True
     """
-    text = os.fspath(run)
+    text = _typed(run, "the run")
     folder = untrusted.path(text, "the run")
     if folder.name != text and (folder / "run.json").is_file():
         store, name = Store(folder.resolve().parent.parent), folder.resolve().name
     else:
         store, name = store_in(cache), text
     run_records.required(store, name)
-    return _loaded_from(store.folder("runs", name))
+    return _loaded_from(store.folder("runs", name), trust_remote_code)
 
 
 def runs(*, cache: Place | None = None) -> pd.DataFrame:
@@ -150,14 +154,26 @@ def store_in(cache: Place | None) -> Store:
     if cache is None:
         return Store()
     with untrusted.refused_as(StoreError):
-        return Store(untrusted.path(os.fspath(cache), "the cache"))
+        return Store(untrusted.path(_typed(cache, "the cache"), "the cache"))
+
+
+def _typed(place: Place, what: str) -> str:
+    """A name or a path as text.
+
+    Raises:
+        StoreError: it is neither.
+    """
+    text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise StoreError(f"{what} is a name or a folder (got {untrusted.quoted(place)})")
+    return text
 
 
 def _silent(stage: str, done: int, total: int, message: str) -> None:
     """Listens to nothing."""
 
 
-def _loaded_from(folder: Path) -> Run:
+def _loaded_from(folder: Path, trusted: bool) -> Run:
     """The run in a folder of a cache.
 
     Raises:
@@ -169,4 +185,4 @@ def _loaded_from(folder: Path) -> Run:
     if values is None or graph is None:
         raise SettingsError(reason)
     root = str(folder.parent.parent)
-    return Run(Loaded(root, folder.name, values, graph.study, graph, *run_folder.said_of(folder)))
+    return Run(Loaded(root, folder.name, values, graph.study, graph, *run_folder.said_of(folder)), trusted)

@@ -36,9 +36,9 @@ class Run:
         True
     """
 
-    def __init__(self, loaded: Loaded) -> None:
-        """Binds the run as it is in the cache."""
-        self._loaded = loaded
+    def __init__(self, loaded: Loaded, trusted: bool = False) -> None:
+        """Binds the run as it is in the cache; trusted where code that comes with its model may be run."""
+        self._loaded, self._trusted = loaded, trusted
 
     def __repr__(self) -> str:
         """Name, state, and what was compared."""
@@ -231,9 +231,9 @@ class Run:
             >>> tokenizer.decode(tokenizer("neuron", add_special_tokens=False)["input_ids"])
             'neuron'
         """
-        from gprune.models.loading import load_tokenizer
+        from gprune.api.models import tokenizer
 
-        return load_tokenizer(self.study.model, self.study.trust_remote_code)
+        return tokenizer(self._loaded, self._trusted)
 
     def model(self, method: str = "gprune") -> Any:
         """The model that a method of the run leaves, as transformers has it.
@@ -247,7 +247,7 @@ class Run:
             A causal language model in evaluation mode.
 
         Raises:
-            SettingsError: the run does not have the method.
+            SettingsError: the run does not have the method, or its model has code that was not allowed.
             ModelError: the dense model is not on this machine, or is another one now.
             StoreError: the run has no masks of the method.
 
@@ -260,7 +260,7 @@ class Run:
         from gprune.api.models import cut
 
         require_choice("method", method, self.study.methods)
-        return cut(self._loaded, method)
+        return cut(self._loaded, method, self._trusted)
 
     @property
     def figures(self) -> tuple[str, ...]:
