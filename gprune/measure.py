@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gprune.errors import ModelError
-from gprune.settings import EvaluationSettings
+from gprune.settings import EvaluationSettings, require_whole
 
 if TYPE_CHECKING:
     from gprune.records import Perplexity
@@ -17,7 +17,7 @@ __all__ = ["perplexity"]
 def perplexity(
     model: Any,
     tokenizer: Any,
-    text: str | Sequence[str],
+    text: str | os.PathLike[str] | Sequence[str],
     *,
     length: int = 128,
     windows: int | None = None,
@@ -49,15 +49,13 @@ def perplexity(
         >>> found.perplexity > 1, found.length
         (True, 16)
     """
-    from gprune.corpora.given import GIVEN, stream
+    from gprune.corpora.given import name_of, stream
     from gprune.evaluation import perplexity as measurement
+    from gprune.models.decoder import require_language_model
 
+    require_whole(length=length, batch=batch, **({} if windows is None else {"windows": windows}))
     settings = EvaluationSettings(preset=str(length), windows=windows, batch=batch)
-    if not hasattr(model, "named_parameters"):
-        raise ModelError(
-            f"a model is a causal language model of transformers (got a {type(model).__name__}): load it "
-            "with AutoModelForCausalLM.from_pretrained"
-        )
+    require_language_model(model)
     limit = windows * length if windows else None
     tokens = stream(text, tokenizer, limit)
-    return measurement.perplexity(model, tokens, text if isinstance(text, str) else GIVEN, settings)
+    return measurement.perplexity(model, tokens, name_of(text), settings)

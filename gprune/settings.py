@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing
 from dataclasses import dataclass
 from functools import cache
+from numbers import Integral
 from typing import Any, Literal
 
 from gprune import limits
@@ -44,6 +45,19 @@ def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """
     if value not in choices:
         raise SettingsError(f"{name} must be one of {', '.join(choices)} (got {quoted(value)})")
+
+
+def require_whole(**values: object) -> None:
+    """Checks that settings are whole numbers, before their rules compare them.
+
+    Args:
+        values: by the names of the settings.
+
+    Raises:
+        SettingsError: one is something else.
+    """
+    for name, value in values.items():
+        require(isinstance(value, Integral) and not isinstance(value, bool), name, value, "a whole number")
 
 
 def require_choices(settings: Any, where: str = "") -> None:

@@ -185,13 +185,15 @@ class Study:
         """
         values = self.to_dict()
         for dotted, value in changes.items():
-            *path, last = dotted.split(".")
+            *path, last = str(dotted).split(".")
             target: Any = values
             for part in path:
                 target = target.get(part) if isinstance(target, dict) else None
             if not isinstance(target, dict) or last not in target:
                 shown = untrusted.quoted(dotted)
-                raise SettingsError(f"a study has no field {shown}; {_suggestion(dotted, field_names())}")
+                raise SettingsError(
+                    f"a study has no field {shown}; {_suggestion(str(dotted), field_names())}"
+                )
             target[last] = value
         return from_dict(values)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,11 @@ import pandas as pd
 from gprune import budget
 from gprune.api import frames
 from gprune.corpora.given import calibration
-from gprune.errors import ModelError, SettingsError
+from gprune.corpora.tokens import require_known
+from gprune.errors import SettingsError
 from gprune.records import Array, ModelShape, PruningMasks
-from gprune.settings import CalibrationSettings, require_choice
+from gprune.settings import CalibrationSettings, require, require_choice, require_whole
+from gprune.untrusted import quoted
 
 if TYPE_CHECKING:
     from gprune.models.decoder import Decoder
@@ -24,7 +27,7 @@ _COLUMNS = ("layer", "unit", "index", "kept")
 
 def scores(
     model: Any,
-    text: str | Sequence[str],
+    text: str | os.PathLike[str] | Sequence[str],
     metric: str = "flap",
     *,
     tokenizer: Any = None,
@@ -67,10 +70,13 @@ def scores(
 
     # before the model is run
     require_choice("metric", metric, tuple(METRICS))
+    require_whole(samples=samples, length=length, batch=batch, seed=seed)
+    require(seed >= 0, "seed", seed, "0 or more")
     # halves are compared by nobody here: two shards are the fewest that there are
     settings = CalibrationSettings(samples=samples, length=length, shards=2, batch=batch)
     with _as_decoder(model) as decoder:
         tokens = calibration(text, tokenizer or _tokenizer_of(model), settings.samples, settings.length, seed)
+        require_known(tokens.ids, tokens.text, model.get_input_embeddings().num_embeddings)
         statistics = collect(decoder, tokens, settings)
         found = score(metric, statistics, decoder.weight_norms(), decoder.shape, settings)
     return frames.of_units({"score": found.ffn}, {"score": found.heads})
@@ -110,13 +116,9 @@ def prune(model: Any, masks: pd.DataFrame | PruningMasks) -> Any:
 @contextmanager
 def _as_decoder(model: Any) -> Iterator[Decoder]:
     """A model as a decoder; afterwards it trains as it did before."""
-    from gprune.models.decoder import Decoder
+    from gprune.models.decoder import Decoder, require_language_model
 
-    if not hasattr(model, "named_parameters"):
-        raise ModelError(
-            f"a model is a causal language model of transformers (got a {type(model).__name__}): load it "
-            "with AutoModelForCausalLM.from_pretrained"
-        )
+    require_language_model(model)
     training, learning = model.training, {name: p.requires_grad for name, p in model.named_parameters()}
     try:
         yield Decoder.from_model(model)
@@ -141,6 +143,16 @@ def _from_frame(masks: pd.DataFrame, shape: ModelShape) -> PruningMasks:
     lacking = [name for name in _COLUMNS if name not in getattr(masks, "columns", ())]
     if lacking:
         raise SettingsError(f"masks need the columns {', '.join(_COLUMNS)} (without {', '.join(lacking)})")
+    if not masks.columns.is_unique:
+        raise SettingsError("masks have two columns of one name: keep one of them")
+    # as truth values a gap and the word False would both be kept
+    wrong = (
+        []
+        if masks["kept"].dtype == bool
+        else [v for v in masks["kept"] if not isinstance(v, bool | np.bool_)]
+    )
+    if wrong:
+        raise SettingsError(f"the column kept of masks must hold True or False (got {quoted(wrong[0])})")
     ffn = _marked(masks, frames.NEURON, (shape.layers, shape.neurons))
     heads = _marked(masks, frames.GROUP, (shape.layers, shape.kv_heads))
     kept = budget.retention(shape, ffn, heads)
@@ -150,7 +162,7 @@ def _from_frame(masks: pd.DataFrame, shape: ModelShape) -> PruningMasks:
 def _marked(masks: pd.DataFrame, unit: str, size: tuple[int, int]) -> Array:
     """(layers, units) of one kind, from its rows."""
     rows = masks[masks["unit"] == unit]
-    places = rows["layer"].to_numpy(dtype=np.int64), rows["index"].to_numpy(dtype=np.int64)
+    places = _whole(rows["layer"]), _whole(rows["index"])
     inside = all(
         bool(((place >= 0) & (place < most)).all()) for place, most in zip(places, size, strict=True)
     )
@@ -163,3 +175,16 @@ def _marked(masks: pd.DataFrame, unit: str, size: tuple[int, int]) -> Array:
     marked: Array = np.zeros(size, dtype=bool)
     marked[places] = rows["kept"].to_numpy(dtype=bool)
     return marked
+
+
+def _whole(values: pd.Series) -> Array:
+    """Whole numbers of a column.
+
+    Raises:
+        SettingsError: it holds something else.
+    """
+    found = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
+    if not np.array_equal(found, np.round(found)) or not (abs(found) < 2**53).all():
+        raise SettingsError(f"the column {values.name} of masks must hold whole numbers")
+    whole: Array = found.astype(np.int64)
+    return whole

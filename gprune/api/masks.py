@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -44,6 +45,10 @@ class Masks(Mapping[str, pd.DataFrame]):
         cutting = [one for one in self._loaded.study.methods if METHODS[one].decision != "none"]
         require_choice("method", name, tuple(cutting))
         return frames.masks(self._loaded.load(stages.masks, METHODS[name].masks))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The frame of a method whose masks are there, or what stands for it."""
+        return self[name] if name in self else default
 
     def __repr__(self) -> str:
         """The methods."""

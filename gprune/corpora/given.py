@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gprune.corpora.tokens import choose, draw, encode
 from gprune.corpora.tokens import stream as named_stream
-from gprune.errors import CorpusError
+from gprune.errors import CorpusError, SettingsError
 from gprune.records import Array, Tokens
 from gprune.store import Store
 from gprune.untrusted import quoted
@@ -18,11 +19,15 @@ GIVEN = "given documents"
 """what documents without a name are called"""
 
 
-def calibration(text: str | Sequence[str], tokenizer: Any, samples: int, length: int, seed: int) -> Tokens:
+Words = str | os.PathLike[str] | Sequence[str]
+"""a text by its name, a file, or documents"""
+
+
+def calibration(text: Words, tokenizer: Any, samples: int, length: int, seed: int) -> Tokens:
     """A calibration set; see `draw`.
 
     Args:
-        text: a name, or documents.
+        text: a name, a file, or documents.
         tokenizer: a Hugging Face tokenizer.
         samples: sequences to draw.
         length: tokens of each sequence.
@@ -31,29 +36,48 @@ def calibration(text: str | Sequence[str], tokenizer: Any, samples: int, length:
     Raises:
         CorpusError: the text cannot be read or is too short.
     """
-    if isinstance(text, str):
-        return draw(text, tokenizer, samples, length, seed, Store().texts)
+    _require_tokenizer(tokenizer)
+    if isinstance(text, str | os.PathLike):
+        return draw(os.fspath(text), tokenizer, samples, length, seed, Store().texts)
     return choose(GIVEN, _flow(text, tokenizer), samples, length, seed)
 
 
-def stream(text: str | Sequence[str], tokenizer: Any, limit: int | None = None) -> Array:
+def stream(text: Words, tokenizer: Any, limit: int | None = None) -> Array:
     """(tokens,) one stream of a text; see `gprune.corpora.stream`.
 
     Args:
-        text: a name, or documents.
+        text: a name, a file, or documents.
         tokenizer: a Hugging Face tokenizer.
         limit: tokens wanted at most.
 
     Raises:
         CorpusError: the text cannot be read or is empty.
     """
-    if isinstance(text, str):
-        return named_stream(text, tokenizer, Store().texts, limit)
+    _require_tokenizer(tokenizer)
+    if isinstance(text, str | os.PathLike):
+        return named_stream(os.fspath(text), tokenizer, Store().texts, limit)
     return _flow(text, tokenizer)[:limit]
+
+
+def name_of(text: Words) -> str:
+    """What a text is called."""
+    return os.fspath(text) if isinstance(text, str | os.PathLike) else GIVEN
+
+
+def _require_tokenizer(tokenizer: object) -> None:
+    """Checks that something can be a tokenizer.
+
+    Raises:
+        SettingsError: it cannot.
+    """
+    if not callable(tokenizer):
+        raise SettingsError(f"tokenizer must be one of transformers (got {quoted(tokenizer)})")
 
 
 def _flow(documents: Sequence[str], tokenizer: Any) -> Array:
     """The tokens of documents one after the other."""
+    if isinstance(documents, bytes) or not isinstance(documents, Iterable):
+        raise CorpusError(f"a text is a name, a file or a list of strings (got {quoted(documents)})")
     wrong = next((one for one in documents if not isinstance(one, str)), None)
     if wrong is not None:
         raise CorpusError(f"documents are strings (got {quoted(wrong)}): decode them first")

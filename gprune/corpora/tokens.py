@@ -99,6 +99,24 @@ def stream(text: str, tokenizer: Any, cache: Path | None = None, limit: int | No
     return _flow(resolve(text, "evaluation", download=True), tokenizer, cache, limit)
 
 
+def require_known(ids: Array, text: str, vocabulary: int) -> None:
+    """Checks that a model knows all of some tokens.
+
+    Args:
+        ids: token ids, of any shape.
+        text: what the text is called.
+        vocabulary: how many tokens the model knows.
+
+    Raises:
+        CorpusError: they are of another tokenizer.
+    """
+    if ids.min() < 0 or ids.max() >= vocabulary:
+        raise CorpusError(
+            f"{text!r} holds token ids from {ids.min()} to {ids.max()}, but the model knows 0 to "
+            f"{vocabulary - 1}: tokenize it with the model's own tokenizer"
+        )
+
+
 def token_fingerprint(ids: Array) -> str:
     """SHA-256 of token ids: of their shape and of the int32 values in little-endian order."""
     digest = hashlib.sha256(repr(tuple(ids.shape)).encode())

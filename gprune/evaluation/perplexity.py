@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from gprune.corpora.overlap import cut
+from gprune.corpora.tokens import require_known
 from gprune.errors import CorpusError, NumericsError, SettingsError
 from gprune.models.families import FAMILIES, PRUNED_PREFIX
 from gprune.models.room import Sequences
@@ -80,11 +81,7 @@ def windows(model: nn.Module, tokens: Array, text: str, settings: EvaluationSett
         )
     used = cut(stream, length, settings.windows)
     vocabulary = model.get_input_embeddings().num_embeddings  # type: ignore[operator]
-    if used.min() < 0 or used.max() >= vocabulary:
-        raise CorpusError(
-            f"{text!r} holds token ids from {used.min()} to {used.max()}, but the model knows 0 to "
-            f"{vocabulary - 1}: tokenize it with the model's own tokenizer"
-        )
+    require_known(used, text, vocabulary)
     return used
 
 

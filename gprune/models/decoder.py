@@ -217,6 +217,19 @@ class Decoder:
             return nn.functional.normalize(torch.cat(weights, dim=1), dim=1)
 
 
+def require_language_model(model: object) -> None:
+    """Checks that somebody's object can be a causal language model of transformers.
+
+    Raises:
+        ModelError: it cannot.
+    """
+    if not isinstance(model, nn.Module) or not hasattr(model, "get_input_embeddings"):
+        raise ModelError(
+            f"a model is a causal language model of transformers (got {type(model).__name__}): load it with "
+            "AutoModelForCausalLM.from_pretrained"
+        )
+
+
 def _column_norms(linear: nn.Linear) -> tuple[Array, Array]:
     """Sum of squares and mean of |w| down each column of (rows, columns), a block of rows at a time."""
     with present(linear):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
@@ -10,11 +11,12 @@ from gprune import run_records, stages
 from gprune.analysis import kept_units
 from gprune.analysis.comparison import DENSE, Line
 from gprune.analysis.kept_units import KINDS, NEURONS
-from gprune.errors import MethodError
+from gprune.errors import MethodError, SettingsError, StoreError
 from gprune.methods import METHODS
 from gprune.records import PruningMasks
 from gprune.settings import require_choice
 from gprune.store import Store
+from gprune.untrusted import quoted
 from gprune.views.comparison import charts
 from gprune.views.comparison.chosen import Shown, composed, measured_rows
 from gprune.views.frame import marks
@@ -96,14 +98,18 @@ def shown_of(run: Run, runs: tuple[str, ...], methods: tuple[str, ...], together
 
     Raises:
         StoreError: there is no such run, or none has a perplexity.
-        SettingsError: a method or a line is not among them.
+        SettingsError: a name is none, or a method or a line is not among them.
     """
     chosen = [run]
     if runs:
-        store, known = Store(), {one.name: one for one in all_runs(run.root)[0]}
+        readable, damaged = all_runs(run.root)
+        known, reasons = {one.name: one for one in readable}, {one.name: one.reason for one in damaged}
         for name in runs:
+            if not isinstance(name, str):
+                raise SettingsError(f"runs must be names of runs (got {quoted(name)})")
             if name not in known:
-                run_records.required(store, name)
+                run_records.required(Store(Path(run.root)), name)
+                raise StoreError(reasons.get(name, f"the run {quoted(name)} is there since now: ask again"))
         chosen = [known[name] for name in runs]
     rows = measured_rows(chosen)
     there = tuple(dict.fromkeys(row.method for row in rows))

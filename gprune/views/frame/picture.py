@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, cast
 import plotly.graph_objects as go
 
 from gprune.errors import SettingsError
-from gprune.settings import require
+from gprune.settings import require, require_whole
 from gprune.views.frame import selection
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.selection import Selection
@@ -138,6 +138,7 @@ def in_range(name: str, value: int | None, count: int) -> int:
     """
     if value is None:
         return count // 2
+    require_whole(**{name: value})
     require(0 <= value < count, name, value, f"0 to {count - 1}")
     return value
 
