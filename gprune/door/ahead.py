@@ -72,7 +72,7 @@ def import_views() -> None:
     A module that cannot be imported is left to the page that needs it, which says so to its reader.
     """
     views = importlib.import_module(_VIEWS)
-    names = [one.name for one in pkgutil.iter_modules(views.__path__)]
+    names = [one.name for one in pkgutil.iter_modules(views.__path__) if one.ispkg]
     for name in sorted(names, key=lambda name: (name != "frame", name != "overview", name)):
         page = f"{_VIEWS}.{name}.{'frame' if name == 'frame' else 'page'}"
         try:
