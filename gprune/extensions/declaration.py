@@ -85,7 +85,7 @@ class Plugin:
             raise PluginError(f"a plug-in is a metric or a method (got {untrusted.quoted(found['kind'])})")
         require_name(found["name"])
         found |= {name: found.get(name) == "yes" for name in ("weighs", "compensated")}
-        _require_facts(found)
+        require_facts(found)
         for name in ("distribution", "version"):
             found[name] = untrusted.sentence(found[name], LONGEST_LABEL)
         return cls(**found)
@@ -135,7 +135,7 @@ def declared(kind: Kind, path: Path, attribute: str) -> dict[str, Any]:
     if kind == "metric" and "weigh" in given:
         value = given["weigh"]
         found["weighs"] = not (isinstance(value, ast.Constant) and value.value is None)
-    _require_facts(found)
+    require_facts(found)
     return found
 
 
@@ -170,7 +170,7 @@ def _literal(node: ast.expr, fact: str, file: str) -> Any:
     )
 
 
-def _require_facts(found: Mapping[str, Any]) -> None:
+def require_facts(found: Mapping[str, Any]) -> None:
     """Checks the facts that are there.
 
     Raises:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gprune.errors import PluginError
+from gprune.extensions.declaration import require_facts
 
 
 class ContractError(AssertionError):
@@ -16,6 +17,20 @@ def require(holds: bool, words: str) -> None:
     """Raises `ContractError` with some words unless something holds."""
     if not holds:
         raise ContractError(words)
+
+
+def declares(kind: str, **facts: object) -> None:
+    """Checks what a plug-in says of itself, as its discovery will.
+
+    Args:
+        kind: metric or method.
+        facts: the fields that are read from its source.
+
+    Raises:
+        ContractError: it would be left out.
+    """
+    with on(f"the declaration of the {kind}"):
+        require_facts(facts)
 
 
 @contextmanager

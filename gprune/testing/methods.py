@@ -12,7 +12,7 @@ from gprune.plugins import Kept, Method, Problem, answers
 from gprune.plugins.loading import called
 from gprune.records import Array, ModelShape, UnitScores
 from gprune.testing import made
-from gprune.testing.contract import ContractError, on, require
+from gprune.testing.contract import ContractError, declares, on, require
 
 RETENTIONS = (0.4, 0.6, 0.85)
 _FAMILIES = {"llama, float32": ("llama", "float32"), "qwen2, float16": ("qwen2", "float16")}
@@ -34,6 +34,8 @@ def check_method(method: Method, *, draws: bool = False) -> None:
     """
     if not isinstance(method, Method):
         raise ContractError(f"a method is a gprune.plugins.Method (got {type(method).__name__})")
+    facts = {name: getattr(method, name) for name in ("label", "needs", "metric", "texts", "compensated")}
+    declares("method", **facts)
     if method.needs == "scores":
         for case, shape in made.WIDER.items():
             for retention in RETENTIONS:

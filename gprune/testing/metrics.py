@@ -11,7 +11,7 @@ from gprune.plugins import Metric
 from gprune.plugins.asking import Asked, weighed
 from gprune.records import Array, ModelShape, UnitScores
 from gprune.testing import made
-from gprune.testing.contract import ContractError, on, require
+from gprune.testing.contract import ContractError, declares, on, require
 
 _CLOSE = 1e-9
 """relative difference that other orders of adding up may make"""
@@ -32,6 +32,7 @@ def check_metric(metric: Metric) -> None:
     """
     if not isinstance(metric, Metric):
         raise ContractError(f"a metric is a gprune.plugins.Metric (got {type(metric).__name__})")
+    declares("metric", label=metric.label, allocation=metric.allocation)
     for case, shape in made.SHAPES.items():
         with on(case):
             _check_scores(metric, shape, case)

@@ -269,3 +269,15 @@ def test_what_is_no_plug_in_is_refused():
         check_metric(flap_score)
     with pytest.raises(ContractError, match="a method is a gprune.plugins.Method .got function"):
         check_method(even)
+
+
+def test_what_would_be_left_out_when_it_is_installed_does_not_hold_the_contract():
+    for changed, words in (
+        ({"label": "<b>"}, "its label must be"),
+        ({"allocation": "best"}, "allocation must be"),
+    ):
+        with pytest.raises(ContractError, match=f"the declaration of the metric: .*{words}"):
+            check_metric(replace(FLAP, **changed))
+    for changed, words in (({"needs": "all"}, "needs must be"), ({"metric": "No Name"}, "cannot be used")):
+        with pytest.raises(ContractError, match=f"the declaration of the method: .*{words}"):
+            check_method(Method(**({"label": "even", "decide": even} | changed)))
