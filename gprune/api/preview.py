@@ -71,7 +71,7 @@ def preview(run: Loaded, changes: dict[str, Any]) -> Preview:
         frames.masks(masks),
         adapted.drift_threshold,
         adapted.score_threshold,
-        masks.retention,
+        float(masks.retention),
     )
 
 
