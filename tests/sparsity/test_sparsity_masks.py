@@ -8,6 +8,7 @@ from sparsity.reference_sparsity import NaiveMasks, cross_entropy, long_tailed, 
 from gprune import budget
 from gprune.models.tiny import tiny_decoder
 from gprune.records import ModelShape
+from gprune.sparsity import gate as gate_module
 from gprune.sparsity.gate import gated
 from gprune.sparsity.masks import MaskFamily, surrogate
 from gprune.sparsity.recomputation import SUBSETS
@@ -155,3 +156,29 @@ def test_half_precision_activations_get_float32_mask_gradients():
         found = torch.autograd.grad(hidden.float().square().sum(), gate.channels)
     assert {gradient.dtype for gradient in found} == {torch.float32}
     assert hidden.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("family_name", ["llama", "qwen3"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_what_is_formed_again_gives_the_same_gradients_twice(dtype, family_name, monkeypatch):
+    """As a model with code of its own has them, of which everything is kept."""
+    shape = SHAPES[1]
+    _, _, _, family, thresholds = _setting(shape)
+    ids = torch.tensor(np.random.default_rng(3).integers(0, 64, (2 * SUBSETS, 7)))
+
+    def gradients():
+        decoder = _decoder(shape, family_name, dtype=dtype)
+        own = {name: module.forward for name, module in decoder.model.named_modules()}
+        with gated(decoder) as gate:
+            gate.open(family, thresholds)
+            hidden = decoder.hidden_states(ids)
+            loss = hidden.float().square().sum()
+            first = torch.autograd.grad(loss, gate.channels, retain_graph=True)
+            second = torch.autograd.grad(loss, gate.channels)
+        assert {name: module.forward for name, module in decoder.model.named_modules()} == own
+        return [hidden.detach(), *first, *second]
+
+    formed_again = gradients()
+    monkeypatch.setattr(gate_module, "_KNOWN", "no such package")
+    for ours, plain in zip(formed_again, gradients(), strict=True):
+        assert torch.equal(ours, plain)
