@@ -1,16 +1,17 @@
-"""What RASA would decide under other thresholds, and what would then be kept; nothing is learned or run."""
+"""What RASA would decide under other thresholds, and what would then be kept, as the app's lab has it.
+
+Nothing is learned or run.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from gprune import stages, whatif
 from gprune.api import frames
-from gprune.records import AdaptedScores, ModuleStatistics
-from gprune.reliability import adapt, mean_scores
 from gprune.settings import ReliabilitySettings
 from gprune.views.frame.loaders import Run as Loaded
 
@@ -57,28 +58,24 @@ def preview(run: Loaded, changes: dict[str, Any]) -> Preview:
         SettingsError: a value is not valid, or the retention cannot be reached.
         StoreError: the run has not come that far, or a result is damaged.
     """
+    # charts and Streamlit are loaded by who asks for them, and not by who opens a run
+    from gprune.api.figures import outside
+
     retention = changes.pop("retention", run.study.retention)
     dotted = {f"reliability.{name}": value for name, value in changes.items()}
     study = run.study.with_settings({"retention": retention} | dotted)
-    statistics, adapted = decided(run, study.reliability)
-    scores = [run.load(stages.scores, text) for text in stages.PAIR]
-    known = run.load(stages.partition), run.load(stages.learning)
-    base = whatif.prepare(run.load(stages.shape), scores[0], scores[1], *known, run.study.sparsity.alignment)
-    masks = whatif.relocated(base, adapted.source, study.retention)
+    choice = whatif.LabChoice("gprune", study.retention, whatif.ADAPTED, study.reliability)
+    with outside():
+        from gprune.views.frame import derived
+        from gprune.views.reliability import lab
+
+        statistics, adapted = derived.preview(run, study.reliability)
+        masks = lab.lab_masks(run, choice)
     return Preview(
         study.reliability,
-        frames.modules(known[0], statistics, adapted),
+        frames.modules(run.load(stages.partition), statistics, adapted),
         frames.masks(masks),
         adapted.drift_threshold,
         adapted.score_threshold,
         float(masks.retention),
     )
-
-
-def decided(run: Loaded, settings: ReliabilitySettings) -> tuple[ModuleStatistics, AdaptedScores]:
-    """What RASA decides on and what it decides."""
-    primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
-    partition, statistics = run.load(stages.partition), run.load(stages.modules)
-    if settings.score_scale != run.study.reliability.score_scale:
-        statistics = replace(statistics, score=mean_scores(primary.ffn, partition, settings.score_scale))
-    return statistics, adapt(primary, auxiliary, partition, statistics, settings, run.study.seed)

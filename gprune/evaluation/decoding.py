@@ -166,7 +166,7 @@ class StaticDecoding:
         self._model: Any = model
         # one model is compiled for one shape: a second one would make the compiler guess at both
         self._forward: Any = torch.compile(model, dynamic=False) if compiled else model
-        self._compiled = compiled
+        self._uncompiled = compiled
         self._prompt, self._steps, self._capture = prompt, new_tokens - 1, capture
         batch, capacity = len(prompt), -(-length // _ROW) * _ROW
         self._position = prompt.new_zeros(1)
@@ -175,7 +175,6 @@ class StaticDecoding:
         self._token = prompt.new_zeros((batch, 1))
         self._written = prompt.new_zeros((batch, new_tokens))
         self._graph: Any = None
-        self._warm = False
 
     def prefill(self) -> None:
         """Reads the prompt and writes the first token."""
@@ -190,7 +189,7 @@ class StaticDecoding:
 
     def decode(self) -> None:
         """Writes the other tokens; the first call compiles the step and captures the graph."""
-        if self._compiled and not self._warm:
+        if self._uncompiled:
             self._compile()
         if self._capture and self._graph is None:
             self._graph = self._captured()
@@ -244,7 +243,7 @@ class StaticDecoding:
                 raise SettingsError(
                     f"this model's decoding cannot be compiled here ({reason}): leave out the mode compiled"
                 ) from error
-        self._warm = True
+        self._uncompiled = False
 
     def _captured(self) -> Any:
         """A CUDA graph of one step."""

@@ -67,11 +67,11 @@ class MaskGate:
         """What stands in for the forward function of a layer's FFN: the same, and it keeps less."""
         gate, up, down = (find(layer) for find in (decoder.gate_proj, decoder.up_proj, decoder.down_proj))
         activation: Any = part.act_fn
+        dense: Callable[[Tensor], Tensor] = part.forward
 
         def forward(inputs: Tensor) -> Tensor:
             if not self.channels:
-                dense: Tensor = down(activation(gate(inputs)) * up(inputs))
-                return dense
+                return dense(inputs)
             kept: Tensor = down(masked_product(gate(inputs), up(inputs), self.channels[layer], activation))
             return kept
 
