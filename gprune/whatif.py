@@ -10,10 +10,10 @@ the run's own masks come out.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
@@ -21,11 +21,25 @@ from gprune import stages
 from gprune.errors import MethodError
 from gprune.methods import METHODS, SCORINGS
 from gprune.ranking import GroupedRanks
-from gprune.records import Array, Learning, ModelShape, Partition, PruningMasks, UnitScores
+from gprune.records import (
+    AdaptedScores,
+    Array,
+    Learning,
+    ModelShape,
+    ModuleStatistics,
+    Partition,
+    PruningMasks,
+    UnitScores,
+)
+from gprune.reliability import adapt, mean_scores
 from gprune.sparsity.rounding import exact_masks, require_reachable
 from gprune.sparsity.units import RankedUnits, quantiles
 from gprune.stages import Graph, Results, Stage
-from gprune.study import ReliabilitySettings
+from gprune.stages.results import Declaration
+from gprune.study import ReliabilitySettings, Study
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 PRIMARY, AUXILIARY, ADAPTED = "primary", "auxiliary", "adapted"
 TEXTS = {PRIMARY: "A", AUXILIARY: "B", ADAPTED: "A and B, adapted"}
@@ -81,6 +95,53 @@ def prepare(
     units = RankedUnits.build(shape, primary.ffn, primary.heads, partition)
     second = quantiles(GroupedRanks(partition.global_labels.ravel()), auxiliary.ffn)
     return Prepared(units, second, np.concatenate([learning.thresholds, learning.head_thresholds]), alignment)
+
+
+class Loads(Protocol):
+    """A run whose results are asked for by their declarations."""
+
+    @property
+    def study(self) -> Study:
+        """Its settings."""
+        ...
+
+    def load(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """A record: `run.load(stages.masks, "flap")`."""
+        ...
+
+
+def prepared(run: Loads) -> Prepared:
+    """Ranks the units of a run under both texts; see `prepare`.
+
+    Raises:
+        StoreError: the run has not come that far, or a result is damaged.
+    """
+    scores = [run.load(stages.scores, text) for text in stages.PAIR]
+    known = run.load(stages.partition), run.load(stages.learning)
+    return prepare(run.load(stages.shape), scores[0], scores[1], *known, run.study.sparsity.alignment)
+
+
+def decided(
+    run: Loads, settings: ReliabilitySettings, mean: Callable[[str], Array] | None = None
+) -> tuple[ModuleStatistics, AdaptedScores]:
+    """What RASA decides on under other settings, and what it then decides.
+
+    Args:
+        run: the run whose scores, modules and statistics are used.
+        settings: the rule.
+        mean: (modules,) mean primary scores under a scale that is not the run's own; formed here where left
+            out.
+
+    Raises:
+        StoreError: the run has not come that far, or a result is damaged.
+    """
+    primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
+    partition, statistics = run.load(stages.partition), run.load(stages.modules)
+    scale = settings.score_scale
+    if scale != run.study.reliability.score_scale:
+        scored = mean_scores(primary.ffn, partition, scale) if mean is None else mean(scale)
+        statistics = replace(statistics, score=scored)
+    return statistics, adapt(primary, auxiliary, partition, statistics, settings, run.study.seed)
 
 
 def whole(base: Prepared, scoring: str) -> Array:

@@ -22,13 +22,13 @@ _NOT_CHOSEN = ("plotly", "streamlit")
 
 def names() -> tuple[str, ...]:
     """What figures are called."""
-    with outside():
+    with _outside():
         return tuple(sorted(_pictures().KNOWN))
 
 
 def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
     """A figure of a run; see `gprune.Run.figure`."""
-    with outside():
+    with _outside():
         return _drawn(run, name, options)
 
 
@@ -73,7 +73,7 @@ def _pictures() -> Any:
 
 
 @contextmanager
-def outside() -> Iterator[None]:
+def _outside() -> Iterator[None]:
     """Outside of a server: Streamlit does not warn that none runs, and its look stays its own.
 
     Its import makes a template the default of all figures whose colours only its pages know.

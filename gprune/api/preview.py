@@ -1,7 +1,4 @@
-"""What RASA would decide under other thresholds, and what would then be kept, as the app's lab has it.
-
-Nothing is learned or run.
-"""
+"""What RASA would decide under other thresholds, and what would then be kept; nothing is learned or run."""
 
 from __future__ import annotations
 
@@ -58,19 +55,11 @@ def preview(run: Loaded, changes: dict[str, Any]) -> Preview:
         SettingsError: a value is not valid, or the retention cannot be reached.
         StoreError: the run has not come that far, or a result is damaged.
     """
-    # charts and Streamlit are loaded by who asks for them, and not by who opens a run
-    from gprune.api.figures import outside
-
     retention = changes.pop("retention", run.study.retention)
     dotted = {f"reliability.{name}": value for name, value in changes.items()}
     study = run.study.with_settings({"retention": retention} | dotted)
-    choice = whatif.LabChoice("gprune", study.retention, whatif.ADAPTED, study.reliability)
-    with outside():
-        from gprune.views.frame import derived
-        from gprune.views.reliability import lab
-
-        statistics, adapted = derived.preview(run, study.reliability)
-        masks = lab.lab_masks(run, choice)
+    statistics, adapted = whatif.decided(run, study.reliability)
+    masks = whatif.relocated(whatif.prepared(run), adapted.source, study.retention)
     return Preview(
         study.reliability,
         frames.modules(run.load(stages.partition), statistics, adapted),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from gprune import budget, diagnostics, records, reliability, stages
+from gprune import budget, diagnostics, records, reliability, stages, whatif
 from gprune.analysis import agreement, comparison, decisions, drift, stamps
 from gprune.analysis.acting import Acting
 from gprune.analysis.paired import Measurement
@@ -82,13 +81,12 @@ def preview(
     Raises:
         MissingResultError: scores, modules or their statistics are missing.
     """
-    primary, auxiliary = (run.load(stages.scores, role) for role in stages.PAIR)
-    partition = run.load(stages.partition)
-    statistics = run.load(stages.modules)
-    if settings.score_scale != run.study.reliability.score_scale:
+
+    def mean(scale: str) -> Array:
         keys = run.key(stages.scores, "primary"), run.key(stages.partition)
-        statistics = replace(statistics, score=module_scores(run.root, *keys, settings.score_scale))
-    return statistics, reliability.adapt(primary, auxiliary, partition, statistics, settings, run.study.seed)
+        return module_scores(run.root, *keys, scale)
+
+    return whatif.decided(run, settings, mean)
 
 
 def measured(run: Run) -> list[tuple[str, str]]:

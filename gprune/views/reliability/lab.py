@@ -14,7 +14,7 @@ from gprune.records import PruningMasks
 from gprune.study import ReliabilitySettings
 from gprune.views.frame import derived
 from gprune.views.frame.chart_style import label
-from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.loaders import Run
 
 
 def lab_masks(run: Run, choice: whatif.LabChoice) -> PruningMasks:
@@ -87,11 +87,7 @@ def _of_gprune(
 
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _prepared(_run: Run, root: str, keys: tuple[str, ...], alignment: int) -> whatif.Prepared:
-    if _run.shape is None:
-        raise MissingResultError(stages.shape(_run.graph).title)
-    scores = [_run.load(stages.scores, text) for text in stages.PAIR]
-    known = _run.load(stages.partition), _run.load(stages.learning)
-    return whatif.prepare(_run.shape, scores[0], scores[1], *known, alignment)
+    return whatif.prepared(_run)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
