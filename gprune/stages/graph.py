@@ -72,6 +72,8 @@ KINDS: dict[str, Kind] = {
     "accuracy": Kind(records.Accuracy, seconds=4.0),
     "speed": Kind(records.Throughput, seconds=30.0),
     "agreement": Kind(records.PartitionAgreement),
+    "components": Kind(records.Components, seconds=2.0),
+    "map": Kind(records.NeuronMap, seconds=20.0),
 }
 
 
