@@ -14,11 +14,9 @@ from gprune.errors import ModelError, StoreError
 from gprune.models import identity
 from gprune.pipeline import provenance
 from gprune.pipeline.record import Listener
-from gprune.stages import Results, Stage, Work, needed, resolve
+from gprune.stages import KINDS, Results, Stage, Work, needed, resolve
 
 R = TypeVar("R")
-KINDS_ON_DEMAND = ("components", "map")
-"""kinds of results that are made so"""
 _OF_THE_MODEL = ("components",)
 """those that read the dense model"""
 
@@ -28,7 +26,7 @@ def made(results: Results, stage: Stage[R], listener: Listener) -> R:
 
     Args:
         results: what is there of the study.
-        stage: of one of KINDS_ON_DEMAND.
+        stage: of a kind that is made on demand.
         listener: told of progress; may raise Cancelled.
 
     Raises:
@@ -43,9 +41,9 @@ def made(results: Results, stage: Stage[R], listener: Listener) -> R:
 
 
 def _ensure(results: Results, stage: Stage[Any], work: Work, listener: Listener) -> None:
-    if results.there(stage) and (stage.kind not in KINDS_ON_DEMAND or results.whole(stage)):
+    if results.there(stage) and (not KINDS[stage.kind].on_demand or results.whole(stage)):
         return
-    if stage.kind not in KINDS_ON_DEMAND:
+    if not KINDS[stage.kind].on_demand:
         raise StoreError(f"this needs “{stage.title}”, which the run does not have: run the study first")
     for need in needed(stage):
         _ensure(results, need, work, listener)

@@ -69,6 +69,8 @@ def modules(
     style(figure, axis, "layer", _height(len(cells)))
     figure.update_xaxes(tickmode="linear", tick0=0, dtick=max(1, cells.shape[1] // 16), showgrid=False)
     figure.update_xaxes(range=[-0.5, cells.shape[1] - 0.5], showticklabels=order == analysis.BY_NUMBER)
+    if order == analysis.BY_DRIFT:
+        figure.update_xaxes(ticks="")
     layer_axis(figure, len(cells), "y", showgrid=False)
     _mark(figure, atlas, column, chosen)
     return figure

@@ -23,9 +23,16 @@ from gprune.views.frame.text import plain, said
 from gprune.views.mask_atlas import charts, pictures
 
 _LEARNED = (
-    "The thresholds that the run has learned on both texts are kept and shifted together to the same budget; "
-    "what learning from one text would give needs a run. Key/value groups are scored from A either way."
+    "The thresholds that the run has learned on both texts are kept and shifted together to the same budget, "
+    "so that a module keeps as many neurons; what learning from one text would give needs a run. Key/value "
+    "groups are scored from A either way."
 )
+_TEXT_CAPTIONS = {
+    charts.CHANGE: "The same method from each text's scores at the same budget: purple where scores on B "
+    "keep more of a module than scores on A. Click one to select it.",
+    charts.DIFFERS: "The same method from each text's scores at the same budget: how many of a module's "
+    "neurons the one keeps and the other does not. Click one to select it.",
+}
 _DECIDED = "Every unit is decided anew from each text's scores by the method's own rule, at the same budget."
 
 
@@ -124,17 +131,20 @@ def _texts(run: Run, drawn: Card, asked: dict[str, str]) -> None:
             icon=":material/info:",
         )
         return
-    drawn.title(
-        f"The text decides {percent(found.neurons, 1)} of the neurons and {percent(found.groups, 1)} of the "
-        f"key/value groups of {plain(label(method))}"
-    )
     learned = of_masks(method).decision == "learned"
+    share = f"{percent(found.neurons, 1)} of the neurons"
+    groups = "" if learned else f" and {percent(found.groups, 1)} of the key/value groups"
+    drawn.title(f"The text decides {share}{groups} of {plain(label(method))}")
     own = {name: asked[name] for name in ("method", "shown", "order") if name in asked}
+    if not np.abs(found.change).max() and own.get("shown") == charts.CHANGE:
+        own["shown"] = charts.DIFFERS
+        st.caption(
+            "Either text keeps as many neurons of every module: the colour is the share decided differently."
+        )
     drawn.chart(
         pictures.atlas_texts(run, **own, selected=selection.current(run)),
-        "The same method from each text's scores at the same budget: purple where scores on B keep more of "
-        "a module than scores on A.",
-        alt=f"the text decides {percent(found.neurons, 1)} of the neurons",
+        _TEXT_CAPTIONS[own.get("shown", charts.CHANGE)],
+        alt=f"the text decides {share}",
         table=lambda: analysis.table(found, *pictures.FROM, _mean_drift(run)),
         how=f"A is {plain(run.study.primary)}, B is {plain(run.study.auxiliary)}. "
         f"{_LEARNED if learned else _DECIDED} Another sample of one text decides some units otherwise as "

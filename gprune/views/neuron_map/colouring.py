@@ -28,7 +28,10 @@ COLOURS = {
     METHODS_KEPT: "kept by GPrune or another",
 }
 """what a colour can say"""
-SYMBOLS = ("circle", "diamond-open", "cross", "square-open", "triangle-up", "hexagon-open", "star")
+SYMBOLS = (
+    *("circle", "diamond-open", "cross", "square-open", "triangle-up"),
+    *("hexagon-open", "star", "circle-open", "x", "triangle-down-open"),
+)
 """for modules beyond the hues that stay apart, in turn"""
 BOTH = "#5B7F95"
 """hue of what is kept either way"""

@@ -10,6 +10,7 @@ import streamlit as st
 from gprune import records, stages
 from gprune.analysis import neuron_map as analysis
 from gprune.analysis.neuron_map import BEHAVIOUR, PARAMETERS
+from gprune.analysis.signs import percent
 from gprune.records import Array
 from gprune.settings import require_choice
 from gprune.views.frame.chart_style import label
@@ -122,7 +123,7 @@ def plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
         texts = texts_of(run) if basis == BEHAVIOUR else ()
         found = run.load(stages.neuron_map, layer, basis, texts)
         told = (
-            f"{found.kept.mean():.0%} of a neuron's {analysis.NEIGHBOURS} nearest in "
+            f"{percent(float(found.kept.mean()))} of a neuron's {analysis.NEIGHBOURS} nearest in "
             f"{analysis.MOST_COMPONENTS} components are its nearest here as well"
         )
         return Plane(found.places, ("UMAP 1 (no unit)", "UMAP 2 (no unit)"), told)
@@ -137,11 +138,12 @@ def plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
 def _principal(places: Array, shares: Array) -> Plane:
     """The first two components; the second is 0 where the neurons differ in one only."""
     first = [
-        f"component {number + 1} ({share:.0%} of the variance)" for number, share in enumerate(shares[:2])
+        f"component {number + 1} ({percent(share)} of the variance)"
+        for number, share in enumerate(shares[:2])
     ]
     if places.shape[1] < 2:
         places, first = analysis.padded(places), [*first, "no second component"]
-    told = f"the two components hold {float(shares[:2].sum()):.0%} of the variance"
+    told = f"the two components hold {percent(float(shares[:2].sum()))} of the variance"
     return Plane(places[:, :2], (first[0], first[1]), told)
 
 

@@ -13,13 +13,17 @@ from streamlit.errors import StreamlitAPIException
 from gprune import stages
 from gprune.analysis import neuron_map as analysis
 from gprune.records import Array
-from gprune.views.frame import address, derived, navigation, selection
+from gprune.views.frame import address, derived, navigation, selection, tables
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run
 
 _KEY = "nm_region_drawn"
-_NONE = "Draw a box or a lasso around points of the map: their neurons are listed here."
+_NONE = (
+    "Draw a box or a lasso around points of the map: their neurons are listed here. Without, those of the "
+    "selected module are."
+)
+_EMPTY = "No neuron lies inside what was drawn: draw around some points."
 _COLUMNS: dict[str, Any] = {
     name: st.column_config.NumberColumn(format="%.3f") for name in ("drift d", "rank on A", "rank on B")
 } | {name: st.column_config.NumberColumn(format="%.4g") for name in ("score on A", "score on B")}
@@ -74,39 +78,47 @@ def table(run: Run, layer: int, neurons: Array, places: Array | None = None) -> 
 
 
 def show(run: Run, drawn: Card) -> None:
-    """Draws the card.
+    """Draws the card: what was drawn around, else the selected module, which needs no mouse.
 
     Raises:
         StoreError: a result is damaged.
     """
-    held = st.session_state.get(_KEY)
-    if not isinstance(held, Region) or held.run != run.name or held.layer != _layer(run):
+    layer, neurons, words = _listed(run)
+    if neurons is None:
         st.caption(_NONE)
         return
-    if not held.neurons:
-        st.info(
-            "No neuron lies inside what was drawn: draw around some points.", icon=":material/highlight_alt:"
-        )
+    if not len(neurons):
+        st.info(_EMPTY, icon=":material/highlight_alt:")
         return
-    neurons = np.array(held.neurons)
-    drawn.title(f"{len(neurons):,} neurons of layer {held.layer} were drawn around")
-    every = table(run, held.layer, neurons)
+    drawn.title(f"{len(neurons):,} neurons of layer {layer} {words}")
+    every = table(run, layer, neurons)
     most = derived.MOST_TABLE_ROWS
     if len(every) > most:
         st.caption(f"{most:,} of {len(every):,} rows shown, because a table is sent whole; the CSV has all.")
     selection.table(
         every.head(most),
         "nm_region_rows",
-        height=360,
+        height=min(360, tables.height(len(every))),
         column_config=_COLUMNS,
         alt="neurons that were drawn around",
     )
     drawn.tools(
-        lambda: table(run, held.layer, neurons),
+        lambda: every,
         switch=False,
         caption="Choose a row to select its neuron on every page. Ranks run from 0 to 1.",
     )
     _onward(run)
+
+
+def _listed(run: Run) -> tuple[int, Array | None, str]:
+    """The layer, the neurons to list and why these; None where there are none to list."""
+    layer, held, chosen = _layer(run), st.session_state.get(_KEY), selection.current(run)
+    if isinstance(held, Region) and held.run == run.name and held.layer == layer:
+        return layer, np.array(held.neurons, dtype=np.int64), "were drawn around"
+    if chosen.module is not None and run.has(stages.partition):
+        members = np.flatnonzero(run.load(stages.partition).labels[layer] == chosen.module)
+        return layer, members, f"are module {chosen.module}, which is selected"
+    return layer, None, ""
 
 
 def _layer(run: Run) -> int:
