@@ -72,7 +72,7 @@ def neuron_parameters(name: str, layer: int, precision: str, decoder: Callable[[
     parts = (layout.gate_proj, layout.up_proj, layout.down_proj)
     files = [file for file in weight_files(folder) if file.suffix == ".safetensors"]
     wanted = [f"{layout.layers}.{layer}.{part}.weight" for part in parts]
-    kind = DTYPES[precision]
+    kind = DTYPES.get(precision, torch.float32)
     gate, up, down = (_tensor(files, one, folder).to(kind).float() for one in wanted)
     return directions(gate, up, down).numpy()
 
