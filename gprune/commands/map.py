@@ -49,7 +49,7 @@ def _map(options: argparse.Namespace) -> int:
         results = stages.Results(store, graph)
         layers = results.get(stages.shape).layers
         require(0 <= options.layer < layers, "--layer", options.layer, f"0 to {layers - 1}")
-        texts = stages.mapped_texts(results)
+        texts = stages.mapped_texts(graph, results.there)
         wanted = stages.neuron_map(graph, options.layer, options.of, texts)
         found = on_demand.made(
             results, wanted, lambda _stage, done, total, message: progress(done, total, message)

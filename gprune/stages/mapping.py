@@ -10,10 +10,9 @@ from collections.abc import Sequence
 
 from gprune.analysis import neuron_map as analysis
 from gprune.records import ActivationStatistics, Components, NeuronMap
-from gprune.stages.graph import LETTERS, Graph, Stage, StageId, once
+from gprune.stages.graph import LETTERS, Graph, Has, Stage, StageId, once
 from gprune.stages.inputs import ROLES
 from gprune.stages.reading import statistics
-from gprune.stages.results import Results
 from gprune.stages.work import Work
 
 BEHAVIOUR, PARAMETERS = analysis.BEHAVIOUR, analysis.PARAMETERS
@@ -79,7 +78,6 @@ def neuron_map(graph: Graph, layer: int, basis: str, texts: tuple[str, ...] = ()
     )
 
 
-def mapped_texts(results: Results) -> tuple[str, ...]:
+def mapped_texts(graph: Graph, has: Has) -> tuple[str, ...]:
     """Roles of the texts of a study whose statistics are there, of which a behaviour is put together."""
-    study = results.graph.study
-    return tuple(role for role in ROLES if getattr(study, role) and results.has(statistics, role))
+    return tuple(role for role in ROLES if getattr(graph.study, role) and has(statistics(graph, role)))

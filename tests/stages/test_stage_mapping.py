@@ -77,7 +77,7 @@ def test_umap_is_given_the_components_and_repeats_itself(run, results, basis, mo
     monkeypatch.setattr(
         neuron_map, "laid_out", lambda points, seed: given.append((points, seed)) or layout(points, seed)
     )
-    texts = stages.mapped_texts(results)
+    texts = stages.mapped_texts(results.graph, results.there)
     assert texts == ("primary", "auxiliary")
     wanted = stages.neuron_map(results.graph, 1, basis, texts)
     found = on_demand.made(results, wanted, silent)

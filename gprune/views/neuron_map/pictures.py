@@ -86,7 +86,7 @@ def texts_of(run: Run) -> tuple[str, ...]:
     Raises:
         MissingResultError: none was measured yet.
     """
-    found = stages.mapped_texts(run.results)
+    found = stages.mapped_texts(run.graph, run.there)
     if not found:
         raise MissingResultError(stages.statistics(run.graph).title)
     return found
