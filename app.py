@@ -20,7 +20,9 @@ sections = {
         _page("pruning_decisions", "Pruning decisions", ":material/cut:", "decisions", "Who is kept?"),
     ],
     "Inspect": [
-        _page("calibration_data", "Calibration data", ":material/dataset:", "calibration", "Which texts?")
+        _page("calibration_data", "Calibration data", ":material/dataset:", "calibration", "Which texts?"),
+        _page("neuron_map", "Neuron map", ":material/scatter_plot:", "map", "Which neurons are alike?"),
+        _page("mask_atlas", "Mask atlas", ":material/grid_on:", "atlas", "What does the text decide?"),
     ],
     "Run": [_page("jobs", "Launch & jobs", ":material/rocket_launch:", "launch", "Start and follow runs")],
     "Compare": [

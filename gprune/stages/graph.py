@@ -47,6 +47,8 @@ class Kind:
     """whether a page reads it; the others are steps between results"""
     extra: bool = False
     """whether a run is whole without it"""
+    on_demand: bool = False
+    """whether it is made when somebody asks for it, in no study's course"""
 
 
 KINDS: dict[str, Kind] = {
@@ -76,6 +78,8 @@ KINDS: dict[str, Kind] = {
     "accuracy": Kind(records.Accuracy, seconds=4.0),
     "speed": Kind(records.Throughput, seconds=30.0),
     "agreement": Kind(records.PartitionAgreement),
+    "components": Kind(records.Components, seconds=2.0, on_demand=True),
+    "map": Kind(records.NeuronMap, seconds=20.0, on_demand=True),
 }
 
 

@@ -8,7 +8,9 @@ from gprune.views.comparison import pictures as comparison
 from gprune.views.frame.picture import KNOWN, options_of, selected
 from gprune.views.help import pictures as guide
 from gprune.views.jobs import pictures as jobs
+from gprune.views.mask_atlas import pictures as mask_atlas
 from gprune.views.module_agreement import pictures as module_agreement
+from gprune.views.neuron_map import pictures as neuron_map
 from gprune.views.overview import pictures as overview
 from gprune.views.pruning_decisions import pictures as pruning_decisions
 from gprune.views.rank_drift import pictures as rank_drift
@@ -19,6 +21,6 @@ __all__ = ["KNOWN", "options_of", "selected"]
 
 PAGES = (
     *(overview, rank_drift, module_agreement, reliability, pruning_decisions),
-    *(pictures, one_text, jobs, comparison, speed_export, guide),
+    *(pictures, one_text, jobs, comparison, speed_export, guide, neuron_map, mask_atlas),
 )
 """the modules that declare figures"""
