@@ -18,9 +18,10 @@ import streamlit as st
 from gprune.analysis.published import Published, same_setting
 from gprune.errors import CorpusError, GpruneError, ModelError
 from gprune.study import Study
-from gprune.views.frame import address, marks, packed, python_code, selection, tables, work
+from gprune.views.frame import address, marks, notes, packed, python_code, selection, tables, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.notes import Noted
 from gprune.views.frame.picture import Call, Picture
 from gprune.views.frame.run_choice import RUN
 from gprune.views.frame.text import csv, said
@@ -50,6 +51,8 @@ class Card:
         self.key, self.run = key, run
         self._calls: list[Call] = []
         self._options: dict[str, Any] = {}
+        self._noted: list[Noted] = []
+        self._said: dict[str, Any] = {}
         self.maximised = address.names(MAXIMISED, key)
         with st.container(horizontal=True, vertical_alignment="top", gap="small"):
             self._heading = st.container(width="stretch").empty()
@@ -59,6 +62,9 @@ class Card:
 
     def title(self, text: str) -> None:
         """Replaces the heading by the finding."""
+        self._title = text
+        for noted in self._noted:
+            noted.title = text
         self._heading.markdown(f"#### {text}")
 
     def _sizing(self) -> None:
@@ -112,6 +118,21 @@ class Card:
     def offers(self, call: Call) -> None:
         """Notes what draws a figure of the card, for those who copy what it shows."""
         self._calls.append(call)
+        if (found := notes.current()) is not None:
+            self._noted.append(Noted(self.key, call, title=self._title, **self._said))
+            self._said = {}
+            found.append(self._noted[-1])
+
+    def _note(self, figure: go.Figure | None = None, **said: Any) -> None:
+        """Completes what is noted of the card's figures: what an earlier call has said stands."""
+        if figure is not None and self._noted:
+            self._noted[-1].figure = figure
+        if not self._noted:
+            # the figure of a card that shows it in another form is named at its end
+            self._said = said
+        for noted in self._noted:
+            for name, value in said.items():
+                setattr(noted, name, getattr(noted, name) or value)
 
     def chart(
         self,
@@ -138,6 +159,7 @@ class Card:
         if isinstance(figure, Picture):
             self.offers(figure.call)
             figure = figure.figure
+            self._note(figure, alt=alt)
         options = {
             "displaylogo": False,
             "modeBarButtonsToRemove": _UNUSED_TOOLS,
@@ -180,6 +202,7 @@ class Card:
             how: what to know for reading the chart.
             caption: one line on how to read it.
         """
+        self._note(caption=caption, how=how, table=table)
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if caption:
                 st.caption(caption, width="stretch")

@@ -16,6 +16,7 @@ from gprune.views.frame import (
     lasting,
     live,
     navigation,
+    notes,
     packed,
     run_choice,
     selection,
@@ -27,7 +28,7 @@ from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, root
 from gprune.views.frame.text import duration, plain, said, seconds_since
 
-_SITUATION = "frame_situation"
+SITUATION = "frame_situation"
 _LOOK = (
     "<style>.stMainBlockContainer {padding: 3.6rem 1.6rem 2rem 1.6rem; max-width: 1720px;} "
     ".stMainBlockContainer h1 {padding: 0;} .stSelectbox input {text-overflow: ellipsis;} "
@@ -55,6 +56,9 @@ def run(sections: Mapping[str, Sequence[Any]]) -> None:
 
 def _require_door() -> None:
     """Shows nothing to a visitor of a server that has no door: any page of any site could be one."""
+    if notes.current() is not None:
+        # drawn for nobody
+        return
     # whoever comes over the network sends headers; a test has none
     if current_terms() is None and len(st.context.headers):
         st.error(
@@ -70,7 +74,7 @@ def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
     situation = work.look(root())
     if work.autostart(situation):
         situation = work.look(situation.root)
-    st.session_state[_SITUATION] = situation
+    st.session_state[SITUATION] = situation
     with st.sidebar:
         # the links stand first, and know the run that is chosen below them
         links = st.container(gap="xxsmall", key="frame_pages")
@@ -90,7 +94,7 @@ def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
 
 def situation() -> work.Situation:
     """Runs and jobs as they were when the page began to draw."""
-    found: work.Situation = st.session_state[_SITUATION]
+    found: work.Situation = st.session_state[SITUATION]
     return found
 
 

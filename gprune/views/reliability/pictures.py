@@ -54,7 +54,7 @@ def adapted_by_layer(
     return charts.by_layer(thresholds.by_layer(statistics, adapted, len(adapted.scores)))
 
 
-@picture("quantiles", clicked=True)
+@picture("quantiles", clicked=True, at={"rasa_view": "sets"})
 def quantiles(
     run: Run,
     *,
@@ -120,7 +120,7 @@ def changed_overlap(
     return whatif_charts.jaccard(*binned(run, rule, named), label(named))
 
 
-@picture("kept")
+@picture("kept", at={"rasa_view": "cost"})
 def kept(
     run: Run,
     *,
