@@ -14,6 +14,7 @@ python -m gprune speed FOLDER...           (prefill and decode, dense beside pru
 python -m gprune pack RUN                  (a run in one file, to be looked at elsewhere)
 python -m gprune unpack FILE               (reads it: needs neither its model nor its texts)
 python -m gprune card RUN A                (is a calibration text good enough? also as a file)
+python -m gprune report RUN -o FILE.html   (figures of a run in one file; --cards chooses, --list names them)
 python -m gprune texts
 python -m gprune tasks --task-folder FOLDER    (where the zero-shot tasks' data is, and what is wrong with it)
 python -m gprune plugins                   (the metrics and methods of other packages)

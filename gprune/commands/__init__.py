@@ -41,6 +41,7 @@ COMMANDS = {
     "pack": Command("packs", "write a run as one file, to be looked at elsewhere"),
     "unpack": Command("packs", "read a packed run, with neither model nor texts"),
     "card": Command("card", "the card of a calibration text of a run"),
+    "report": Command("report", "write chosen figures of a run as one HTML file"),
     "texts": Command("listing", "list the texts that are known by name"),
     "tasks": Command("listing", "list the zero-shot tasks, and check the files of a folder"),
     "plugins": Command(

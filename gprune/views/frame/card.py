@@ -144,6 +144,7 @@ class Card:
         how: str = "",
         on_point: Callable[[dict[str, Any]], None] | None = None,
         by_layer: bool = False,
+        switch: bool = True,
     ) -> None:
         """Draws a chart with its caption; the table is made only when someone asks for it.
 
@@ -155,6 +156,7 @@ class Card:
             how: what else there is to know, behind “How to read”.
             on_point: told of the mark that a person clicks, as Plotly describes it.
             by_layer: whether the horizontal axis counts layers, of which the selected one is to be marked.
+            switch: whether to offer the table besides its CSV.
         """
         if isinstance(figure, Picture):
             self.offers(figure.call)
@@ -174,7 +176,7 @@ class Card:
             {"on_select": self._clicked(on_point), "selection_mode": "points"} if on_point else {}
         )
         st.plotly_chart(figure, key=f"{self.key}_chart", config=options, alt=alt or caption, **chosen)
-        self.tools(table, how=how, caption=caption)
+        self.tools(table, switch, how=how, caption=caption)
 
     def _clicked(self, on_point: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
         """What Streamlit calls when marks are chosen: passes on the first."""

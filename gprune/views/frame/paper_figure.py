@@ -1,4 +1,4 @@
-"""A figure as a paper wants it: the width of one column or two, on white, every mark a shape and every letter text.
+"""A figure as a paper wants it: as wide as one column or two, on white, marks as shapes and letters as text.
 
 Plotly's own camera, in the browser, then writes it as SVG.
 """

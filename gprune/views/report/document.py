@@ -161,7 +161,9 @@ def _origin(origin: Origin) -> str:
 
 
 def _pairs(title: str, pairs: Pairs) -> str:
-    lines = "".join(f"<tr><th scope='row'>{_safe(name)}</th><td>{_safe(value)}</td></tr>" for name, value in pairs)
+    lines = "".join(
+        f"<tr><th scope='row'>{_safe(name)}</th><td>{_safe(value)}</td></tr>" for name, value in pairs
+    )
     return (
         f"<details><summary>{_safe(title)}</summary><div class='wide' tabindex='0' role='region' "
         f"aria-label=\"{_safe(title)}\"><table class='pairs'>{lines}</table></div></details>"

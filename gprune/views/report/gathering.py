@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +24,7 @@ from gprune.settings import require, require_choice
 from gprune.untrusted import sentence
 from gprune.views import pictures
 from gprune.views.frame import address, address_state, frame, notes, run_choice, unwatched, work
+from gprune.views.frame.card import MAXIMISED
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.notes import Noted
 from gprune.views.frame.text import unmarked
@@ -51,8 +54,10 @@ class Entry:
 
 
 def names() -> tuple[str, ...]:
-    """The figures that can be chosen, page by page."""
-    return tuple(pictures.KNOWN)
+    """The figures that can be chosen, page by page as the app lists them."""
+    order = {module.__name__: place for place, module in enumerate(pictures.PAGES)}
+    places = {name: order.get(draw.__module__, len(order)) for name, draw in pictures.KNOWN.items()}
+    return tuple(sorted(places, key=places.__getitem__))
 
 
 def page_of(name: str) -> str:
@@ -88,8 +93,11 @@ def gather(run: Run, chosen: Sequence[str], values: Mapping[str, Any] | None = N
     require(len(chosen) > 0, "cards", list(chosen), "one figure or more")
     for name in chosen:
         require_choice("card", name, names())
-    noted = _noted(run, chosen, dict(values or {}))
-    return [_entry(run, name, noted.get(name)) for name in dict.fromkeys(chosen)]
+    noted = _noted(run, chosen, {key: value for key, value in (values or {}).items() if key != MAXIMISED})
+    made = [_entry(run, name, noted.get(name)) for name in dict.fromkeys(chosen)]
+    titles = Counter(entry.title for entry in made)
+    # two figures of one card have its title both
+    return [_apart(entry) if titles[entry.title] > 1 else entry for entry in made]
 
 
 def _noted(run: Run, chosen: Sequence[str], values: dict[str, Any]) -> dict[str, Noted]:
@@ -99,7 +107,7 @@ def _noted(run: Run, chosen: Sequence[str], values: dict[str, Any]) -> dict[str,
     views = {(_package(name), tuple(pictures.PLACES[name].items())) for name in chosen}
     for package, place in sorted(views):
         module = importlib.import_module(f"{package}.page")
-        for one in unwatched.inside(lambda m=module, p=place: _drawn(m, run, situation, values | dict(p))):
+        for one in unwatched.inside(partial(_drawn, module, run, situation, values | dict(place))):
             found.setdefault(one.call.name, one)
     return found
 
@@ -127,6 +135,12 @@ def _entry(run: Run, name: str, noted: Noted | None) -> Entry:
     caption = unmarked(noted.caption)
     alt = unmarked(noted.alt) or caption or plain
     return Entry(name, page, unmarked(noted.title), caption, unmarked(noted.how), alt, figure, table)
+
+
+def _apart(entry: Entry) -> Entry:
+    """An entry whose title says what its figure shows as well."""
+    shown = about(entry.name)
+    return entry if entry.title == shown else replace(entry, title=f"{entry.title}: {shown}")
 
 
 def _package(name: str) -> str:
