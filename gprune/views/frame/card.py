@@ -18,7 +18,7 @@ import streamlit as st
 from gprune.analysis.published import Published, same_setting
 from gprune.errors import CorpusError, GpruneError, ModelError
 from gprune.study import Study
-from gprune.views.frame import address, marks, notes, packed, python_code, selection, tables, work
+from gprune.views.frame import address, marks, notes, packed, python_code, selection, tables, take_along, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.notes import Noted
@@ -53,10 +53,13 @@ class Card:
         self._options: dict[str, Any] = {}
         self._noted: list[Noted] = []
         self._said: dict[str, Any] = {}
+        self._figures: list[go.Figure] = []
+        self._table: Callable[[], pd.DataFrame] | None = None
+        self._as_read: Callable[[], pd.DataFrame] | None = None
         self.maximised = address.names(MAXIMISED, key)
         with st.container(horizontal=True, vertical_alignment="top", gap="small"):
             self._heading = st.container(width="stretch").empty()
-            self._copies = st.container(width="content")
+            self._copies = st.container(width="content", horizontal=True, gap="small")
             self._sizing()
         self.title(title)
 
@@ -88,7 +91,10 @@ class Card:
             st.html(_FILLS.format(key=self.key, **ground))
 
     def copies(self) -> None:
-        """Offers what the card shows as Python, as a command and as a link; called when it is drawn."""
+        """Offers what it shows for a paper, as Python, as a command and as a link; called when it is drawn."""
+        goods = take_along.Goods(self._title, self._file_name(), self._figures, self._table, self._as_read)
+        with self._copies:
+            take_along.button(self.key, goods)
         if self.run is None:
             return
         python = python_code.code(self.run, self.key, self._calls, self._options)
@@ -110,6 +116,10 @@ class Card:
             st.code(command(self.run.study), language="bash", wrap_lines=True)
             st.caption("As a link: this card, for people whom this server lets in")
             st.code(_link(self.run, self.key), language=None, wrap_lines=True)
+
+    def reads(self, table: Callable[[], pd.DataFrame]) -> None:
+        """Says how the card's table is read, where its numbers are arranged otherwise: for LaTeX."""
+        self._as_read = table
 
     def asked(self, **options: Any) -> None:
         """Notes what is set beside a card without a figure, for those who copy what it shows."""
@@ -169,6 +179,7 @@ class Card:
         }
         if by_layer and self.run is not None:
             marks.layer_line(figure, selection.current(self.run))
+        self._figures.append(figure)
         if self.maximised:
             # the figure may be one that other sessions are shown
             figure = go.Figure(figure).update_layout(height=MAXIMISED_HEIGHT)
@@ -205,6 +216,7 @@ class Card:
             caption: one line on how to read it.
         """
         self._note(caption=caption, how=how, table=table)
+        self._table = self._table or table
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if caption:
                 st.caption(caption, width="stretch")

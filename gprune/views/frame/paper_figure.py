@@ -44,6 +44,7 @@ def fitted(figure: go.Figure, columns: str) -> go.Figure:
         plot_bgcolor="white",
         font={"size": _LETTERS, "family": "Helvetica, Arial, sans-serif", "color": "#1c1c22"},
         margin={"l": 46, "r": 8, "t": 12, "b": 38},
+        modebar={"color": "#5b5b66", "activecolor": "#1c1c22", "bgcolor": "white"},
         legend={"font": {"size": _LETTERS - 1}},
     )
     made.update_xaxes(title_standoff=6, automargin=True)

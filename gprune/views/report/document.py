@@ -20,8 +20,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from gprune.views.frame import paper_figure
-from gprune.views.report import numbers
+from gprune.views.frame import figure_numbers, paper_figure
 from gprune.views.report.gathering import Entry
 from gprune.views.report.origin import Origin, Pairs
 
@@ -119,7 +118,9 @@ def _how(words: str) -> str:
 
 def _table(entry: Entry) -> str:
     """The numbers behind a figure: those of its card, or else what it draws."""
-    table = entry.table if entry.table is not None or entry.figure is None else numbers.of(entry.figure)
+    table = (
+        entry.table if entry.table is not None or entry.figure is None else figure_numbers.of(entry.figure)
+    )
     if table is None or not len(table.columns):
         return ""
     shown = table.head(MOST_ROWS)

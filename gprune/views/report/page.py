@@ -49,8 +49,8 @@ def _choice(run: Run, drawn: Card) -> None:
             called,
             CHOSEN,
             first,
-            help="In the order in which they are chosen. Each is taken as its page shows it now, with what is "
-            "set there and the finding above it.",
+            help="In the order in which they are chosen. Each is taken as its page shows it now, with what "
+            "is set there and the finding above it.",
         )
     )
     drawn.title(f"{len(cards)} of {len(names)} figures in one file" if cards else "Choose a figure")
