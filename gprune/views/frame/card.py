@@ -91,7 +91,7 @@ class Card:
             st.html(_FILLS.format(key=self.key, **ground))
 
     def copies(self) -> None:
-        """Offers what it shows for a paper, as Python, as a command and as a link; called when it is drawn."""
+        """Offers what the card shows for a paper, as Python, as a command and as a link, at its end."""
         goods = take_along.Goods(self._title, self._file_name(), self._figures, self._table, self._as_read)
         with self._copies:
             take_along.button(self.key, goods)

@@ -4,9 +4,16 @@
   const looks = read("looks");
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const drawn = [];
-  const look = () => (dark.matches ? looks.dark : looks.light);
+  const look = () => (dark.matches ? looks.dark : looks.light).layout.template;
+  const clear = "rgba(0,0,0,0)";
   const narrow = (layout) =>
-    Object.assign({}, layout, { template: look(), autosize: true, width: undefined });
+    Object.assign({}, layout, {
+      template: look(),
+      paper_bgcolor: clear,
+      plot_bgcolor: clear,
+      autosize: true,
+      width: undefined,
+    });
   const options = (name) => ({
     displaylogo: false,
     responsive: true,
