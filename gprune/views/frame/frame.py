@@ -18,6 +18,7 @@ from gprune.views.frame import (
     navigation,
     notes,
     packed,
+    press,
     run_choice,
     selection,
     titles,
@@ -32,9 +33,12 @@ SITUATION = "frame_situation"
 _LOOK = (
     "<style>.stMainBlockContainer {padding: 3.6rem 1.6rem 2rem 1.6rem; max-width: 1720px;} "
     ".stMainBlockContainer h1 {padding: 0;} .stSelectbox input {text-overflow: ellipsis;} "
-    ".stApp a:focus-visible {box-shadow: inset 0 0 0 2px currentColor;}</style>"
+    ".stApp a:focus-visible {box-shadow: inset 0 0 0 2px currentColor;} "
+    ".stApp [data-tag-index], .stApp [data-testid=stBaseButton-primary] {color: light-dark(#fff, #0a0e13);}"
+    "</style>"
 )
-"""pages use the width that they have; on very wide screens lines stay readable, and what is cut says so"""
+"""pages use the width that they have; on very wide screens lines stay readable, and what is cut says so; in the
+dark, white on the buttons' blue would be too pale"""
 
 
 def run(sections: Mapping[str, Sequence[Any]]) -> None:
@@ -46,6 +50,7 @@ def run(sections: Mapping[str, Sequence[Any]]) -> None:
     page = st.navigation(dict(sections), position="hidden")
     _require_door()
     address.begin(page.url_path)
+    press.begin(page.url_path)
     _draw(page, sections)
     complaints = st.container()
     tour.banner(page.url_path, current_run())
@@ -205,7 +210,9 @@ def _nothing_yet(situation: work.Situation) -> None:
         )
     else:
         st.info("No run is here yet. Start one on the page Launch & jobs.", icon=":material/info:")
-    if st.button("Start the bundled demo", key="frame_demo", icon=":material/play_arrow:", type="primary"):
+    if press.pressed(
+        "Start the bundled demo", key="frame_demo", icon=":material/play_arrow:", type="primary"
+    ):
         from gprune.study_demo import demo_study
 
         if work.start(situation.root, demo_study()) is not None:
@@ -244,7 +251,7 @@ def _outdated(run: Run) -> None:
             icon=":material/history:",
             width="stretch",
         )
-        clicked = st.button("Run it again", key="frame_again", icon=":material/play_arrow:")
+        clicked = press.pressed("Run it again", key="frame_again", icon=":material/play_arrow:")
     if clicked and work.start(run.root, run.study) is not None:
         st.rerun()
 
@@ -254,7 +261,7 @@ def _short(run: Run) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         wanted = plain(str(run.record.get("until")))
         st.info(f"This run was only asked for “{wanted}”.", icon=":material/info:", width="stretch")
-        clicked = st.button("Run the rest", key="frame_rest", icon=":material/play_arrow:")
+        clicked = press.pressed("Run the rest", key="frame_rest", icon=":material/play_arrow:")
     if clicked and work.start(run.root, run.study) is not None:
         st.rerun()
 
@@ -274,6 +281,6 @@ def _incomplete(run: Run) -> None:
             icon=":material/pause_circle:",
             width="stretch",
         )
-        clicked = st.button("Continue this run", key="frame_continue", icon=":material/play_arrow:")
+        clicked = press.pressed("Continue this run", key="frame_continue", icon=":material/play_arrow:")
     if clicked and work.start(run.root, run.study) is not None:
         st.rerun()

@@ -15,7 +15,7 @@ import streamlit as st
 
 from gprune.analysis import latex
 from gprune.errors import GpruneError
-from gprune.views.frame import figure_numbers, paper_figure
+from gprune.views.frame import figure_numbers, paper_figure, press
 from gprune.views.frame.text import csv, said, unmarked
 
 MOST_ROWS = 60
@@ -46,7 +46,7 @@ def button(key: str, goods: Goods) -> None:
     """
     if not goods.figures and goods.table is None:
         return
-    if st.button(
+    if press.pressed(
         "",
         key=f"{key}_take",
         icon=":material/file_export:",

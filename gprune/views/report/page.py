@@ -8,7 +8,7 @@ import streamlit as st
 
 from gprune.files import amount
 from gprune.untrusted import quoted
-from gprune.views.frame import address, address_state, frame
+from gprune.views.frame import address, address_state, frame, press
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain, said
@@ -73,7 +73,7 @@ def _choice(run: Run, drawn: Card) -> None:
 def _make(run: Run, cards: tuple[str, ...]) -> None:
     """The button that makes the report, and the one that hands it over."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        if st.button(
+        if press.pressed(
             "Make the report",
             key="rp_make",
             type="primary",
