@@ -18,7 +18,18 @@ import streamlit as st
 from gprune.analysis.published import Published, same_setting
 from gprune.errors import CorpusError, GpruneError, ModelError
 from gprune.study import Study
-from gprune.views.frame import address, marks, notes, packed, python_code, selection, tables, take_along, work
+from gprune.views.frame import (
+    address,
+    marks,
+    notes,
+    packed,
+    present,
+    python_code,
+    selection,
+    tables,
+    take_along,
+    work,
+)
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.notes import Noted
@@ -180,6 +191,7 @@ class Card:
         if by_layer and self.run is not None:
             marks.layer_line(figure, selection.current(self.run))
         self._figures.append(figure)
+        figure = present.enlarged(figure)
         if self.maximised:
             # the figure may be one that other sessions are shown
             figure = go.Figure(figure).update_layout(height=MAXIMISED_HEIGHT)

@@ -18,6 +18,7 @@ from gprune.views.frame import (
     navigation,
     notes,
     packed,
+    present,
     press,
     run_choice,
     selection,
@@ -37,8 +38,8 @@ _LOOK = (
     ".stApp [data-tag-index], .stApp [data-testid=stBaseButton-primary] {color: light-dark(#fff, #0a0e13);}"
     "</style>"
 )
-"""pages use the width that they have; on very wide screens lines stay readable, and what is cut says so; in the
-dark, white on the buttons' blue would be too pale"""
+"""pages use the width that they have; on very wide screens lines stay readable, and what is cut says so; in
+the dark, white on the buttons' blue would be too pale"""
 
 
 def run(sections: Mapping[str, Sequence[Any]]) -> None:
@@ -51,6 +52,8 @@ def run(sections: Mapping[str, Sequence[Any]]) -> None:
     _require_door()
     address.begin(page.url_path)
     press.begin(page.url_path)
+    tour.begin(page.url_path)
+    present.show()
     _draw(page, sections)
     complaints = st.container()
     tour.banner(page.url_path, current_run())
@@ -123,6 +126,7 @@ def _sidebar(situation: work.Situation) -> None:
     if run is not None:
         selection.chip(run)
         _settings(run)
+    present.button()
     if situation.unreadable:
         _unreadable(situation)
 
