@@ -47,6 +47,7 @@ COMMANDS = {
     "unpack": Command("packs", "read a packed run, with neither model nor texts"),
     "card": Command("card", "the card of a calibration text of a run"),
     "map": Command("map", "lay out the neurons of one layer by UMAP"),
+    "report": Command("report", "write chosen figures of a run as one HTML file"),
     "texts": Command("listing", "list the texts that are known by name"),
     "tasks": Command("listing", "list the zero-shot tasks, and check the files of a folder"),
     "plugins": Command(

@@ -5,7 +5,7 @@ Each page declares its own beside what else it draws; importing this module impo
 
 from gprune.views.calibration_data import one_text, pictures
 from gprune.views.comparison import pictures as comparison
-from gprune.views.frame.picture import KNOWN, options_of, selected
+from gprune.views.frame.picture import KNOWN, PLACES, options_of, selected
 from gprune.views.help import pictures as guide
 from gprune.views.jobs import pictures as jobs
 from gprune.views.mask_atlas import pictures as mask_atlas
@@ -17,7 +17,7 @@ from gprune.views.rank_drift import pictures as rank_drift
 from gprune.views.reliability import pictures as reliability
 from gprune.views.speed_export import pictures as speed_export
 
-__all__ = ["KNOWN", "options_of", "selected"]
+__all__ = ["KNOWN", "PLACES", "options_of", "selected"]
 
 PAGES = (
     *(overview, rank_drift, module_agreement, reliability, pruning_decisions),
