@@ -141,7 +141,7 @@ def _behind(results: Results, method: str) -> list[Any]:
     """The stages whose records say how a method has scored."""
     graph = results.graph
     if METHODS[method].decision != "learned":
-        return stages.needed(stages.masks(graph, METHODS[method].masks))
+        return list(stages.needed(stages.masks(graph, METHODS[method].masks)))
     learned = stages.learning(graph, method)
     return [learned, *(learned.needs[name] for name in ("adapted", "heads", "partition"))]
 
