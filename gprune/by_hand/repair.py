@@ -125,7 +125,7 @@ def repaired(
     _require_something(neurons, heads, groups)
     target = budget.retention(shape, base.ffn, base.heads)
     kept = budget.align(shape, ffn, heads, _beyond(margin, neurons), target, alignment)
-    retention = budget.retention(shape, kept, heads)
+    retention = float(budget.retention(shape, kept, heads))
     _require_met(shape, kept, neurons, (retention - target) * shape.decoder_weights, alignment)
     name = f"{base.method} by hand"
     return Edited(

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from gprune.stages import Results
 
 _ABOUT = (
-    "Carries out a mask set that was saved on the page By hand and writes the pruned model, with the method's "
-    "own bias compensation. The masks are made again from the edits and compared with those that were saved."
+    "Carries out a mask set that was saved on the page By hand and writes the pruned model, with the bias "
+    "compensation of its method. The masks are made again from the edits and compared with those saved."
 )
 _STEPS = 3
 
@@ -105,6 +105,6 @@ def _require_same(results: Results) -> None:
     identity.locate(model)
     if identity.fingerprint(model) != results.graph.inputs.model:
         raise ModelError(
-            f"the model {identity.resolve(model)!r} has changed since the run: put the model back, or run the "
-            "study again"
+            f"the model {identity.resolve(model)!r} has changed since the run: put the model back, or run "
+            "the study again"
         )
