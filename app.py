@@ -20,7 +20,9 @@ sections = {
         _page("pruning_decisions", "Pruning decisions", ":material/cut:", "decisions", "Who is kept?"),
     ],
     "Inspect": [
-        _page("calibration_data", "Calibration data", ":material/dataset:", "calibration", "Which texts?")
+        _page("calibration_data", "Calibration data", ":material/dataset:", "calibration", "Which texts?"),
+        _page("text_lens", "Text lens", ":material/frame_inspect:", "lens", "What does it get wrong?"),
+        _page("by_hand", "By hand", ":material/back_hand:", "byhand", "What if I keep or remove these?"),
     ],
     "Run": [_page("jobs", "Launch & jobs", ":material/rocket_launch:", "launch", "Start and follow runs")],
     "Compare": [

@@ -74,12 +74,21 @@ def repeated(results: Results, chosen: MaskSet) -> Edited:
             "the run that it was made on"
         )
     found = edited(results, chosen.method, chosen.edits)
+    require_digest(chosen, found)
+    return found
+
+
+def require_digest(chosen: MaskSet, found: Edited) -> None:
+    """Checks that masks are those that came out when a set was saved.
+
+    Raises:
+        MethodError: they are not.
+    """
     if digest_of(found.masks) != chosen.digest:
         raise MethodError(
             f"the mask set {untrusted.quoted(chosen.name)} gives other masks than when it was saved: save it "
             "again to take the new ones"
         )
-    return found
 
 
 def fits(results: Results, chosen: MaskSet) -> bool:

@@ -43,13 +43,14 @@ class Edited:
     """neurons that went to meet the budget"""
 
 
-def edited(results: Results, method: str, edits: Iterable[Edit]) -> Edited:
+def edited(results: Results, method: str, edits: Iterable[Edit], margin: Array | None = None) -> Edited:
     """A method's masks after edits.
 
     Args:
         results: what is there of the study.
         method: name in METHODS, of a method that prunes.
         edits: the list; a later line counts more than an earlier one.
+        margin: what `margins` gives; formed here where left out.
 
     Raises:
         MethodError: the method keeps no scores here, see `obstacle`, or the budget cannot be met.
@@ -59,7 +60,7 @@ def edited(results: Results, method: str, edits: Iterable[Edit]) -> Edited:
     if reason := obstacle(results, method):
         raise MethodError(reason)
     shape, base = results.get(stages.shape), results.get(stages.masks, METHODS[method].masks)
-    found = margins(results, method, base)
+    found = margins(results, method, base) if margin is None else margin
     partition, alignment = results.get(stages.partition), results.graph.study.sparsity.alignment
     return repaired(shape, base, found, partition, edits, alignment)
 
