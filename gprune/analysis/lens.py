@@ -111,13 +111,13 @@ def worst(
     return pd.DataFrame(
         {
             "method": [name for name, *_ in rows],
-            "position": [int(place) for _, place, *_ in rows],
+            "worse by (nats)": [after - before for *_, before, after in rows],
             "before": [_context(tokens[max(0, place - BEFORE) : place]) for _, place, *_ in rows],
             "token": [_named(tokens, place) for _, place, *_ in rows],
             "after": [_context(tokens[place + 1 : place + 1 + AFTER]) for _, place, *_ in rows],
             "p dense": np.exp([-before for *_, before, _ in rows]),
             "p pruned": np.exp([-after for *_, after in rows]),
-            "worse by (nats)": [after - before for *_, before, after in rows],
+            "position": [int(place) for _, place, *_ in rows],
         }
     )
 

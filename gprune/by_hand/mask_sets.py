@@ -55,10 +55,19 @@ def made(results: Results, name: str, method: str, edits: tuple[Edit, ...]) -> M
     """A set of the edits of a run's masks.
 
     Raises:
-        GpruneError: the name is none, or the edits cannot be carried out; see `gprune.by_hand.edited`.
+        GpruneError: the name is none or stands for a set of another method of the run, or the edits cannot be
+            carried out; see `gprune.by_hand.edited`.
     """
     found = edited(results, method, edits)
-    return MaskSet(_checked(name), method, edits, *_keys(results, method), digest_of(found.masks))
+    keys = _keys(results, method)
+    chosen = MaskSet(_checked(name), method, edits, *keys, digest_of(found.masks))
+    taken = next((one for one in kept(results)[0] if one.name == chosen.name), None)
+    if taken is not None and taken.masks != chosen.masks:
+        raise SettingsError(
+            f"the name {untrusted.quoted(chosen.name)} is that of a set of {METHODS[taken.method].label}: "
+            "choose another name"
+        )
+    return chosen
 
 
 def repeated(results: Results, chosen: MaskSet) -> Edited:
@@ -201,9 +210,12 @@ def _keys(results: Results, method: str) -> tuple[str, str]:
 
 def _checked(name: str) -> str:
     cleaned = " ".join(name.split())
-    if not cleaned or len(cleaned) > LONGEST_NAME or not cleaned.isprintable():
-        shown = untrusted.quoted(name)
-        raise SettingsError(f"a mask set needs a name of 1 to {LONGEST_NAME} letters (got {shown})")
+    # a command takes what begins with a hyphen for an option
+    if not cleaned or len(cleaned) > LONGEST_NAME or not cleaned.isprintable() or cleaned[0] == "-":
+        raise SettingsError(
+            f"a mask set needs a name of 1 to {LONGEST_NAME} letters without a hyphen before it "
+            f"(got {untrusted.quoted(name)})"
+        )
     return cleaned
 
 

@@ -80,8 +80,9 @@ def look(run: Run, asked: list[str], draw: object) -> None:
         words = {"loading": "The worker loads the model.", "waiting": "The worker waits for its turn."}
         if refining:
             st.caption(plain(state.reason or words.get(state.phase, "Windows are still coming.")))
-            if not more(found):
-                # all is there: the timer goes with the next drawing
+            if not more(found) and address.in_fragment():
+                # all is there: the timer goes with the next drawing; not while the page itself is drawn, of
+                # which fields would then show the browser their defaults
                 st.rerun(scope="app")
 
     st.fragment(run_every=EVERY if refining else None)(answers)()

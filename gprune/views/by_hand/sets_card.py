@@ -13,13 +13,14 @@ from gprune.by_hand import Edited, MaskSet, mask_sets
 from gprune.errors import GpruneError
 from gprune.preview import Answer, Question, Source
 from gprune.views.by_hand import cost, listed
-from gprune.views.frame import address, tables
+from gprune.views.frame import address, packed, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import called
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain, said
 
 _SET, _ERROR = "hand_set", "hand_sets_error"
+_MEASURED = ["perplexity", "nats", "± nats", "windows", "verdict"]
 
 
 def show(run: Run) -> None:
@@ -60,8 +61,10 @@ def _measured(run: Run, drawn: Card, there: list[tuple[MaskSet, Edited]]) -> Non
     text = cost.text_of(run)
     draw = functools.partial(_table, drawn, text, there)
     if not cost.live(run):
-        st.caption("Measure while I look, above, measures every set on the windows of the text.")
         draw([None] * len(there))
+        if not packed.lacking(run):
+            st.button("Measure them", key="hand_sets_measure", icon=":material/speed:",
+                      on_click=address.put, args=(cost.LIVE, True))  # fmt: skip
         return
     source, asked = Source(run.root, run.graph), []
     for one, found in there:
@@ -75,6 +78,9 @@ def _table(drawn: Card, text: str, there: list[tuple[MaskSet, Edited]], answers:
     table = pd.DataFrame(
         [_row(one, found, answer) for (one, found), answer in zip(there, answers, strict=True)]
     )
+    measured = any(answers)
+    if not measured:
+        table = table.drop(columns=_MEASURED)
     decimals = {name: st.column_config.NumberColumn(format="%.4f") for name in ("nats", "± nats")}
     decimals["perplexity"] = st.column_config.NumberColumn(format="%.2f")
     tables.show(table, column_config=decimals, shares={"kept": 2}, alt="mask sets with what they cost")
@@ -82,7 +88,9 @@ def _table(drawn: Card, text: str, there: list[tuple[MaskSet, Edited]], answers:
         lambda: table,
         switch=False,
         caption=f"By hand, measured on the windows of {plain(text)} that the row counts; nats: difference in "
-        "log perplexity to the method itself, paired over windows, with its standard error.",
+        "log perplexity to the method itself, paired over windows, with its standard error."
+        if measured
+        else "What the lists change; none is measured while nobody asks.",
     )
 
 
@@ -91,16 +99,16 @@ def _row(one: MaskSet, found: Edited, answer: Answer | None) -> dict[str, Any]:
     return {
         "set": one.name,
         "starts from": called(one.method),
-        "lines": len(one.edits),
-        "neurons by hand": found.by_hand,
-        "groups by hand": found.groups,
-        "moved to meet the budget": found.added + found.removed,
-        "kept": found.masks.retention,
         "perplexity": answer.perplexity if answer is not None and answer.done else None,
         "nats": difference.nats if difference else None,
         "± nats": difference.nats_error if difference else None,
         "windows": f"{answer.done} of {answer.windows}" if answer is not None and answer.done else "",
         "verdict": answer.problem or answer.verdict if answer is not None else "",
+        "kept": found.masks.retention,
+        "lines": len(one.edits),
+        "neurons by hand": found.by_hand,
+        "groups by hand": found.groups,
+        "moved to meet the budget": found.added + found.removed,
     }
 
 

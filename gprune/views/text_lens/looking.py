@@ -9,9 +9,12 @@ import streamlit as st
 
 from gprune import preview
 from gprune.preview import Reading, Source
+from gprune.views.frame import address
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain, said
 
+LIVE = "lens_live"
+"""whether the model may be asked, in the address"""
 EVERY = 0.5
 """seconds between two looks"""
 _ME = "lens_owner"
@@ -40,15 +43,16 @@ def look(run: Run, identity: str, show: Callable[[Reading], None]) -> None:
 
     def answers() -> None:
         found = preview.pool().reading(identity)
+        if refining and found is not None and found.progress != "open" and address.in_fragment():
+            # all is there: the timer goes with the next drawing, in which the card gets its title; not while
+            # the page itself is drawn, of which fields would then show the browser their defaults
+            st.rerun(scope="app")
         if found is not None and found.problem:
             st.error(said(found.problem), icon=":material/error:")
         elif found is not None:
             show(found)
         if not refining:
             return
-        if found is not None and found.progress != "open":
-            # all is there: the timer goes with the next drawing
-            st.rerun(scope="app")
         state = preview.pool().state(Source(run.root, run.graph))
         st.caption(plain(state.reason) or _WAITING.get(state.phase, "The worker is asked."))
 

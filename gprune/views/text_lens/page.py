@@ -6,16 +6,14 @@ import streamlit as st
 
 from gprune.views.frame import address, frame, packed
 from gprune.views.frame.text import plain
-from gprune.views.text_lens import models, reading_card, writing_card
-
-LIVE = "lens_live"
+from gprune.views.text_lens import looking, models, reading_card, writing_card
 
 
 def show() -> None:
     """Draws the page."""
     frame.page_title(
         "Text lens",
-        "Which words does a pruned model predict worse than the dense one, and how does it go on from a prompt?",
+        "Which words does a pruned model predict worse than the dense one, and how does it go on?",
     )
     run = frame.require_run()
     if run is None:
@@ -23,7 +21,7 @@ def show() -> None:
     chosen = models.choose(run)
     if chosen is None:
         return
-    live = address.toggle("Ask the model", LIVE, False)
+    live = address.toggle("Ask the model", looking.LIVE, False)
     if live and (missing := packed.lacking(run)):
         st.info(plain(missing), icon=":material/inventory_2:")
         live = False

@@ -41,7 +41,8 @@ def _passage(run: Run) -> Passage | None:
     what = address.segmented("What is read", WHATS, WHAT, "window", label_visibility="collapsed")
     if what == "typed":
         words = typed.area("Text", _TYPED, height=140, placeholder="Type or paste a text, then press Read.")
-        st.button("Read", key="lens_read", icon=":material/visibility:")
+        st.button("Read", key="lens_read", icon=":material/visibility:", on_click=address.put,
+                  args=(looking.LIVE, True))  # fmt: skip
         if not words.strip():
             st.caption("The text is empty: type or paste some words.")
             return None
@@ -75,9 +76,9 @@ def _show(drawn: Card, chosen: Chosen, reading: Reading) -> None:
         return
     shown = [Token(piece.text, piece.place, piece.of) for piece in dense.pieces]
     losses = {label: found.losses for label, found in there.items()}
-    drawn.title(
-        plain(lens.headline({label: lens.change(dense.losses, own) for label, own in losses.items()}))
-    )
+    if reading.progress == "complete":
+        changes = {label: lens.change(dense.losses, own) for label, own in losses.items()}
+        drawn.title(plain(lens.headline(changes)))
     if len(shown) < dense.total:
         st.caption(
             f"The first {len(shown):,} of {dense.total:,} tokens are read: the model has places for no more."
@@ -103,9 +104,9 @@ def _listed(drawn: Card, shown: list[Token], dense: Array, losses: dict[str, Arr
     if table.empty:
         st.caption("No token is predicted worse than by the dense model.")
         return
-    decimals = st.column_config.NumberColumn(format="%.4f")
+    decimals = st.column_config.NumberColumn(format="%.4f", width=80)
     columns = {"p dense": decimals, "p pruned": decimals}
-    columns["worse by (nats)"] = st.column_config.NumberColumn(format="%.2f")
+    columns["worse by (nats)"] = st.column_config.NumberColumn(format="%.2f", width=110)
     tables.show(table, column_config=columns, height=320, alt="the tokens that get worst, with their context")
     drawn.tools(
         lambda: lens.worst(shown, dense, losses, int(np.isfinite(dense).sum())),

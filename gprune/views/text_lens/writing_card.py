@@ -9,6 +9,7 @@ import streamlit as st
 from gprune import preview
 from gprune.analysis import lens
 from gprune.preview import Prompt, Reading, Source, Written
+from gprune.views.frame import address
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain
@@ -23,7 +24,8 @@ def show(run: Run, chosen: Chosen, live: bool) -> None:
     """Draws the card."""
     with card("lens_writing", "How do they go on?", run) as drawn:
         prompt = typed.area("Prompt", _PROMPT, _FIRST, height=80)
-        st.button("Go on", key="lens_write", icon=":material/edit:")
+        st.button("Go on", key="lens_write", icon=":material/edit:", on_click=address.put,
+                  args=(looking.LIVE, True))  # fmt: skip
         if not prompt.strip():
             st.caption("The prompt is empty: type some words.")
             return
