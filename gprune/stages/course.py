@@ -5,20 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from gprune.methods import METHODS
+from gprune.settings import require
 from gprune.stages.adapting import adapted, agreements, modules
 from gprune.stages.exploring import drift, partition
 from gprune.stages.graph import Graph, Has, Stage, once, order
+from gprune.stages.inputs import ROLES
 from gprune.stages.measuring import accuracy, overlap, perplexity, speed
 from gprune.stages.pruning import checkpoint, masks
-from gprune.stages.reading import size
+from gprune.stages.reading import positions, recursive, size, statistics
 
-UNTIL = ("drift", "adapted", "agreement", "masks", "perplexity", "all")
-"""what a run may stop after: agreement needs no masks, perplexity writes no model folder, all does"""
+UNTIL = ("positions", "drift", "adapted", "agreement", "masks", "perplexity", "all")
+"""what a run may stop after: positions are the strongest ones on every text, which older runs lack; agreement
+needs no masks, perplexity writes no model folder, all does"""
 
 
 def wanted(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     """What a study wants, in the order of the paper; what that needs is left out."""
     study = graph.study
+    if until == "positions":
+        return _strongest(graph)
     found: list[Stage[Any]] = [drift(graph)]
     pruning = until in ("masks", "perplexity", "all")
     if until != "drift" and ("gprune" in study.methods or not pruning):
@@ -33,6 +38,20 @@ def wanted(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     if until in ("agreement", "all"):
         found += agreements(graph).values()
     return found
+
+
+def _strongest(graph: Graph) -> list[Stage[Any]]:
+    """The strongest positions on every text, with the statistics whose pass makes them where both lack.
+
+    Raises:
+        SettingsError: the study keeps none.
+    """
+    count, texts = graph.study.calibration.positions, (role for role in ROLES if getattr(graph.study, role))
+    rule = "at least 1 for a run until positions: the study keeps none"
+    require(count > 0, "calibration.positions", count, rule)
+    released = recursive(graph.study, graph.study.metric)
+    found = ((statistics(graph, role, released=released), positions(graph, role)) for role in texts)
+    return [stage for pair in found for stage in pair]
 
 
 def measured(graph: Graph) -> list[Stage[Any]]:

@@ -37,6 +37,7 @@ CHANGES = {
     "calibration.shards": (4, "context_statistics statistics"),
     "calibration.flap_variant": ("released", "scores masks"),
     "calibration.square_head_score": (False, "masks scores"),
+    "calibration.positions": (3, "positions"),
     "contexts.count": (5, "contexts"),
     "contexts.dimensions": (32, "contexts"),
     "contexts.tokens": (512, "contexts"),
