@@ -37,9 +37,8 @@ from gprune.stages import (
     served,
 )
 from gprune.stages.inputs import doubtful_tasks, read
-from gprune.store import Store
+from gprune.store import Store, states
 from gprune.store.resumption import Resumption, Spent
-from gprune.store.states import StateFile
 from gprune.study import Study
 
 __all__ = ["Listener", "opened", "run"]
@@ -72,6 +71,7 @@ def run(
     record.doubtful_tasks = doubtful_tasks(study, missing_tasks)
     require_room(wanted, results, listener, anyway)
     store.sweep()
+    states.sweep(store)
     with Keeper(record, wanted, listener) as keeper:
         _Runner(results, record, keeper).run(wanted, _essential(results.graph, until))
         summary = summarized(results, wanted, record)
@@ -177,7 +177,7 @@ class _Runner:
             now = work.tokens_passed()
             return Spent(now[0] - before[0], now[1] - before[1], time.perf_counter() - started)
 
-        file = StateFile(store, stage.kind, stage.key)
+        file = states.StateFile(store, stage.kind, stage.key)
         resumption = work.resumption = Resumption(file, here, work.progress)
 
         def details() -> dict[str, Any]:

@@ -138,7 +138,7 @@ class RunRecord:
         """Writes the record.
 
         Args:
-            state: running, done, failed or cancelled.
+            state: running, done, failed, cancelled or interrupted.
             result: what the run ends with; an earlier result stays when left out.
             error: one sentence, for a run that failed.
         """

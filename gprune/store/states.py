@@ -166,6 +166,15 @@ def listed(store: Store, stage: str) -> list[StateFile]:
     return found
 
 
+def sweep(store: Store) -> None:
+    """Removes states whose results are there: their processes ended between the two."""
+    for path in store.root.glob(f"*/[!.]*{SUFFIX}"):
+        stage, key = path.parent.name, path.name.removesuffix(SUFFIX)
+        with contextlib.suppress(StoreError):
+            if store.has(stage, key):
+                StateFile(store, stage, key).remove()
+
+
 def _sum_of(data: bytes, digest: str) -> str:
     """What a file sums up to with zeros in the place of what it says that it does."""
     seal = digest.encode()
