@@ -13,7 +13,7 @@ from gprune.analysis import accuracy
 from gprune.analysis.stamps import Stamp, of_accuracy
 from gprune.evaluation.tasks import STANDARD_TASKS, known
 from gprune.records import Accuracy
-from gprune.views.frame import address, stamp_line, tables, work
+from gprune.views.frame import address, press, stamp_line, tables, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run
@@ -177,6 +177,6 @@ def _nothing(run: Run, missing: dict[str, Any]) -> None:
         f"The built-in questions ({plain(', '.join(built_in))}) need no data. The seven tasks of the paper "
         "and your own questions are chosen on the page Launch & jobs, under Measure an existing run."
     )
-    if st.button("Measure on the built-in questions", key="sx_tasks", icon=":material/play_arrow:"):
+    if press.pressed("Measure on the built-in questions", key="sx_tasks", icon=":material/play_arrow:"):
         if work.start(run.root, run.study.with_settings({"evaluation.tasks": built_in})) is not None:
             st.rerun()
