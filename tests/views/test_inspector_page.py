@@ -37,7 +37,7 @@ def passages(app: AppTest) -> list[dict[str, Any]]:
 
 
 def badges(app: AppTest) -> str:
-    return "\n".join(item.value for item in app.markdown if "badge" in item.value)
+    return "\n".join(item.value.replace("\\", "") for item in app.markdown if "badge" in item.value)
 
 
 def test_nothing_selected_says_how_to_select_and_what_predicts(cache: Path) -> None:
@@ -173,8 +173,8 @@ def test_positions_of_other_tokens_and_a_model_without_tokenizer_get_a_sentence(
     exchange(cache, name, other, stages.tokens, "auxiliary")
     app = inspected(layer="2", neuron="7")
     assert "not those of the tokens of" in app.error[0].value and len(app.error) == 1
-    write_run(cache, study=a_study(model=str(cache / "no model")))
-    app = inspected(layer="2", neuron="7")
+    name = write_run(cache, study=a_study(model=str(cache / "no model")))
+    app = inspected(run=name, layer="2", neuron="7")
     assert "without the model’s tokenizer" in app.error[0].value.replace("'", "’")
 
 

@@ -22,6 +22,8 @@ from gprune.views.inspector import charts, firing
 from gprune.views.inspector.firing import Passage
 
 WINDOW = 16
+FIELD = "ins_fires"
+"""the card that holds the field for the window"""
 UNTIL_POSITIONS = ("--until", "positions")
 
 
@@ -53,7 +55,7 @@ def draw(run: Run, drawn: Card, unit: Selection, key: str) -> None:
 
 def _texts(run: Run, drawn: Card, unit: Selection, shown: dict[str, str], key: str) -> None:
     layer, neuron = unit.layer or 0, unit.neuron or 0
-    window = int(address.slider("Tokens on either side", "ins_window", WINDOW, 4, 48, 4, width=240))
+    window = _window(key)
     found = {
         letter: inspection.strongest(
             run.load(stages.positions, role), run.load(stages.tokens, role), layer, neuron, window
@@ -75,6 +77,13 @@ def _texts(run: Run, drawn: Card, unit: Selection, shown: dict[str, str], key: s
         "The strongest token of each of these sequences, its activation before down_proj on its left: the "
         "deeper the colour, the stronger; underlined is negative. Other tokens' strengths are not kept."
     )
+
+
+def _window(key: str) -> int:
+    """Tokens on either side; what is pinned follows the field of what is selected."""
+    if key != FIELD:
+        return address.whole("ins_window", WINDOW, 4, 48)
+    return int(address.slider("Tokens on either side", "ins_window", WINDOW, 4, 48, 4, width=240))
 
 
 def _title(unit: Selection, peaks: dict[str, float]) -> str:

@@ -57,7 +57,7 @@ def _inspected(run: Run, units: list[Selection], pinned: Selection) -> None:
                 group_card.draw(run, drawn, unit)
     for place, unit in enumerate(units):
         if unit.neuron is not None:
-            key = "ins_fires_pinned" if len(units) > 1 and place == 0 else "ins_fires"
+            key = f"{firing_card.FIELD}_pinned" if len(units) > 1 and place == 0 else firing_card.FIELD
             with card(key, f"Where does {unit.words} answer most?", run) as drawn:
                 firing_card.draw(run, drawn, unit, key)
 
