@@ -52,6 +52,8 @@ def run(
     inputs = read(study, missing_tasks, on_progress=partial(listener, "download"), memory=store.digests)
     results = Results(store, Graph(study, inputs))
     wanted = course(results.graph, until, results.holds)
+    # a whole run, whichever models it asks again
+    until = "all" if until == "answers" else until
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
     record.doubtful_tasks = doubtful_tasks(study, missing_tasks)
     require_room(wanted, results, listener, anyway)
@@ -175,6 +177,13 @@ class _Runner:
                 # what is there is the result of a run that could have less
                 store.discard(stage.kind, stage.key)
             store.put(stage.kind, stage.key, made, details())
+        self._keep_left()
+
+    def _keep_left(self) -> None:
+        """Keeps what the stage has made of other results on its way."""
+        for stage, made in self.work.taken().items():
+            if not self.results.holds(stage):
+                self.results.store.put(stage.kind, stage.key, made, {"seconds": 0.0, **provenance.versions()})
 
     def _heard(self, stage: Stage[Any], notices: list[str], done: int, total: int, message: str) -> None:
         """Passes progress on, and keeps what is to be kept of it."""

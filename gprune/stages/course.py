@@ -6,19 +6,21 @@ from typing import Any
 
 from gprune.methods import METHODS
 from gprune.stages.adapting import adapted, agreements, modules
+from gprune.stages.answering import accuracy, answers, questions
 from gprune.stages.exploring import drift, partition
 from gprune.stages.graph import Graph, Has, Stage, once, order
-from gprune.stages.measuring import accuracy, overlap, perplexity, speed
+from gprune.stages.measuring import overlap, perplexity, speed
 from gprune.stages.pruning import checkpoint, masks
 from gprune.stages.reading import size
 
-UNTIL = ("drift", "adapted", "agreement", "masks", "perplexity", "all")
-"""what a run may stop after: agreement needs no masks, perplexity writes no model folder, all does"""
+UNTIL = ("drift", "adapted", "agreement", "masks", "perplexity", "all", "answers")
+"""what a run may stop after: agreement needs no masks, perplexity writes no model folder, all does; answers
+measures tasks again whose accuracy is there from before their answers were kept"""
 
 
 def wanted(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     """What a study wants, in the order of the paper; what that needs is left out."""
-    study = graph.study
+    study, until = graph.study, "all" if until == "answers" else until
     found: list[Stage[Any]] = [drift(graph)]
     pruning = until in ("masks", "perplexity", "all")
     if until != "drift" and ("gprune" in study.methods or not pruning):
@@ -36,12 +38,15 @@ def wanted(graph: Graph, until: str = "all") -> list[Stage[Any]]:
 
 
 def measured(graph: Graph) -> list[Stage[Any]]:
-    """Every measurement of a study: overlaps, perplexities, accuracies of the tasks that have data, speed."""
+    """Every measurement of a study: overlaps, perplexities, speed, and of the tasks that have data all."""
     study, evaluation = graph.study, graph.study.evaluation
     found: list[Stage[Any]] = [overlap(graph, text) for text in evaluation.texts]
     found += [perplexity(graph, name, text) for name in study.methods for text in evaluation.texts]
     tasks = [task for task in evaluation.tasks if task in graph.inputs.tasks]
-    found += [accuracy(graph, name, task) for name in study.methods for task in tasks]
+    for name in study.methods:
+        # answers come right after the accuracy that leaves them, while the method's model is there
+        found += [of(graph, name, task) for task in tasks for of in (accuracy, answers)]
+    found += [questions(graph, task) for task in tasks]
     return found + ([speed(graph)] if evaluation.speed != "none" else [])
 
 
@@ -53,7 +58,23 @@ def course(graph: Graph, until: str, has: Has) -> tuple[Stage[Any], ...]:
         until: the last thing wanted, one of UNTIL.
         has: whether a result is there.
     """
-    return order(wanted(graph, until), has)
+    found = wanted(graph, until)
+    return order(found if until == "answers" else _without_going_back(graph, found, has), has)
+
+
+def _without_going_back(graph: Graph, found: list[Stage[Any]], has: Has) -> list[Stage[Any]]:
+    """Leaves out answers that a model would have to be asked for again, and questions that nobody answers.
+
+    Asking takes hours on a large model: a study whose accuracies are there must not do so for a new name.
+    """
+    lost = {
+        stage
+        for stage in found
+        if stage.kind == "answers" and has(stage.needs["accuracy"]) and not has(stage)
+    }
+    tasks = {stage.id.item for stage in found if stage.kind == "answers" and stage not in lost}
+    idle = {stage for stage in found if stage.kind == "questions" and stage.id.item not in tasks}
+    return [stage for stage in found if stage not in lost | idle]
 
 
 def every(graph: Graph) -> tuple[Stage[Any], ...]:

@@ -70,6 +70,8 @@ KINDS: dict[str, Kind] = {
     "overlap": Kind(records.TextOverlap, seconds=0.3),
     "perplexity": Kind(records.Perplexity, seconds=0.8),
     "accuracy": Kind(records.Accuracy, seconds=4.0),
+    "answers": Kind(records.Answers),
+    "questions": Kind(records.Questions, seconds=0.5, holds_text=True),
     "speed": Kind(records.Throughput, seconds=30.0),
     "agreement": Kind(records.PartitionAgreement),
 }

@@ -64,7 +64,7 @@ def test_until_takes_no_more_than_it_says():
     assert {"learning", "masks"} <= kinds["masks"] and "perplexity" not in kinds["masks"]
     assert "perplexity" in kinds["perplexity"] and "checkpoint" not in kinds["perplexity"]
     # a text that the model writes is read by no study that does not name one, nor a plug-in's metric
-    assert kinds["all"] == set(KINDS) - {"accuracy", "speed", "sampled", "weighed"}
+    assert kinds["all"] == set(KINDS) - {"accuracy", "answers", "questions", "speed", "sampled", "weighed"}
     assert {stage.name for stage in every(graph)} == {stage.name for stage in course(graph, "all", nothing)}
 
 
