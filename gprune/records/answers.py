@@ -101,11 +101,11 @@ class Questions:
             number: of the question, from 0.
         """
         first = int(self.counts[:number].sum()) + number
-        begins = np.concatenate([[0], self.ends])
-        question, *options = (
-            self.text[begins[place] : self.ends[place]].tobytes().decode("utf-8", "replace")
-            for place in range(first, first + 1 + int(self.counts[number]))
-        )
+        begin, pieces = int(self.ends[first - 1]) if first else 0, list[str]()
+        for end in self.ends[first : first + 1 + int(self.counts[number])]:
+            pieces.append(self.text[begin:end].tobytes().decode("utf-8", "replace"))
+            begin = int(end)
+        question, *options = pieces
         return question, options
 
 

@@ -5,6 +5,7 @@ Each page declares its own beside what else it draws; importing this module impo
 
 from gprune.views.calibration_data import one_text, pictures
 from gprune.views.comparison import pictures as comparison
+from gprune.views.flipped_questions import pictures as flipped_questions
 from gprune.views.frame.picture import KNOWN, options_of, selected
 from gprune.views.help import pictures as guide
 from gprune.views.jobs import pictures as jobs
@@ -19,6 +20,6 @@ __all__ = ["KNOWN", "options_of", "selected"]
 
 PAGES = (
     *(overview, rank_drift, module_agreement, reliability, pruning_decisions),
-    *(pictures, one_text, jobs, comparison, speed_export, guide),
+    *(pictures, one_text, jobs, comparison, flipped_questions, speed_export, guide),
 )
 """the modules that declare figures"""
