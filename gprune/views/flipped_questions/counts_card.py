@@ -14,10 +14,10 @@ from gprune.views.frame.chart_style import label
 from gprune.views.frame.text import plain
 
 HOW = (
-    "Right → wrong: the dense model chooses the right option and the method does not; wrong → right the other "
-    "way round. Questions that both get right, or both wrong, tell nothing apart. p is the probability of "
-    "flips at least as uneven if both ways were as likely: McNemar’s exact test, two-sided. Each row is a test "
-    "of its own: of twenty rows one falls below 0.05 by chance."
+    "Right → wrong: the dense model chooses the right option and the method does not; wrong → right the "
+    "other way round. Questions that both get right, or both wrong, tell nothing apart. p is the probability "
+    "of flips at least as uneven if both ways were as likely: McNemar’s exact test, two-sided. Each row is a "
+    "test of its own: of twenty rows one falls below 0.05 by chance."
 )
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import streamlit as st
 
+from gprune import stages
 from gprune.analysis import flipped
 from gprune.analysis.flipped import UNITS
-from gprune.views.flipped_questions import charts
+from gprune.views.flipped_questions import charts, pictures
 from gprune.views.flipped_questions.given import DENSE, Given
 from gprune.views.frame import packed, tables
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
-from gprune.views.frame.picture import shown
 from gprune.views.frame.text import plain, said
 
 
@@ -45,15 +47,21 @@ def draw(drawn: Card, found: Given, method: str, number: int, rule: str) -> None
             ],
         }
     )
-    wide = st.column_config.TextColumn(width="large")
+    text = st.column_config.TextColumn
+    widths: dict[str, Any] = {
+        "option": text(width=56),
+        "right": text(width=48),
+        "text": text(width="large"),
+        "chosen by": text(width="medium"),
+    }
     tables.show(
         listed,
-        column_config={"text": wide, "chosen by": st.column_config.TextColumn(width="medium")},
+        column_config=widths,
         height=tables.height(min(len(listed), charts.MOST_OPTIONS)),
         alt="the options of the question",
     )
     drawn.chart(
-        shown("answers", charts.likelihoods(table, rule), task=found.task, question=number, rule=rule),
+        pictures.answers(found.run, task=found.task, question=number, rule=rule),
         "Right is likelier; each model chooses its rightmost mark, and the shaded line is the right option.",
         table=lambda: listed.assign(**{label(name): table[name] for name in found.methods}),
         how=f"The log-likelihood of each option after the question, in {UNITS[rule]}, as the accuracy has "
@@ -73,8 +81,6 @@ def _words(found: Given, number: int) -> list[str]:
     """Shows the question as text and gives the words of its options; says why where they are not there."""
     asked = found.questions
     if asked is None or number >= len(asked.counts):
-        from gprune import stages
-
         title = stages.questions(found.run.graph, found.task).title
         reason = packed.reason(found.run, title) or f"Needs “{title}”, which this run does not have."
         st.info(said(reason), icon=":material/inventory_2:")
