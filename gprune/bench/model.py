@@ -64,6 +64,8 @@ class Bench:
         self._texts: dict[str, Array] = {}
         self._means: dict[tuple[str, ...], ActivationStatistics] = {}
         self._prepared: OrderedDict[str, Silenced] = OrderedDict()
+        self.kept: dict[str, Any] = {}
+        """records of the run's texts, by their keys, for the next text that is held against them"""
 
     def windows(self, text: dict[str, Any]) -> Array:
         """(windows, length) token ids of a text, cut as the run has cut it; see question.Resolved.

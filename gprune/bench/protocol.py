@@ -7,6 +7,11 @@ The first line from the app says which model to load; every later one asks for t
     {"text": {...}, "numbers": [3, 17], "masks": {...} | null, "means": [key, ...]}
                                                             -> {"losses": [3.21, 3.4]}
 
+A text of one's own is measured against the texts of a run; study and digests are those of a run that has it
+as its text C, and the drifts are left in the folder, as a store keeps them:
+
+    {"own": {"folder": "...", "study": {...}, "inputs": {...}}}  -> {"drifts": {"A | own": key, ...}}
+
 An answer carries the `id` of its question. Where there is no result it has a `problem`, one sentence, and
 says with `ready` whether the model is there for other questions. Masks travel as packed bits in base64.
 """
@@ -22,6 +27,10 @@ import numpy as np
 from gprune import untrusted
 from gprune.errors import SettingsError, UnreadableError
 from gprune.records import Array, PruningMasks
+
+_PAIR = ("primary", "auxiliary")
+OWN_PAIRS = {"A | own": ("primary", "substitute"), "B | own": ("auxiliary", "substitute"), "A | B": _PAIR}
+"""the pairs of texts that are compared where a person brings a text of one's own"""
 
 
 def packed(masks: PruningMasks) -> dict[str, Any]:

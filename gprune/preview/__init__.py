@@ -10,6 +10,21 @@ units in place, without copying it. Everything else runs in the app's process.
 
 from gprune.preview.answer import NO_DIFFERENCE, Answer, State, verdict
 from gprune.preview.keeper import Pool, pool
+from gprune.preview.own_text import Held, OwnText, OwnTexts, own_texts
 from gprune.preview.question import DENSE, Question, Source
 
-__all__ = ["DENSE", "NO_DIFFERENCE", "Answer", "Pool", "Question", "Source", "State", "pool", "verdict"]
+__all__ = [
+    "DENSE",
+    "NO_DIFFERENCE",
+    "Answer",
+    "Held",
+    "OwnText",
+    "OwnTexts",
+    "Pool",
+    "Question",
+    "Source",
+    "State",
+    "own_texts",
+    "pool",
+    "verdict",
+]
