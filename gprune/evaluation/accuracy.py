@@ -8,6 +8,7 @@ evaluation protocol).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,15 @@ from gprune.records.answers import MOST_QUESTIONS
 from gprune.study import EvaluationSettings
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a model was asked of one task, and what came of it."""
+
+    accuracy: Accuracy
+    answers: Answers
+    questions: Questions
+
+
 def accuracy(
     model: nn.Module,
     tokenizer: Any,
@@ -32,7 +42,7 @@ def accuracy(
 ) -> dict[str, Accuracy]:
     """The accuracy of each task alone; see `answered`."""
     found = answered(model, tokenizer, tasks, settings, on_progress, cache)
-    return {task: measured for task, (measured, _) in found.items()}
+    return {task: each.accuracy for task, each in found.items()}
 
 
 def answered(
@@ -42,7 +52,7 @@ def answered(
     settings: EvaluationSettings,
     on_progress: Progress = silent,
     cache: Path | None = None,
-) -> dict[str, tuple[Accuracy, Answers]]:
+) -> dict[str, Answered]:
     """Measures a causal language model on multiple-choice tasks, all of them in one pass.
 
     Args:
@@ -56,8 +66,8 @@ def answered(
         cache: folder that keeps the demo's texts from call to call.
 
     Returns:
-        The accuracy of each task and the answers that it rests on, in the order asked for. Standard errors of
-        a single document are infinite.
+        The accuracy of each task, the answers that it rests on and the questions, in the order asked for.
+        Standard errors of a single document are infinite.
 
     Raises:
         SettingsError: a task is unknown, or not even a single choice fits in memory.
@@ -100,7 +110,9 @@ def questions(
     source = resolve(task, settings, download=True)
     rows = documents(source, cache)[: settings.limit]
     with harness.quiet(), harness.reporting(on_progress, settings.batch):
-        return asked.questions(task, harness.task(source, rows[:MOST_QUESTIONS]))
+        built = harness.task(source, rows[:MOST_QUESTIONS])
+        built.build_all_requests()
+    return asked.questions(task, built)
 
 
 def _measure(
@@ -110,7 +122,7 @@ def _measure(
     rows: dict[str, list[Row]],
     settings: EvaluationSettings,
     on_progress: Progress,
-) -> dict[str, tuple[Accuracy, Answers]]:
+) -> dict[str, Answered]:
     from lm_eval import evaluate
 
     from gprune.evaluation.tasks import asked, harness
@@ -136,5 +148,7 @@ def _measure(
             version=f"{built[task].VERSION}, lm-eval {harness.version()}",
             data=fingerprint(source),
         )
-        results[task] = measured, asked.answers(task, built[task])
+        results[task] = Answered(
+            measured, asked.answers(task, built[task]), asked.questions(task, built[task])
+        )
     return results

@@ -10,7 +10,14 @@ of down_proj) or a key/value group (one key/value head with all its query heads)
 
 from gprune.records.answers import Answers, Questions
 from gprune.records.base import Array
-from gprune.records.calibration import ActivationStatistics, SampledText, Tokens, merge_moments, pool
+from gprune.records.calibration import (
+    ActivationStatistics,
+    SampledText,
+    StrongestPositions,
+    Tokens,
+    merge_moments,
+    pool,
+)
 from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
 from gprune.records.decisions import Learning, LearningHistory, PruningMasks
 from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
@@ -39,6 +46,7 @@ __all__ = [
     "Questions",
     "RankDrift",
     "SampledText",
+    "StrongestPositions",
     "TextOverlap",
     "Throughput",
     "Tokens",

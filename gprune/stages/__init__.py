@@ -15,7 +15,7 @@ from gprune.stages.answering import accuracy, answers, questions
 from gprune.stages.course import UNTIL, course, every, measured, named
 from gprune.stages.exploring import clusters, drift, partition, scores
 from gprune.stages.given import Given, given, standings, unequal
-from gprune.stages.graph import KINDS, PAIR, Graph, Stage, StageId, needed, order, resolve, served
+from gprune.stages.graph import KINDS, PAIR, Graph, Stage, StageId, needed, on_the_way, order, resolve, served
 from gprune.stages.inputs import Inputs
 from gprune.stages.measuring import overlap, perplexity, speed
 from gprune.stages.pruning import checkpoint, learning, masks, pruned
@@ -24,6 +24,7 @@ from gprune.stages.reading import (
     contexts,
     groups,
     norms,
+    positions,
     sampled,
     shape,
     size,

@@ -1,12 +1,13 @@
 """The stages that ask questions: zero-shot accuracy, and the answers that it rests on (section 4).
 
-Answers are kept on the way when an accuracy is measured, as a result of their own. They change no other key:
-an accuracy from before they were kept stays what it is, and is measured again only where that is asked for.
+Answers are kept on the way when an accuracy is measured, as a result of their own that changes no other
+key: an accuracy from before they were kept stays what it is, and models are asked again only where a person
+wants it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gprune.errors import CorpusError, NumericsError, SettingsError, TaskError
 from gprune.methods import METHODS
@@ -15,6 +16,9 @@ from gprune.stages.graph import Graph, Stage, StageId, once
 from gprune.stages.pruning import pruned
 from gprune.stages.work import Work
 
+if TYPE_CHECKING:
+    from gprune.evaluation.accuracy import Answered
+
 _REFUSED = CorpusError, SettingsError, NumericsError
 
 
@@ -22,10 +26,10 @@ _REFUSED = CorpusError, SettingsError, NumericsError
 def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
     """Zero-shot accuracy of a method on a task of the study that has data here."""
 
-    def make(work: Work, **parts: Any) -> Accuracy:
-        found, given = _measured(work, method, task, parts)
-        work.leave(answers(graph, method, task), given)
-        return found
+    def make(work: Work, also: tuple[StageId, ...] = (), **parts: Any) -> Any:
+        found = _answered(work, method, task, parts)
+        made = {"answers": found.answers, "questions": found.questions}
+        return (found.accuracy, *(made[one.kind] for one in also)) if also else found.accuracy
 
     return graph.stage(
         _identity(graph, "accuracy", task, method),
@@ -33,22 +37,22 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
         make,
         needs=pruned(graph, method),
         **_asked(graph, task),
+        beside=(answers(graph, method, task), questions(graph, task)),
     )
 
 
 @once
 def answers(graph: Graph, method: str, task: str) -> Stage[Answers]:
-    """The likelihood of every option of a task's questions, as an accuracy has measured it."""
+    """The likelihood of every option of a task's questions, which a measured accuracy leaves on its way."""
 
-    def make(work: Work, accuracy: Accuracy, **parts: Any) -> Answers:
-        del accuracy
-        return _measured(work, method, task, parts)[1]
+    def make(work: Work, **parts: Any) -> Answers:
+        return _answered(work, method, task, parts).answers
 
     return graph.stage(
         _identity(graph, "answers", task, method),
         f"answers of {METHODS[method].label}, {_called(graph, task)}",
         make,
-        needs={"accuracy": accuracy(graph, method, task), **pruned(graph, method)},
+        needs=pruned(graph, method),
         **_asked(graph, task),
     )
 
@@ -74,7 +78,7 @@ def questions(graph: Graph, task: str) -> Stage[Questions]:
     )
 
 
-def _measured(work: Work, method: str, task: str, parts: dict[str, Any]) -> tuple[Accuracy, Answers]:
+def _answered(work: Work, method: str, task: str, parts: dict[str, Any]) -> Answered:
     from gprune.evaluation.accuracy import answered
 
     settings, model = work.study.evaluation, work.cut(method, **parts)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from gprune import corpora
 from gprune.errors import SettingsError
@@ -17,9 +17,6 @@ from gprune.study import Study
 
 if TYPE_CHECKING:
     from gprune.models.decoder import Decoder
-    from gprune.stages.graph import Stage
-
-R = TypeVar("R")
 
 
 class Work:
@@ -41,21 +38,6 @@ class Work:
         self._streams: dict[str, Array] = {}
         self._cut: tuple[str, Any] = ("", None)
         self._projected: dict[str, Any] = {}
-        self._left: dict[Stage[Any], Any] = {}
-
-    def leave(self, stage: Stage[R], record: R) -> None:
-        """Leaves what the stage at work has made of another result on its way, which is then kept as well.
-
-        Args:
-            stage: the other result.
-            record: what it is.
-        """
-        self._left[stage] = record
-
-    def taken(self) -> dict[Stage[Any], Any]:
-        """What stages have left since this was asked last."""
-        found, self._left = self._left, {}
-        return found
 
     @cached_property
     def decoder(self) -> Decoder:

@@ -40,9 +40,8 @@ def questions(name: str, built: Any) -> Questions:
 
     Args:
         name: the task as asked for.
-        built: the task; no model has to be asked.
+        built: the task with its requests; no model has to be asked.
     """
-    built.build_all_requests()
     return Questions.of(name, [_read(each) for each in _kept(built)])
 
 

@@ -21,7 +21,7 @@ from gprune.records import Array
 from gprune.stages import PAIR
 from gprune.study import Study
 from gprune.views.calibration_data.own_drift import Brought
-from gprune.views.frame import address, user_files, work
+from gprune.views.frame import address, press, user_files, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain, said
@@ -202,7 +202,7 @@ def _job(run: Run, raw: bytes, name: str, usable: int) -> None:
     st.code(_command(studies[PAIR[0]]), language="bash", wrap_lines=True)
     with st.container(horizontal=True):
         for role, words, key in zip(PAIR, _BUTTONS, ("cd_own_start", "cd_own_start_b"), strict=True):
-            if st.button(words, key=key, icon=":material/play_arrow:"):
+            if press.pressed(words, key=key, icon=":material/play_arrow:"):
                 user_files.save(path, raw)
                 _start(run, studies[role])
 

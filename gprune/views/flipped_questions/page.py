@@ -9,7 +9,7 @@ from gprune.analysis.flipped import ACC
 from gprune.views.flipped_questions import counts_card, given, list_card, question_card
 from gprune.views.flipped_questions.counts_card import LABELS
 from gprune.views.flipped_questions.given import Given
-from gprune.views.frame import address, frame, task_offer, work
+from gprune.views.frame import address, frame, press, task_offer, work
 from gprune.views.frame.card import card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import MissingResultError, Run
@@ -82,6 +82,6 @@ def _again(run: Run, why: str) -> None:
         f"{why} Asking again takes as long as measuring the accuracies did, and changes none of them.",
         icon=":material/history:",
     )
-    if st.button("Ask the models again", key="fq_again", icon=":material/play_arrow:"):
+    if press.pressed("Ask the models again", key="fq_again", icon=":material/play_arrow:"):
         if work.start(run.root, run.study, AGAIN) is not None:
             st.rerun()

@@ -17,6 +17,7 @@ from gprune.views.frame import (
     live,
     navigation,
     packed,
+    press,
     run_choice,
     selection,
     titles,
@@ -45,6 +46,7 @@ def run(sections: Mapping[str, Sequence[Any]]) -> None:
     page = st.navigation(dict(sections), position="hidden")
     _require_door()
     address.begin(page.url_path)
+    press.begin(page.url_path)
     _draw(page, sections)
     complaints = st.container()
     tour.banner(page.url_path, current_run())
@@ -201,7 +203,9 @@ def _nothing_yet(situation: work.Situation) -> None:
         )
     else:
         st.info("No run is here yet. Start one on the page Launch & jobs.", icon=":material/info:")
-    if st.button("Start the bundled demo", key="frame_demo", icon=":material/play_arrow:", type="primary"):
+    if press.pressed(
+        "Start the bundled demo", key="frame_demo", icon=":material/play_arrow:", type="primary"
+    ):
         from gprune.study_demo import demo_study
 
         if work.start(situation.root, demo_study()) is not None:
@@ -240,7 +244,7 @@ def _outdated(run: Run) -> None:
             icon=":material/history:",
             width="stretch",
         )
-        clicked = st.button("Run it again", key="frame_again", icon=":material/play_arrow:")
+        clicked = press.pressed("Run it again", key="frame_again", icon=":material/play_arrow:")
     if clicked and work.start(run.root, run.study) is not None:
         st.rerun()
 
@@ -250,7 +254,7 @@ def _short(run: Run) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         wanted = plain(str(run.record.get("until")))
         st.info(f"This run was only asked for “{wanted}”.", icon=":material/info:", width="stretch")
-        clicked = st.button("Run the rest", key="frame_rest", icon=":material/play_arrow:")
+        clicked = press.pressed("Run the rest", key="frame_rest", icon=":material/play_arrow:")
     if clicked and work.start(run.root, run.study) is not None:
         st.rerun()
 
@@ -270,6 +274,6 @@ def _incomplete(run: Run) -> None:
             icon=":material/pause_circle:",
             width="stretch",
         )
-        clicked = st.button("Continue this run", key="frame_continue", icon=":material/play_arrow:")
+        clicked = press.pressed("Continue this run", key="frame_continue", icon=":material/play_arrow:")
     if clicked and work.start(run.root, run.study) is not None:
         st.rerun()

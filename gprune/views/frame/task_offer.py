@@ -7,7 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from gprune.evaluation.tasks import STANDARD_TASKS, known
-from gprune.views.frame import work
+from gprune.views.frame import press, work
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain, said
 
@@ -42,6 +42,6 @@ def draw(run: Run, key: str) -> None:
         f"The built-in questions ({plain(', '.join(built_in))}) need no data. The seven tasks of the paper "
         "and your own questions are chosen on the page Launch & jobs, under Measure an existing run."
     )
-    if st.button("Measure on the built-in questions", key=key, icon=":material/play_arrow:"):
+    if press.pressed("Measure on the built-in questions", key=key, icon=":material/play_arrow:"):
         if work.start(run.root, run.study.with_settings({"evaluation.tasks": built_in})) is not None:
             st.rerun()

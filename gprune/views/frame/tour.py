@@ -87,6 +87,7 @@ STEPS = (
         story.comparison_finding,
     ),
 )
+_ON_THE_WAY = "tour_on_the_way"
 _NUMBERS = [*(str(number) for number in range(1, len(STEPS) + 1)), ""]
 
 
@@ -94,8 +95,9 @@ def begin_button() -> None:
     """The button that starts the tour; nothing where somebody is taking it."""
     if address.choice(TOUR, _NUMBERS, ""):
         return
-    if st.button("Take the tour", key="tour_start", icon=":material/tour:", type="primary"):
-        _go(1)
+    st.button(
+        "Take the tour", key="tour_start", icon=":material/tour:", type="primary", on_click=_go, args=(1,)
+    )
 
 
 def banner(url: str, run: Run | None) -> None:
@@ -109,6 +111,7 @@ def banner(url: str, run: Run | None) -> None:
     if not number:
         return
     step = STEPS[int(number) - 1]
+    _arrive(step, url)
     # the bar at the top of the window would cover its frame
     st.space("xsmall")
     with st.container(border=True, key="tour"):
@@ -136,13 +139,25 @@ def _finding(step: Step, run: Run | None) -> None:
 
 
 def _buttons(number: int) -> None:
-    if st.button("Back", key="tour_back", icon=":material/arrow_back:", disabled=number == 1):
-        _go(number - 1)
+    st.button(
+        "Back",
+        key="tour_back",
+        icon=":material/arrow_back:",
+        disabled=number == 1,
+        on_click=_go,
+        args=(number - 1,),
+    )
     last = number == len(STEPS)
-    if not last and st.button(
-        "Next", key="tour_next", icon=":material/arrow_forward:", type="primary", icon_position="right"
-    ):
-        _go(number + 1)
+    if not last:
+        st.button(
+            "Next",
+            key="tour_next",
+            icon=":material/arrow_forward:",
+            type="primary",
+            icon_position="right",
+            on_click=_go,
+            args=(number + 1,),
+        )
     _end(primary=last)
 
 
@@ -157,11 +172,25 @@ def _elsewhere(number: int, step: Step) -> None:
         st.markdown(
             f"The tour waits at step {number} of {len(STEPS)}, {step.title[0].lower()}{step.title[1:]}"
         )
-        if st.button(f"Back to step {number}", key="tour_return", icon=":material/tour:"):
-            _go(number)
+        st.button(
+            f"Back to step {number}", key="tour_return", icon=":material/tour:", on_click=_go, args=(number,)
+        )
         _end()
 
 
 def _go(number: int) -> None:
+    """Asks for a step; a callback, since these are done whatever else the browser sends meanwhile."""
     address.put(TOUR, str(number))
-    st.switch_page(STEPS[number - 1].page)
+    st.session_state[_ON_THE_WAY] = True
+
+
+def _arrive(step: Step, url: str) -> None:
+    """Turns to the page of a step that was asked for.
+
+    What a page sends while it is still being built can overtake the change to another one, so the step stays
+    asked for until its page is there.
+    """
+    if step.url == url:
+        st.session_state.pop(_ON_THE_WAY, None)
+    elif st.session_state.get(_ON_THE_WAY):
+        st.switch_page(step.page)

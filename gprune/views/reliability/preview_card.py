@@ -16,7 +16,7 @@ from gprune.errors import GpruneError
 from gprune.pipeline import outlook
 from gprune.preview import Answer, Question, Source
 from gprune.study import Study
-from gprune.views.frame import address, derived, packed, story, work
+from gprune.views.frame import address, derived, packed, press, story, work
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import duration, plain, said, short
@@ -225,7 +225,7 @@ def _full_run(run: Run, choice: whatif.LabChoice) -> None:
     graph = stages.Graph(study, run.graph.inputs)
     seconds = sum(outlook.expected(stages.course(graph, "all", run.results.holds), run.results).values())
     with st.container(horizontal=True, vertical_alignment="center"):
-        clicked = st.button("Run it in full", key="rasa_full", icon=":material/play_arrow:")
+        clicked = press.pressed("Run it in full", key="rasa_full", icon=":material/play_arrow:")
         # the frame, which was drawn before, is to show the job
         if clicked and work.start(run.root, study) is not None:
             st.rerun(scope="app")

@@ -10,7 +10,7 @@ import streamlit as st
 from gprune.analysis import flips, thresholds
 from gprune.errors import GpruneError
 from gprune.study import ReliabilitySettings
-from gprune.views.frame import address, derived, tables
+from gprune.views.frame import address, derived, press, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import said
@@ -112,7 +112,7 @@ def _use(run: Run, kept: list[ThresholdSet]) -> None:
     rule = chosen.settings
     with right, st.container(horizontal=True):
         st.button("Set the lines", key="rasa_sets_use", icon=":material/tune:", on_click=_lines, args=(rule,))
-        if st.button("Send to Launch", key="rasa_sets_launch", icon=":material/rocket_launch:"):
+        if press.pressed("Send to Launch", key="rasa_sets_launch", icon=":material/rocket_launch:"):
             _send(run, rule)
         st.button("Delete", key="rasa_sets_delete", type="tertiary", icon=":material/delete:",
                   on_click=_forget, args=(run.root, chosen.name))  # fmt: skip
@@ -147,7 +147,7 @@ def _files(run: Run, kept: list[ThresholdSet]) -> None:
             mime="application/json", key="rasa_sets_export", disabled=not kept, on_click="ignore",
         )  # fmt: skip
         given = st.file_uploader("Read a file", type=["json"], key="rasa_sets_file", max_upload_size=1)
-        if given is not None and st.button("Keep its sets", key="rasa_sets_read"):
+        if given is not None and press.pressed("Keep its sets", key="rasa_sets_read"):
             try:
                 found = sets.read(given.getvalue())
                 for one in found:

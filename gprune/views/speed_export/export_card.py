@@ -15,7 +15,7 @@ from gprune.errors import DamagedError, GpruneError
 from gprune.files import amount
 from gprune.jobs import Job, queue
 from gprune.store import Store, manifests
-from gprune.views.frame import address, frame, packed, work
+from gprune.views.frame import address, frame, packed, press, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain, said
@@ -117,7 +117,7 @@ def _unfinished(run: Run, folder: Path | None) -> None:
         f"This run {reason}. Finishing it takes every finished stage from the cache.",
         icon=":material/hourglass_empty:",
     )
-    if st.button("Finish this run", key="sx_finish", icon=":material/play_arrow:"):
+    if press.pressed("Finish this run", key="sx_finish", icon=":material/play_arrow:"):
         if work.start(run.root, run.study) is not None:
             st.rerun()
 
@@ -187,7 +187,7 @@ def _form(run: Run, form: Form, folder: Path) -> None:
         elif job is not None and job.state == "failed":
             st.error(said(job.error), icon=":material/error:")
         st.code(shlex.join(["python", "-m", "gprune", *arguments]), language="bash", wrap_lines=True)
-        if st.button(f"Make it ({form.command})", key=f"sx_{form.command}", icon=":material/play_arrow:"):
+        if press.pressed(f"Make it ({form.command})", key=f"sx_{form.command}", icon=":material/play_arrow:"):
             if submit(run, form, arguments) is not None:
                 st.rerun()
 
