@@ -30,6 +30,7 @@ sections = {
     "Run": [_page("jobs", "Launch & jobs", ":material/rocket_launch:", "launch", "Start and follow runs")],
     "Compare": [
         _page("comparison", "Compare", ":material/leaderboard:", "compare", "Which method is better?"),
+        _page("flipped_questions", "Flipped questions", ":material/quiz:", "questions", "What goes wrong?"),
         _page("report", "Report", ":material/description:", "report", "Figures in one file"),
         _page("speed_export", "Speed & export", ":material/speed:", "speed", "How fast? How to load it?"),
     ],
