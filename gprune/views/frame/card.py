@@ -164,6 +164,7 @@ class Card:
         *,
         how: str = "",
         on_point: Callable[[dict[str, Any]], None] | None = None,
+        on_region: Callable[[list[dict[str, Any]]], None] | None = None,
         by_layer: bool = False,
         switch: bool = True,
     ) -> None:
@@ -176,6 +177,7 @@ class Card:
             table: makes the numbers behind the chart.
             how: what else there is to know, behind “How to read”.
             on_point: told of the mark that a person clicks, as Plotly describes it.
+            on_region: told of the marks in a box or a lasso that a person draws; they may be none.
             by_layer: whether the horizontal axis counts layers, of which the selected one is to be marked.
             switch: whether to offer the table besides its CSV.
         """
@@ -185,7 +187,7 @@ class Card:
             self._note(figure, alt=alt)
         options = {
             "displaylogo": False,
-            "modeBarButtonsToRemove": _UNUSED_TOOLS,
+            "modeBarButtonsToRemove": _UNUSED_TOOLS[2:] if on_region else _UNUSED_TOOLS,
             "toImageButtonOptions": {"format": "svg", "filename": self._file_name()},
         }
         if by_layer and self.run is not None:
@@ -195,19 +197,27 @@ class Card:
         if self.maximised:
             # the figure may be one that other sessions are shown
             figure = go.Figure(figure).update_layout(height=MAXIMISED_HEIGHT)
-        chosen: dict[str, Any] = (
-            {"on_select": self._clicked(on_point), "selection_mode": "points"} if on_point else {}
-        )
+        chosen: dict[str, Any] = {}
+        if on_point or on_region:
+            modes = ["points", "box", "lasso"] if on_region else ["points"]
+            chosen = {"on_select": self._selected(on_point, on_region), "selection_mode": modes}
         st.plotly_chart(figure, key=f"{self.key}_chart", config=options, alt=alt or caption, **chosen)
         self.tools(table, switch, how=how, caption=caption)
 
-    def _clicked(self, on_point: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
-        """What Streamlit calls when marks are chosen: passes on the first."""
+    def _selected(
+        self,
+        on_point: Callable[[dict[str, Any]], None] | None,
+        on_region: Callable[[list[dict[str, Any]]], None] | None,
+    ) -> Callable[[], None]:
+        """What Streamlit calls when marks are chosen: passes on the first, or all that a region holds."""
 
         def handle() -> None:
             event = st.session_state.get(f"{self.key}_chart") or {}
-            points = (event.get("selection") or {}).get("points") or []
-            if points:
+            found = event.get("selection") or {}
+            points = found.get("points") or []
+            if on_region and (found.get("box") or found.get("lasso")):
+                on_region(points)
+            elif on_point and points:
                 on_point(points[0])
 
         return handle
