@@ -114,6 +114,6 @@ def test_the_link_of_a_step_leads_there_through_the_door(chromium: Any, tmp_path
             stranger.get_by_role("button", name="Open").click()
             expect(stranger.get_by_text("Step 4 of 6")).to_be_visible()
             expect(stranger.get_by_role("heading", level=1)).to_have_text("RASA thresholds")
-            assert stranger.get_by_role("button", name="End presenting").is_visible() is audience
+            expect(stranger.get_by_role("button", name="End presenting")).to_be_visible(visible=audience)
             assert "token" not in stranger.url
             stranger.context.close()
