@@ -82,7 +82,7 @@ def test_a_module_is_removed_the_change_is_shown_and_the_list_is_kept(chromium: 
         page.get_by_text("Measure while I look").click()
         value = page.locator(".st-key-hand_value")
         expect(value).to_contain_text("perplexity on", timeout=PATIENCE)
-        expect(page.get_by_text("40 of 40 windows", exact=True)).to_be_visible(timeout=PATIENCE)
+        expect(page.get_by_text("40 of 40 windows")).to_be_visible(timeout=PATIENCE)
         name = page.get_by_label("Keep as a mask set called")
         name.fill("without module 0")
         name.press("Enter")
