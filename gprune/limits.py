@@ -19,6 +19,8 @@ MOST_TOKENS = 2**32
 """tokens of a calibration set, 16,384 times the paper's: 16 GiB of ids"""
 MOST_BATCH = 2**16
 """sequences of one forward pass"""
+MOST_POSITIONS = 64
+"""strongest positions kept for each neuron and text, 8 times ours: as many rows as people read"""
 MOST_CONTEXT_TOKENS = 2**28
 """tokens that contexts are made from; all their states are in memory at once"""
 MOST_CONTEXTS = 2**10

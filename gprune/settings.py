@@ -19,6 +19,7 @@ from gprune.limits import (
     MOST_CONTEXTS,
     MOST_COUNT,
     MOST_LENGTH,
+    MOST_POSITIONS,
     require_affordable,
     require_length,
 )
@@ -96,6 +97,8 @@ class CalibrationSettings:
     """fluctuation of FLAP: plain token variance, or the recursion of the released code"""
     square_head_score: bool = True
     """square FLAP's o_proj channel scores once more, as its released code does"""
+    positions: int = 8
+    """strongest positions kept for each neuron and text; 0 keeps none; changes no other result"""
 
     def __post_init__(self) -> None:
         """Checks every field."""
@@ -108,6 +111,8 @@ class CalibrationSettings:
         require(self.samples >= self.shards, "calibration.samples", self.samples, rule)
         require(self.shards <= 16, "calibration.shards", self.shards, "at most 16")
         require(1 <= self.batch <= MOST_BATCH, "calibration.batch", self.batch, f"1 to {MOST_BATCH}")
+        rule = f"0 to {MOST_POSITIONS}"
+        require(0 <= self.positions <= MOST_POSITIONS, "calibration.positions", self.positions, rule)
         require_length("calibration.length", self.length)
         asked = {"calibration.samples": self.samples, "calibration.length": self.length}
         require_affordable(limits.MOST_TOKENS, "tokens of each text", asked)

@@ -57,7 +57,8 @@ __all__ = [
 METRIC_NAMES = BUILT_IN_METRICS
 _UNNAMED = ("name", "group", "offload")
 """fields that do not tell one study from another: what it is called, and where its model waits"""
-_LATER = {
+_LATER: dict[str, dict[str, Any]] = {
+    "calibration": {"positions": 8},
     "baselines": {"taylor_text": ""},
     "contexts": {"clustering": "balanced"},
     "modularization": {"seeding": "plain"},

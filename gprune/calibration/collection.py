@@ -13,11 +13,12 @@ import numpy as np
 import torch
 
 from gprune.calibration.accumulators import ChannelMoments, require_finite
+from gprune.calibration.strongest import Strongest
 from gprune.errors import SettingsError
 from gprune.models.decoder import Decoder
 from gprune.models.room import Sequences
 from gprune.progress import Progress, silent
-from gprune.records import ActivationStatistics, Array, Tokens
+from gprune.records import ActivationStatistics, Array, StrongestPositions, Tokens
 from gprune.study import CalibrationSettings
 
 # how to get along with less than one sequence at a time
@@ -29,7 +30,11 @@ Observer = Callable[[int, torch.Tensor], None]
 
 @torch.no_grad()
 def collect(
-    decoder: Decoder, tokens: Tokens, settings: CalibrationSettings, on_progress: Progress = silent
+    decoder: Decoder,
+    tokens: Tokens,
+    settings: CalibrationSettings,
+    on_progress: Progress = silent,
+    strongest: Strongest | None = None,
 ) -> ActivationStatistics:
     """Runs the unmodified model once and keeps the moments of every FFN and attention channel per shard.
 
@@ -41,6 +46,7 @@ def collect(
         tokens: the calibration set.
         settings: shards, batch size, and whether FLAP's released fluctuation is wanted.
         on_progress: told of the sequences done; may raise to stop.
+        strongest: keeps strongest positions on the way, see `strongest_of`.
 
     Returns:
         Statistics per shard, float64.
@@ -51,12 +57,7 @@ def collect(
         NumericsError: an activation is NaN or infinite.
     """
     samples, length = tokens.ids.shape
-    positions = getattr(decoder.model.config, "max_position_embeddings", None)
-    if positions is not None and length > positions:
-        raise SettingsError(
-            f"sequences of {length} tokens do not fit the model, which has {positions} positions: "
-            f"set calibration.length to {positions} or less"
-        )
+    _require_positions(decoder, length)
     if samples < settings.shards:
         raise SettingsError(
             f"{tokens.text!r} gives {samples} sequences for {settings.shards} shards: "
@@ -70,8 +71,11 @@ def collect(
         with decoder.counted_whole():
             decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
             prepared = [part.prepare(shard[rows]) for part in (ffn, attention)]
+            peaks = strongest.prepare() if strongest is not None else []
         for part, pending in zip((ffn, attention), prepared, strict=True):
             part.commit(shard[rows], pending)
+        if strongest is not None:
+            strongest.commit(peaks)
         # each shard once, when nothing more comes to it: the check waits for the device
         for complete in range(
             shard[rows.start], shard[rows.stop] if rows.stop < samples else settings.shards
@@ -79,10 +83,79 @@ def collect(
             require_finite(attention, ffn, complete)
 
     batch = settings.batch, length, "calibration.batch", SHORTER
-    with observed(decoder, range(decoder.shape.layers), ffn.add, attention.add):
+    seen = _both(ffn.add, strongest.add) if strongest is not None else ffn.add
+    with observed(decoder, range(decoder.shape.layers), seen, attention.add):
         Sequences(*batch, decoder.device, on_progress).over(samples, measure)
     on_progress(samples, samples, "activation statistics")
     return _record(tokens, np.bincount(shard), length, ffn, attention)
+
+
+def strongest_of(decoder: Decoder, tokens: Tokens, count: int) -> Strongest:
+    """What keeps the strongest positions of every FFN neuron while `collect` goes over a calibration set.
+
+    Args:
+        decoder: the dense model.
+        tokens: the calibration set.
+        count: positions for each neuron.
+    """
+    shape = decoder.shape
+    return Strongest(count, len(tokens.ids), shape.layers, shape.neurons, decoder.device)
+
+
+@torch.no_grad()
+def collect_strongest(
+    decoder: Decoder,
+    tokens: Tokens,
+    settings: CalibrationSettings,
+    count: int,
+    on_progress: Progress = silent,
+) -> StrongestPositions:
+    """Runs the unmodified model once for the strongest positions alone, where the moments are there already.
+
+    Args:
+        decoder: the dense model.
+        tokens: the calibration set.
+        settings: the batch size, which changes speed and nothing else.
+        count: positions for each neuron.
+        on_progress: told of the sequences done; may raise to stop.
+
+    Raises:
+        SettingsError: the sequences are longer than the model's positions, or not one fits in memory.
+        NumericsError: an activation is NaN or infinite.
+    """
+    samples, length = tokens.ids.shape
+    _require_positions(decoder, length)
+    strongest = strongest_of(decoder, tokens, count)
+
+    def measure(rows: slice) -> None:
+        on_progress(rows.start, samples, "strongest positions")
+        with decoder.counted_whole():
+            decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
+            pending = strongest.prepare()
+        strongest.commit(pending)
+
+    batch = settings.batch, length, "calibration.batch", SHORTER
+    with observed(decoder, range(decoder.shape.layers), strongest.add, lambda *_: None):
+        Sequences(*batch, decoder.device, on_progress).over(samples, measure)
+    on_progress(samples, samples, "strongest positions")
+    return strongest.result(tokens)
+
+
+def _require_positions(decoder: Decoder, length: int) -> None:
+    positions = getattr(decoder.model.config, "max_position_embeddings", None)
+    if positions is not None and length > positions:
+        raise SettingsError(
+            f"sequences of {length} tokens do not fit the model, which has {positions} positions: "
+            f"set calibration.length to {positions} or less"
+        )
+
+
+def _both(first: Observer, second: Observer) -> Observer:
+    def observer(layer: int, inputs: torch.Tensor) -> None:
+        first(layer, inputs)
+        second(layer, inputs)
+
+    return observer
 
 
 def shard_of(samples: int, shards: int) -> Array:

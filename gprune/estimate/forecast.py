@@ -11,7 +11,7 @@ from gprune.errors import ModelError
 from gprune.estimate.dimensions import WIDTHS, Dimensions, of_model
 from gprune.estimate.memory import Case, Need, need
 from gprune.estimate.work import Rate, operations, rate
-from gprune.stages import Stage, StageId
+from gprune.stages import Stage, StageId, on_the_way
 from gprune.study import Study
 
 HOST_BASE = 0.7 * 2**30
@@ -117,10 +117,12 @@ def forecast(
     capacity = Capacity.of(study.device)
     case = Case(model, study, WIDTHS.get(precision, 4), capacity.gpu)
     pace = rate(records, capacity.gpu, precision)
-    known, found = last_time or {}, []
+    known, found, stages = last_time or {}, [], tuple(stages)
+    beside = on_the_way(stages)
     for stage in stages:
         takes = need(stage.id, case)
-        if takes is None:
+        # what another stage makes on the way is in that one's memory and time
+        if takes is None or stage in beside:
             continue
         work = operations(stage.id, model, study)
         seconds = known.get(stage.name)

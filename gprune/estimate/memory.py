@@ -127,11 +127,35 @@ def _statistics(stage: StageId, case: Case) -> Need:
     # a batch reaches into two shards, and what it changes stands beside what was there
     merging = 4 * model.units * _WIDE
     piece = 2 * 4 * min(_PIECE[case.gpu], calibration.batch * calibration.length * model.shape.neurons)
+    strongest, peaks = _strongest(case)
     return Need(
         weights=case.weights,
-        fixed=moments + released + merging + piece,
-        each=case.forward(calibration.length) + 2 * 4 * model.units,
-        host=3.0 * calibration.shards * model.units * _WIDE,
+        fixed=moments + released + merging + piece + strongest,
+        each=case.forward(calibration.length) + 2 * 4 * model.units + peaks,
+        host=3.0 * calibration.shards * model.units * _WIDE + strongest / 2,
+        asked=calibration.batch,
+        setting="calibration.batch",
+    )
+
+
+def _strongest(case: Case) -> tuple[float, float]:
+    """Bytes of the strongest positions of every neuron, and of what each sequence at a time adds."""
+    shape = case.model.shape
+    neurons, kept = shape.layers * shape.neurons, case.study.calibration.positions
+    if not kept:
+        return 0.0, 0.0
+    # value, place and sequence, and what a batch changes; the order of one layer takes next to nothing
+    return 2.0 * 3 * 4 * kept * neurons, 2.0 * 4 * neurons
+
+
+def _positions(_: StageId, case: Case) -> Need:
+    calibration = case.study.calibration
+    fixed, each = _strongest(case)
+    return Need(
+        weights=case.weights,
+        fixed=fixed,
+        each=case.forward(calibration.length) + each,
+        host=fixed / 2,
         asked=calibration.batch,
         setting="calibration.batch",
     )
@@ -294,6 +318,7 @@ def _weighed(_: StageId, case: Case) -> Need:
 
 OFFLOADED = (
     "statistics",
+    "positions",
     "contexts",
     "clusters",
     "partition",
@@ -306,6 +331,7 @@ OFFLOADED = (
 """the kinds that a model larger than memory can go through, its layers left in their files"""
 _KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
     "statistics": _statistics,
+    "positions": _positions,
     "contexts": _contexts,
     "context_statistics": _context_statistics,
     "clusters": _clusters,
@@ -315,6 +341,7 @@ _KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
     "scores": _scores,
     "perplexity": _perplexity,
     "accuracy": _accuracy,
+    "answers": _accuracy,
     "speed": _speed,
     "checkpoint": _checkpoint,
     "sampled": _model,

@@ -88,6 +88,7 @@ def _passes(stage: StageId, study: Study) -> float:
         return 3.0 * study.baselines.taylor_samples * study.baselines.taylor_length
     known = {
         "statistics": one,
+        "positions": one,
         "contexts": min(one, float(study.contexts.tokens)),
         "context_statistics": one if "forward" in stage.variant else 2 * one,
     }

@@ -21,7 +21,22 @@ from gprune.pipeline.outlook import expected
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.summary import summarized
 from gprune.progress import Notice
-from gprune.stages import KINDS, Graph, Results, Stage, Work, adapted, course, drift, needed, resolve, served
+from gprune.settings import require
+from gprune.stages import (
+    KINDS,
+    PAIR,
+    Graph,
+    Results,
+    Stage,
+    Work,
+    adapted,
+    course,
+    drift,
+    needed,
+    positions,
+    resolve,
+    served,
+)
 from gprune.stages.inputs import doubtful_tasks, read
 from gprune.store import Store
 from gprune.study import Study
@@ -48,6 +63,9 @@ def run(
     Raises:
         GpruneError: with one sentence that says what is wrong and what to do.
     """
+    if until == "answers":
+        tasks = list(study.evaluation.tasks)
+        require(bool(tasks), "evaluation.tasks", tasks, "at least one task for a run until answers")
     missing_tasks: dict[str, str] = {}
     inputs = read(study, missing_tasks, on_progress=partial(listener, "download"), memory=store.digests)
     results = Results(store, Graph(study, inputs))
@@ -74,6 +92,8 @@ def opened(study: Study, store: Store) -> Results:
 
 def _essential(graph: Graph, until: str) -> tuple[Stage[Any], ...]:
     """What a run that goes so far is for, whichever methods it compares."""
+    if until == "positions":
+        return tuple(positions(graph, role) for role in PAIR)
     return (drift(graph), adapted(graph)) if until in ("adapted", "agreement") else (drift(graph),)
 
 
@@ -84,6 +104,8 @@ class _Runner:
         graph, store, listener = results.graph, results.store, keeper.heard
         self.results, self.record, self.keeper, self.listener = results, record, keeper, listener
         self.work = Work(graph.study, graph.inputs, store.texts, partial(listener, "model"))
+        self.on_the_way: set[Stage[Any]] = set()
+        """what this run has made beside others"""
 
     def run(self, wanted: tuple[Stage[Any], ...], essential: tuple[Stage[Any], ...]) -> None:
         """Goes through the stages; a method that cannot run is left out with all that needs it.
@@ -131,7 +153,7 @@ class _Runner:
                 reused = self._whole(stage)
                 if not reused:
                     self._compute(stage, started)
-        self.record.note(stage, reused)
+        self.record.note(stage, reused and stage not in self.on_the_way)
         self.keeper.noted(stage)
 
     def _whole(self, stage: Stage[Any]) -> bool:
@@ -169,12 +191,29 @@ class _Runner:
         if KINDS[stage.kind].record is None:
             store.put_folder(stage.kind, stage.key, fill)
         else:
+            also = [one for one in stage.beside if not self.results.holds(one)]
+            asked = {"also": tuple(one.id for one in also)} if also else {}
             with work.within_memory(stage.title):
-                made = stage.make(work, **needs)
+                made = stage.make(work, **needs, **asked)
+            if also:
+                made, *others = made
+                # first: where the run ends in between, the work that makes them is done again
+                for one, extra in zip(also, others, strict=True):
+                    self._put_extra(one, stage, extra)
             if stage.optional:
                 # what is there is the result of a run that could have less
                 store.discard(stage.kind, stage.key)
             store.put(stage.kind, stage.key, made, details())
+
+    def _put_extra(self, stage: Stage[Any], maker: Stage[Any], made: Any) -> None:
+        """Keeps what another stage has made on the way."""
+        store = self.results.store
+        waiting = partial(self.listener, maker.name, 1, 1, "waiting for another run that computes the same")
+        with store.lock(stage.kind, stage.key, waiting):
+            self.results.set_aside(stage)
+            details = {"seconds": 0.0, "with": maker.name, **provenance.versions()}
+            store.put(stage.kind, stage.key, made, details)
+        self.on_the_way.add(stage)
 
     def _heard(self, stage: Stage[Any], notices: list[str], done: int, total: int, message: str) -> None:
         """Passes progress on, and keeps what is to be kept of it."""

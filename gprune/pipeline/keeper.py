@@ -27,7 +27,7 @@ from gprune import run_records, untrusted
 from gprune.errors import Cancelled, StoreError
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.run_records.owner import BEAT_SECONDS
-from gprune.stages import Stage
+from gprune.stages import KINDS, Stage
 
 LOOK_SECONDS = 0.5
 """how often a starter that does not own the record looks whether it can"""
@@ -138,7 +138,8 @@ class Keeper:
         if not self._right.take():
             return False
         self._record.read()
-        self._was_done = self._record.covers(self._wanted)
+        # what a run is whole without does not make a finished one unfinished, should it not come
+        self._was_done = self._record.covers([one for one in self._wanted if not KINDS[one.kind].extra])
         if not self._was_done:
             self._save()
         return True
@@ -158,7 +159,7 @@ class Keeper:
         if not self._right.held or not self._announced:
             return
         record = self._record
-        done = self._was_done and record.whole(self._wanted)
+        done = self._was_done and record.whole(one for one in self._wanted if not KINDS[one.kind].extra)
         state, reason = ("done", None) if done else (state, error)
         try:
             record.save(state, error=reason)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gprune import run_records
-from gprune.stages import KINDS, Results, Stage
+from gprune.stages import KINDS, Results, Stage, on_the_way
 
 _TRUST = 0.25
 """how much of a run must have passed before its own pace counts as much as the expectation"""
@@ -64,10 +64,12 @@ class Outlook:
 
 def expected(wanted: Iterable[Stage[Any]], results: Results) -> dict[str, float]:
     """Seconds that every stage of a run will take, by name, in its order; those that are there take none."""
+    wanted = tuple(wanted)
+    beside = on_the_way(stage for stage in wanted if not results.holds(stage))
     seen, found, keys = _seen(results), dict[str, float](), set[str]()
     for stage in wanted:
         # a stage of the same key is made once, whatever it is called
-        made = stage.key in keys or results.holds(stage)
+        made = stage.key in keys or stage in beside or results.holds(stage)
         found[stage.name] = 0.0 if made else seen.get(stage.name, KINDS[stage.kind].seconds)
         keys.add(stage.key)
     return found
@@ -78,7 +80,7 @@ def last_time(wanted: Iterable[Stage[Any]], results: Results) -> dict[str, float
     seen = _seen(results)
     taken: dict[str, float | None] = {}
     for stage in wanted:
-        known = results.details(stage).get("seconds")
+        known = _own_seconds(results.details(stage))
         taken[stage.name] = seen.get(stage.name) if known is None else float(known)
     return taken
 
@@ -98,5 +100,13 @@ def _seen(results: Results) -> dict[str, float]:
         if (other.get("samples"), other.get("length")) != (calibration.samples, calibration.length):
             continue
         for stage, entry in record["stages"].items():
-            found.setdefault(stage, float(entry.get("seconds") or 0.0))
+            # what was made on the way of another says nothing of a pass of its own
+            if "with" not in entry:
+                found.setdefault(stage, float(entry.get("seconds") or 0.0))
     return found
+
+
+def _own_seconds(made: Mapping[str, Any]) -> float | None:
+    """What a result took; None where it is not known, or another result was made with it."""
+    seconds = made.get("seconds")
+    return None if seconds is None or "with" in made else float(seconds)

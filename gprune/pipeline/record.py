@@ -14,11 +14,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gprune import corpora, processes, run_records
+from gprune.errors import SettingsError
 from gprune.pipeline import provenance
 from gprune.pipeline.outlook import Outlook
 from gprune.stages import Results, Stage, accuracy, named, needed
 from gprune.stages.inputs import roles
-from gprune.study import run_name
+from gprune.study import from_dict, run_name
 from gprune.untrusted import sentence
 
 Listener = Callable[[str, int, int, str], None]
@@ -93,7 +94,7 @@ class RunRecord:
             wanted: the stages of a run.
         """
         measured = self.until in ("perplexity", "all")
-        same = (self.previous.get("study"), self.previous.get("missing_tasks"))
+        same = (_today(self.previous.get("study")), self.previous.get("missing_tasks"))
         return (
             self._current
             and self.previous.get("state") == "done"
@@ -111,13 +112,14 @@ class RunRecord:
         details = self.results.details(stage)
         seconds, passes = float(details.get("seconds") or 0.0), details.get("passes")
         entry = {"key": stage.key, "seconds": round(seconds, 3), "reused": reused}
-        kept = {"passes": passes, "notices": details.get("notices")}
+        kept = {"passes": passes, "notices": details.get("notices"), "with": details.get("with")}
         self.stages[stage.name] = entry | {name: value for name, value in kept.items() if value}
         if reused:
             self.listener(stage.name, 1, 1, "reused")
         else:
             words = "".join(f", {count:g} {way} passes" for way, count in (passes or {}).items() if count)
-            self.listener(stage.name, 1, 1, f"{seconds:.1f} s{words}{self._standing()}")
+            taken = f"made on the way of {details['with']}" if "with" in details else f"{seconds:.1f} s"
+            self.listener(stage.name, 1, 1, f"{taken}{words}{self._standing()}")
 
     def _standing(self) -> str:
         """Where the run stands, for whoever reads its log."""
@@ -139,7 +141,7 @@ class RunRecord:
             "run": self.name,
             "study": self.results.graph.study.to_dict(),
             "state": state,
-            "until": self.until,
+            "until": self._asked_for(),
             "error": error if error is None else sentence(error),
             "owner": processes.this_one() if state == "running" else None,
             "started": self.started.isoformat(timespec="seconds"),
@@ -157,7 +159,20 @@ class RunRecord:
         }
         run_records.save(self.results.store, self.name, values)
 
+    def _asked_for(self) -> str:
+        """The last thing wanted: extra results take a finished run no further than it was."""
+        earlier = self.previous.get("until")
+        return earlier if self.until in ("positions", "answers") and self._earlier and earlier else self.until
+
     def _descriptions(self) -> dict[str, str]:
         study = self.results.graph.study
         described = {role: corpora.describe(text, "calibration") for role, text in roles(study).items()}
         return described | {text: corpora.describe(text, "evaluation") for text in study.evaluation.texts}
+
+
+def _today(study: Any) -> Any:
+    """A study as this version writes it, where it was written before some settings were there."""
+    try:
+        return json.loads(from_dict(study).to_json())
+    except SettingsError:
+        return study

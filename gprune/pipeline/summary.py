@@ -37,7 +37,9 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
     """
     graph, study = results.graph, results.graph.study
     until = record.until
-    unavailable = {} if until in ("drift", "adapted", "agreement") else _unavailable(results, record)
+    unavailable = (
+        {} if until in ("positions", "drift", "adapted", "agreement") else _unavailable(results, record)
+    )
     able = [name for name in study.methods if name not in unavailable]
     found: dict[str, Any] = {"settings": study.to_dict(), "run": record.name}
     if until in ("masks", "perplexity", "all"):

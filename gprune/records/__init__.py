@@ -8,8 +8,16 @@ A *unit* is what pruning removes whole: an FFN neuron (one row of gate_proj and 
 of down_proj) or a key/value group (one key/value head with all its query heads).
 """
 
+from gprune.records.answers import Answers, Questions
 from gprune.records.base import Array
-from gprune.records.calibration import ActivationStatistics, SampledText, Tokens, merge_moments, pool
+from gprune.records.calibration import (
+    ActivationStatistics,
+    SampledText,
+    StrongestPositions,
+    Tokens,
+    merge_moments,
+    pool,
+)
 from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
 from gprune.records.decisions import Learning, LearningHistory, PruningMasks
 from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
@@ -23,6 +31,7 @@ __all__ = [
     "ActivationStatistics",
     "AdaptedScores",
     "Agreement",
+    "Answers",
     "Array",
     "Components",
     "ContextStatistics",
@@ -37,8 +46,10 @@ __all__ = [
     "PartitionAgreement",
     "Perplexity",
     "PruningMasks",
+    "Questions",
     "RankDrift",
     "SampledText",
+    "StrongestPositions",
     "TextOverlap",
     "Throughput",
     "Tokens",

@@ -41,6 +41,8 @@ def truth(*names: str | int) -> Axes:
 
 MOST_UNITS = 2**24
 """layers, neurons, heads, channels or modules that a model can have"""
+MOST_SEQUENCES = 2**31 - 1
+"""sequences that a calibration set can have"""
 
 
 def freeze(record: object) -> None:

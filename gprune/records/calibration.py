@@ -7,7 +7,18 @@ from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import Array, axes_of, freeze, real, require_axes, require_finite, truth, whole
+from gprune.records.base import (
+    MOST_SEQUENCES,
+    Array,
+    axes_of,
+    freeze,
+    real,
+    require_axes,
+    require_finite,
+    require_range,
+    truth,
+    whole,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,6 +131,41 @@ class ActivationStatistics:
             attention_released_fluctuation=self.attention_released_fluctuation,
             **merged,
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StrongestPositions:
+    """Where each FFN neuron answers most on one calibration set: the strongest inputs of down_proj.
+
+    Of a sequence the strongest position stands, the first of equal ones, so that the positions of a neuron
+    are those of different sequences: the strongest first, and of equally strong ones the earlier sequence.
+    """
+
+    text: str
+    """the text as the person typed it"""
+    fingerprint: str
+    """SHA-256 of the tokens seen"""
+    length: int
+    """tokens of a sequence"""
+    sequences: Annotated[Array, whole("layers", "neurons", "kept")]
+    """(layers, neurons, kept) the sequence, counted from 0; the smallest type that holds all of them"""
+    positions: Annotated[Array, whole("layers", "neurons", "kept")]
+    """(layers, neurons, kept) the token in it, counted from 0"""
+    values: Annotated[Array, real("layers", "neurons", "kept")]
+    """(layers, neurons, kept) float32 activation with its sign; bfloat16 and larger values fit"""
+
+    def __post_init__(self) -> None:
+        """Checks shapes against each other, places and finiteness, and freezes the arrays."""
+        require_axes(self)
+        require_range(self, 0, MOST_SEQUENCES, "sequences")
+        require_range(self, 0, self.length - 1, "positions")
+        require_finite(self, "values")
+        freeze(self)
+
+    @property
+    def kept(self) -> int:
+        """Positions of each neuron."""
+        return int(self.values.shape[2])
 
 
 def merge_moments(counts: Array, means: Array, moments: Array) -> tuple[Array, Array]:

@@ -191,6 +191,7 @@ _STAGE = _fields(
         "reused": _truth,
         "passes": _or_none(_each(_number)),
         "notices": _or_none(_texts),
+        "with": _or_none(_label),
     }
 )
 _INPUTS = _or_none(

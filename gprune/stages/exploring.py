@@ -21,7 +21,16 @@ from gprune.scoring import score, twflap
 from gprune.scoring.neurons import neuron_scorer
 from gprune.stages import extending
 from gprune.stages.graph import LETTERS, PAIR, Graph, Part, Stage, StageId, once, settings_of
-from gprune.stages.reading import another, context_statistics, contexts, norms, seeded, shape, statistics
+from gprune.stages.reading import (
+    another,
+    context_statistics,
+    contexts,
+    norms,
+    recursive,
+    seeded,
+    shape,
+    statistics,
+)
 from gprune.stages.work import Work
 from gprune.study import Study
 
@@ -98,7 +107,7 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
     if plugin is not None:
         return _plugged(graph, StageId("scores", (text,), metric="" if own else metric), title, plugin)
     calibration = graph.study.calibration
-    released = metric == "flap" and calibration.flap_variant == "released"
+    released = recursive(graph.study, metric)
     needs = {
         "statistics": statistics(graph, text, released=released),
         "norms": norms(graph),

@@ -45,6 +45,8 @@ class Kind:
     """whether a text that was read can be had back from its records, as from token ids"""
     on_pages: bool = True
     """whether a page reads it; the others are steps between results"""
+    extra: bool = False
+    """whether a run is whole without it"""
     on_demand: bool = False
     """whether it is made when somebody asks for it, in no study's course"""
 
@@ -57,6 +59,8 @@ KINDS: dict[str, Kind] = {
     "sampled": Kind(records.SampledText, seconds=6.0, holds_text=True),
     "tokens": Kind(records.Tokens, seconds=1.5, holds_text=True),
     "statistics": Kind(records.ActivationStatistics, seconds=2.2),
+    # they show a text beside its tokens and nothing without them: they go where the tokens go
+    "positions": Kind(records.StrongestPositions, seconds=2.0, holds_text=True, extra=True),
     "contexts": Kind(records.Contexts, version=2, seconds=1.2, on_pages=False),
     "context_statistics": Kind(records.ContextStatistics, seconds=4.7, on_pages=False),
     "groups": Kind(records.Partition),
@@ -72,6 +76,8 @@ KINDS: dict[str, Kind] = {
     "overlap": Kind(records.TextOverlap, seconds=0.3),
     "perplexity": Kind(records.Perplexity, seconds=0.8),
     "accuracy": Kind(records.Accuracy, seconds=4.0),
+    "answers": Kind(records.Answers, seconds=4.0, extra=True),
+    "questions": Kind(records.Questions, seconds=0.5, holds_text=True, extra=True),
     "speed": Kind(records.Throughput, seconds=30.0),
     "agreement": Kind(records.PartitionAgreement),
     "components": Kind(records.Components, seconds=2.0, on_demand=True),
@@ -145,6 +151,9 @@ class Stage(Generic[R]):
     """a result that says all that this one says, and more: where it is there, this one is not made"""
     foreign: bool = False
     """whether code of another package makes it, which only the process of a run may import"""
+    beside: tuple[Stage[Any], ...] = ()
+    """extra results that its own work can make on the way: `make` is given the identities of those that are
+    missing as `also`, and returns their records after its own. It does not depend on them"""
 
     @property
     def kind(self) -> str:
@@ -207,6 +216,7 @@ class Graph:
         optional: bool = False,
         served_by: Stage[Any] | None = None,
         foreign: bool = False,
+        beside: tuple[Stage[Any], ...] = (),
     ) -> Stage[Any]:
         """The handle of a result; the same one whenever it is asked for.
 
@@ -220,12 +230,14 @@ class Graph:
             optional: see Stage.
             served_by: see Stage.
             foreign: see Stage.
+            beside: see Stage.
         """
         with self.lock:
             if identity not in self._stages:
                 needs = needs or {}
                 key = self._key(identity.kind, settings or {}, needs, reads or {})
-                made: Stage[Any] = Stage(identity, title, key, needs, make, optional, served_by, foreign)
+                about = title, key, needs, make, optional, served_by, foreign, beside
+                made: Stage[Any] = Stage(identity, *about)
                 if self._names.setdefault(made.name, made) is not made:
                     raise RuntimeError(f"two stages are called {made.name!r}: {identity}")
                 self._stages[identity] = made
@@ -307,13 +319,32 @@ def served(stage: Stage[R], has: Has, among: Iterable[Stage[Any]] = ()) -> Stage
 def order(wanted: Iterable[Stage[Any]], has: Has) -> tuple[Stage[Any], ...]:
     """Every stage that some stages need, themselves included, each after all that it is made from.
 
+    What one of them makes on the way follows it where it is there, or where the work is still to be done: a
+    run whose work was done without it is whole as it is.
+
     Args:
         wanted: stages in the order in which people want to see them.
         has: whether a result is there.
     """
     wanted = tuple(wanted)
     everything = _walked(wanted, lambda one: one, {})
-    return tuple(_walked(wanted, lambda one: served(one, has, everything), {}))
+    found = _walked(wanted, lambda one: served(one, has, everything), {})
+    complete: dict[Stage[Any], None] = {}
+    for stage in found:
+        complete[stage] = None
+        extra = (one for one in stage.beside if one not in found)
+        complete |= dict.fromkeys(one for one in extra if has(one) or not has(stage))
+    return tuple(complete)
+
+
+def on_the_way(missing: Iterable[Stage[Any]]) -> frozenset[Stage[Any]]:
+    """Those of some missing stages that others of them make on the way, and which take no work of their own.
+
+    Args:
+        missing: stages that are to be made.
+    """
+    missing = frozenset(missing)
+    return frozenset(one for stage in missing for one in stage.beside) & missing
 
 
 def _walked(

@@ -15,12 +15,14 @@ from gprune.records import (
     ModelSize,
     Partition,
     SampledText,
+    StrongestPositions,
     Tokens,
     WeightNorms,
 )
 from gprune.stages.graph import LETTERS, Graph, Stage, StageId, once, settings_of
 from gprune.stages.inputs import ROLES, recipe_of
 from gprune.stages.work import Work
+from gprune.study import Study
 
 
 @once
@@ -106,11 +108,15 @@ def statistics(graph: Graph, text: str = "primary", *, released: bool = False) -
     variant = replace(settings, flap_variant="released" if released else "paper")
     # the moments are the same whether or not the recursion is kept beside them
     richer = statistics(graph, text, released=True) if not released else None
+    count = settings.positions
 
-    def make(work: Work, tokens: Tokens) -> ActivationStatistics:
-        from gprune.calibration import collect
+    def make(work: Work, tokens: Tokens, also: tuple[StageId, ...] = ()) -> Any:
+        from gprune.calibration import collect, strongest_of
 
-        return collect(work.decoder, tokens, variant, work.progress)
+        if not also:
+            return collect(work.decoder, tokens, variant, work.progress)
+        strongest = strongest_of(work.decoder, tokens, count)
+        return collect(work.decoder, tokens, variant, work.progress, strongest), strongest.result(tokens)
 
     return graph.stage(
         StageId("statistics", (text,), variant=("released",) if released else ()),
@@ -120,6 +126,40 @@ def statistics(graph: Graph, text: str = "primary", *, released: bool = False) -
         reads=graph.model,
         settings={"shards": settings.shards, "released": released},
         served_by=richer,
+        beside=(positions(graph, text),) if count else (),
+    )
+
+
+def recursive(study: Study, metric: str) -> bool:
+    """Whether a metric needs the recursion of FLAP's released code beside the moments."""
+    return metric == "flap" and study.calibration.flap_variant == "released"
+
+
+@once
+def positions(graph: Graph, text: str = "primary") -> Stage[StrongestPositions]:
+    """Where each FFN neuron answers most on a calibration set: made by the pass of the statistics.
+
+    Where these are there already, as in the runs of versions that kept no positions, it takes a pass.
+
+    Args:
+        graph: the study's graph.
+        text: role of the text.
+    """
+    settings = graph.study.calibration
+    count = settings.positions
+
+    def make(work: Work, tokens: Tokens) -> StrongestPositions:
+        from gprune.calibration import collect_strongest
+
+        return collect_strongest(work.decoder, tokens, settings, count, work.progress)
+
+    return graph.stage(
+        StageId("positions", (text,)),
+        f"strongest positions on {LETTERS[text]}",
+        make,
+        needs={"tokens": tokens(graph, text)},
+        reads=graph.model,
+        settings={"count": count},
     )
 
 

@@ -10,7 +10,8 @@ from made_contexts import contexts_of
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from gprune.calibration import accumulators, context_statistics
-from gprune.calibration.collection import observed, shard_of
+from gprune.calibration.collection import _both, observed, shard_of
+from gprune.calibration.strongest import Strongest
 from gprune.evaluation import perplexity
 from gprune.models.decoder import Decoder
 from gprune.progress import silent
@@ -61,11 +62,29 @@ def statistics(decoder, study, sequences, monkeypatch):
             accumulators.ChannelMoments(name, calibration.shards, range(shape.layers), width, decoder.device)
             for name, width in widths
         ]
-        with observed(decoder, range(shape.layers), parts[0].add, parts[1].add):
+        strongest = Strongest(
+            calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device
+        )
+        seen = _both(parts[0].add, strongest.add)
+        with observed(decoder, range(shape.layers), seen, parts[1].add):
             decoder.hidden_states(ids)
-        prepared = [part.prepare(shards) for part in parts]
+        prepared, peaks = [part.prepare(shards) for part in parts], strongest.prepare()
         for part, pending in zip(parts, prepared, strict=True):
             part.commit(shards, pending)
+        strongest.commit(peaks)
+    return counted.peak
+
+
+def positions(decoder, study, sequences, monkeypatch):
+    calibration, shape = study.calibration, decoder.shape
+    ids = ids_of(decoder, sequences, calibration.length)
+    with CountedMemory() as counted, torch.no_grad():
+        strongest = Strongest(
+            calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device
+        )
+        with observed(decoder, range(shape.layers), strongest.add, lambda *_: None):
+            decoder.hidden_states(ids)
+        strongest.commit(strongest.prepare())
     return counted.peak
 
 
@@ -116,6 +135,7 @@ def evaluation(decoder, study, sequences, monkeypatch):
 
 COUNTED = {
     "statistics": statistics,
+    "positions": positions,
     "context_statistics": context_passes,
     "learning": learning,
     "perplexity": evaluation,

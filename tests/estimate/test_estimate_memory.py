@@ -16,6 +16,7 @@ PUBLISHED = ("llama2-7b", "llama2-13b", "llama3-8b")
 PAPER = Study("model", "A", "B", methods=("dense", "gprune"), metric="twflap")
 STAGES = {
     "statistics": StageId("statistics", ("primary",)),
+    "positions": StageId("positions", ("primary",)),
     "context_statistics": StageId("context_statistics", ("primary",)),
     "learning": StageId("learning"),
     "perplexity": StageId("perplexity", method="dense", item=0),
@@ -57,6 +58,7 @@ CEILINGS = {
     "size": (13, 25, 15.5),
     "norms": (13, 25, 15.5),
     "statistics": (13.5, 25.5, 16),
+    "positions": (13.5, 25.5, 16),
     "contexts": (14, 26, 16.5),
     "context_statistics": (24, 42, 28),
     "clusters": (14, 26.5, 16.5),

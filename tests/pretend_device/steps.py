@@ -11,7 +11,7 @@ import torch
 from pretend_device import waits
 from sparsity.reference_sparsity import random_partition
 
-from gprune.calibration import collect
+from gprune.calibration import collect, collect_strongest, strongest_of
 from gprune.calibration.context_statistics import collect_contexts
 from gprune.calibration.contexts import fit_contexts, project_inputs
 from gprune.calibration.gradients import taylor_scores
@@ -69,6 +69,17 @@ def masks(size: Size) -> PruningMasks:
 
 def statistics(model: Decoder, size: Size) -> None:
     collect(model, tokens(size.samples), CalibrationSettings(size.samples, LENGTH, 2, 4))
+
+
+def statistics_with_positions(model: Decoder, size: Size) -> None:
+    drawn = tokens(size.samples)
+    strongest = strongest_of(model, drawn, 3)
+    collect(model, drawn, CalibrationSettings(size.samples, LENGTH, 2, 4), strongest=strongest)
+    strongest.result(drawn)
+
+
+def strongest_positions(model: Decoder, size: Size) -> Any:
+    return collect_strongest(model, tokens(size.samples), CalibrationSettings(size.samples, LENGTH, 2, 4), 3)
 
 
 def context_clusters(model: Decoder, size: Size) -> Any:

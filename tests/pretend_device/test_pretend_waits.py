@@ -28,6 +28,9 @@ def by_learning(size):
 EXPECTED = {
     steps.norms: lambda size: (4 * size.layers, 0),
     steps.statistics: lambda size: (2 * SHARDS + 4 + size.batches, size.batches),
+    # on the way nothing waits: what was kept is copied at the end
+    steps.statistics_with_positions: lambda size: (2 * SHARDS + 4 + size.batches + 3, size.batches),
+    steps.strongest_positions: lambda size: (size.batches + 3, size.batches),
     steps.context_clusters: lambda size: (
         size.batches + (size.batches + 4) * size.layers,
         size.batches + size.layers,
@@ -55,6 +58,15 @@ def test_the_waits_of_a_stage(device, stage):
     for size in SIZES:
         found = waits_of(stage, device, size)
         assert (found.count, found.uploads) == EXPECTED[stage](size), (size, found.places)
+
+
+def test_the_strongest_positions_of_a_device_are_those_of_the_machine(device):
+    size = Size(3, 3, 2)
+    here = steps.strongest_positions(steps.decoder(size, torch.device("cpu")), size)
+    there = steps.strongest_positions(steps.decoder(size, device), size)
+    for name in ("sequences", "positions"):
+        assert (getattr(here, name) == getattr(there, name)).all(), name
+    assert abs(here.values / there.values - 1).max() < 1e-5
 
 
 @pytest.mark.parametrize("layers", [1, 4])

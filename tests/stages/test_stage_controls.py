@@ -44,7 +44,11 @@ def with_all(study, **changes):
 
 
 def test_the_keys_of_the_demo_are_those_that_they_were_before_there_were_controls():
-    assert keys(demo_study()) == before()
+    # nor positions, which change no other key
+    without = demo_study().with_settings({"calibration.positions": 0})
+    extra = {f"positions_{role}" for role in ("primary", "auxiliary", "substitute")}
+    assert {name: key for name, key in keys(demo_study()).items() if name not in extra} == before()
+    assert keys(without) == before() and extra < set(keys(demo_study()))
     assert run_name(demo_study()) == "bundled-demo-cf1bf3ab83"
 
 

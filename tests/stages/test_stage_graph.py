@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gprune import stages
+from gprune.errors import SettingsError
 from gprune.methods import METHODS, METRICS
 from gprune.stages import KINDS, Graph, Inputs, course, every, named, needed
 from gprune.stages import graph as graph_module
@@ -57,7 +58,8 @@ def test_every_stage_comes_after_all_that_it_needs_and_once(metric, until):
 def test_until_takes_no_more_than_it_says():
     graph = graph_of()
     kinds = {until: {stage.kind for stage in course(graph, until, nothing)} for until in stages.UNTIL}
-    exploring = {"tokens", "statistics", "norms", "shape", "scores", "drift"}
+    assert kinds["positions"] == {"tokens", "statistics", "positions"}
+    exploring = {"tokens", "statistics", "positions", "norms", "shape", "scores", "drift"}
     assert kinds["drift"] == exploring
     assert kinds["adapted"] == exploring | {"clusters", "partition", "modules", "adapted"}
     assert "agreement" in kinds["agreement"] and "masks" not in kinds["agreement"]
@@ -66,7 +68,8 @@ def test_until_takes_no_more_than_it_says():
     # a text that the model writes is read by no study that does not name one, nor a plug-in's metric
     asked_for = {"components", "map"}
     assert asked_for == {name for name, kind in KINDS.items() if kind.on_demand}
-    assert kinds["all"] == set(KINDS) - {"accuracy", "speed", "sampled", "weighed"} - asked_for
+    unasked = {"accuracy", "answers", "questions", "speed", "sampled", "weighed"}
+    assert kinds["all"] == set(KINDS) - unasked - asked_for
     assert {stage.name for stage in every(graph)} == {stage.name for stage in course(graph, "all", nothing)}
 
 
@@ -77,7 +80,7 @@ def test_what_people_want_to_see_comes_in_the_order_of_the_paper():
     assert places == sorted(places)
     controls = [name for name in names if name.startswith("agreement") or "other_seed" in name]
     assert names[-len(controls) :][-1] == "agreement_fang_other_seed"
-    assert names.index("drift") == 8
+    assert names.index("drift") == 10
 
 
 def test_a_study_without_gprune_has_no_modules_unless_they_are_asked_for():
@@ -107,6 +110,32 @@ def test_released_statistics_serve_for_plain_ones():
     study = study.with_settings({"calibration.flap_variant": "released"})
     names = [stage.name for stage in course(Graph(study, Inputs.unknown(study)), "masks", nothing)]
     assert "statistics_primary_released" in names and "statistics_primary" not in names
+
+
+def test_positions_come_with_statistics_that_are_to_be_made_and_are_no_part_of_a_run_that_lacks_them():
+    def names_where(*there, **changes):
+        found = course(graph_of(**changes), "drift", lambda stage: stage.name in there)
+        return [stage.name for stage in found if "primary" in stage.name]
+
+    together = ["tokens_primary", "statistics_primary", "positions_primary", "scores_primary"]
+    assert names_where() == names_where("statistics_primary", "positions_primary") == together
+    # a run of before there were positions is whole as it is
+    assert "positions_primary" not in names_where("statistics_primary")
+    study = demo_study().with_settings({"calibration.positions": 0})
+    assert not any(stage.kind == "positions" for stage in every(Graph(study)))
+    with pytest.raises(SettingsError, match=r"calibration.positions must be at least 1 .* \(got 0\)"):
+        course(Graph(study), "positions", nothing)
+
+
+def test_what_is_made_on_the_way_is_known_beforehand():
+    found = course(graph_of(), "positions", nothing)
+    beside = stages.on_the_way(found)
+    assert {stage.name for stage in beside} == {
+        "positions_primary",
+        "positions_auxiliary",
+        "positions_substitute",
+    }
+    assert not stages.on_the_way(stage for stage in found if stage.kind != "statistics")
 
 
 def test_two_stages_of_one_name_are_refused():

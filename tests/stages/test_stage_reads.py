@@ -45,6 +45,8 @@ READ_BY_CONTENT = {
 READ_IN_VAIN = {
     # the statistics are asked for with or without the released recursion, whatever the study says
     "calibration.flap_variant": ("statistics",),
+    # what copies the section looks at all of it
+    "calibration.positions": ("drift",),
     # it changes the scores of heads, and these results are of neurons alone
     "calibration.square_head_score": ("drift", "modules"),
     # a partition that is asked for under a kind of its own

@@ -207,3 +207,33 @@ def test_a_job_that_is_looked_at_stays_when_another_is_started(
     app.run()
     assert app.selectbox(key="jobs_job_selectbox").value == first and held(app, "jobs_job") == [first]
     assert on(opened(), "jobs").selectbox(key="jobs_job_selectbox").value == second
+
+
+def _two_pages() -> None:
+    import streamlit as st
+
+    from gprune.views.frame import address
+
+    address.begin(st.session_state.get("page", "one"))
+    slot = st.container()
+    step = address.choice("step", ["1", "2", ""], "")
+    address.flag("log")
+    st.text(step)
+    if st.session_state.pop("overtaken", False):
+        # as when the browser sends something before the page is finished
+        st.stop()
+    address.finish(slot)
+
+
+def test_a_page_that_is_overtaken_before_it_is_finished_keeps_what_came_with_the_reader() -> None:
+    app = AppTest.from_function(_two_pages, default_timeout=60)
+    app.query_params["step"], app.query_params["log"] = "2", "1"
+    app.run()
+    # a link to another page brings one value of the two
+    app.session_state["page"], app.session_state["overtaken"] = "two", True
+    del app.query_params["step"]
+    app.run()
+    assert app.run().text[0].value == "2" and held(app, "step") == ["2"]
+    # taken back on a finished page, it is gone
+    del app.query_params["step"]
+    assert app.run().text[0].value == ""

@@ -38,28 +38,28 @@ def test_the_tour_is_walked_left_and_taken_up_again(chromium: Any, tmp_path: Pat
 
         page.get_by_role("button", name="Take the tour").click()
         for number, step in enumerate(STEPS, start=1):
-            expect(page.get_by_text(f"Step {number} of 6")).to_be_visible()
+            expect(page.get_by_text(f"Step {number} of 6", exact=True)).to_be_visible()
             expect(page.get_by_text(step.title, exact=True)).to_be_visible()
             page.wait_for_url(lambda url, n=number: f"tour={n}" in url)
             assert page.url.split("?")[0].rstrip("/") == f"{server.address}/{step.url}".rstrip("/")
             page.locator(".js-plotly-plot .main-svg").first.wait_for()
             if number == 3:
                 page.get_by_role("button", name="Back", exact=True).click()
-                expect(page.get_by_text("Step 2 of 6")).to_be_visible()
+                expect(page.get_by_text("Step 2 of 6", exact=True)).to_be_visible()
                 page.get_by_role("button", name="Next").click()
-                expect(page.get_by_text("Step 3 of 6")).to_be_visible()
+                expect(page.get_by_text("Step 3 of 6", exact=True)).to_be_visible()
             if number == 4:
                 # a step is an address: whoever opens it stands there
                 page.reload()
-                expect(page.get_by_text("Step 4 of 6")).to_be_visible()
+                expect(page.get_by_text("Step 4 of 6", exact=True)).to_be_visible()
                 # and who looks elsewhere meanwhile comes back to it
                 page.get_by_role("link", name="Help", exact=True).click()
                 page.get_by_role("button", name="Back to step 4").click()
-                expect(page.get_by_text("Step 4 of 6")).to_be_visible()
+                expect(page.get_by_text("Step 4 of 6", exact=True)).to_be_visible()
             if number < len(STEPS):
                 page.get_by_role("button", name="Next").click()
         page.get_by_role("button", name="End the tour").click()
-        expect(page.get_by_text("Step 6 of 6")).to_be_hidden()
+        expect(page.get_by_text("Step 6 of 6", exact=True)).to_be_hidden()
         page.wait_for_url(lambda url: "tour" not in url)
         context.close()
     assert asked == [] and errors == []

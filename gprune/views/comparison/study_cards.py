@@ -20,7 +20,7 @@ from gprune.reproduction.assembly import heading
 from gprune.reproduction.tables import TABLES
 from gprune.views.comparison import marked_table, studies, study_figures
 from gprune.views.comparison.studies import StudyTable
-from gprune.views.frame import address, frame, run_choice, tables
+from gprune.views.frame import address, frame, press, run_choice, tables
 from gprune.views.frame.card import Card, card, published_badge
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.run_labels import labels
@@ -145,8 +145,6 @@ def _measured(drawn: Card, table: StudyTable) -> None:
     marked_table.exports(
         drawn,
         shown,
-        table.title,
-        f"{table.name}-measured",
         lambda: analysis.long_table(settings, settings[index]),
     )
 
@@ -272,7 +270,7 @@ def _open(settings: list[Setting]) -> None:
             width=460,
             help="Selecting a row of the table chooses its run here.",
         )
-        if st.button("Show this run on every page", key="cp_study_open", icon=":material/open_in_new:"):
+        if press.pressed("Show this run on every page", key="cp_study_open", icon=":material/open_in_new:"):
             run_choice.choose_run(chosen)
             st.rerun()
 

@@ -30,6 +30,8 @@ def begin(page: str) -> None:
     state = address_state.current()
     if page != state.page:
         state.page, state.faults = page, {}
+        # a link does not bring all: what the address never held on this page has not been taken back
+        state.seen = {key: found for key, found in state.seen.items() if key in st.query_params}
     elif st.query_params:
         # Back to a view in which something was not chosen yet
         for key in [key for key in state.seen if key not in st.query_params]:
@@ -81,6 +83,11 @@ def put_all(values: Mapping[str, Any]) -> None:
         state.arrived.pop(key, None)
     if not state.collecting:
         state.write()
+
+
+def page() -> str:
+    """The page that is drawn, as the address calls it."""
+    return address_state.current().page
 
 
 def in_fragment() -> bool:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
 from gprune.errors import GpruneError
-from gprune.views.frame import address, story, work
-from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame import address, first_visit, present, story, work
+from gprune.views.frame.loaders import MissingResultError, Run, root
+from gprune.views.frame.run_choice import RUN
 from gprune.views.frame.text import plain, said
 
 TOUR = "tour"
@@ -87,15 +89,27 @@ STEPS = (
         story.comparison_finding,
     ),
 )
+_ON_THE_WAY = "tour_on_the_way"
 _NUMBERS = [*(str(number) for number in range(1, len(STEPS) + 1)), ""]
+
+
+def begin(url: str) -> None:
+    """Begins the tour where the app is opened for the first time; called before a page is drawn.
+
+    Args:
+        url: address of the page.
+    """
+    if first_visit.begins(url, root()):
+        address.put(TOUR, "1")
 
 
 def begin_button() -> None:
     """The button that starts the tour; nothing where somebody is taking it."""
     if address.choice(TOUR, _NUMBERS, ""):
         return
-    if st.button("Take the tour", key="tour_start", icon=":material/tour:", type="primary"):
-        _go(1)
+    st.button(
+        "Take the tour", key="tour_start", icon=":material/tour:", type="primary", on_click=_go, args=(1,)
+    )
 
 
 def banner(url: str, run: Run | None) -> None:
@@ -109,8 +123,10 @@ def banner(url: str, run: Run | None) -> None:
     if not number:
         return
     step = STEPS[int(number) - 1]
-    # the bar at the top of the window would cover its frame
-    st.space("xsmall")
+    _arrive(step, url)
+    if not present.on():
+        # the bar at the top of the window would cover its frame
+        st.space("xsmall")
     with st.container(border=True, key="tour"):
         if step.url != url:
             _elsewhere(int(number), step)
@@ -118,6 +134,7 @@ def banner(url: str, run: Run | None) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f":blue-badge[Step {number} of {len(STEPS)}] **{step.title}**", width="stretch")
             _buttons(int(number))
+            _link(int(number), run)
         _finding(step, run)
         st.caption(step.why)
 
@@ -136,19 +153,48 @@ def _finding(step: Step, run: Run | None) -> None:
 
 
 def _buttons(number: int) -> None:
-    if st.button("Back", key="tour_back", icon=":material/arrow_back:", disabled=number == 1):
-        _go(number - 1)
+    st.button(
+        "Back",
+        key="tour_back",
+        icon=":material/arrow_back:",
+        disabled=number == 1,
+        on_click=_go,
+        args=(number - 1,),
+        shortcut="PageUp" if present.on() else None,
+    )
     last = number == len(STEPS)
-    if not last and st.button(
-        "Next", key="tour_next", icon=":material/arrow_forward:", type="primary", icon_position="right"
-    ):
-        _go(number + 1)
+    if not last:
+        st.button(
+            "Next",
+            key="tour_next",
+            icon=":material/arrow_forward:",
+            type="primary",
+            icon_position="right",
+            on_click=_go,
+            args=(number + 1,),
+            shortcut="PageDown" if present.on() else None,
+        )
     _end(primary=last)
 
 
 def _end(primary: bool = False) -> None:
     kind: Literal["primary", "tertiary"] = "primary" if primary else "tertiary"
-    st.button("End the tour", key="tour_end", type=kind, on_click=address.put, args=(TOUR, ""))
+    st.button("End the tour", key="tour_end", type=kind, on_click=_stop)
+
+
+def _stop() -> None:
+    address.put(TOUR, "")
+    first_visit.end(root())
+
+
+def _link(number: int, run: Run | None) -> None:
+    """The address of a step, for a slide."""
+    with st.popover("", icon=":material/link:", type="tertiary", help="Address of this step, for a slide"):
+        place = urlsplit(st.context.url or "")._replace(path=f"/{STEPS[number - 1].url}", fragment="")
+        held = {TOUR: str(number)} | ({RUN: run.name} if run is not None else {})
+        for words, more in (("This step", {}), ("The same for an audience", {present.PRESENT: "1"})):
+            st.caption(words)
+            st.code(place._replace(query=urlencode(held | more)).geturl(), language=None, wrap_lines=True)
 
 
 def _elsewhere(number: int, step: Step) -> None:
@@ -157,11 +203,25 @@ def _elsewhere(number: int, step: Step) -> None:
         st.markdown(
             f"The tour waits at step {number} of {len(STEPS)}, {step.title[0].lower()}{step.title[1:]}"
         )
-        if st.button(f"Back to step {number}", key="tour_return", icon=":material/tour:"):
-            _go(number)
+        st.button(
+            f"Back to step {number}", key="tour_return", icon=":material/tour:", on_click=_go, args=(number,)
+        )
         _end()
 
 
 def _go(number: int) -> None:
+    """Asks for a step; a callback, since these are done whatever else the browser sends meanwhile."""
     address.put(TOUR, str(number))
-    st.switch_page(STEPS[number - 1].page)
+    st.session_state[_ON_THE_WAY] = True
+
+
+def _arrive(step: Step, url: str) -> None:
+    """Turns to the page of a step that was asked for.
+
+    What a page sends while it is still being built can overtake the change to another one, so the step stays
+    asked for until its page is there.
+    """
+    if step.url == url:
+        st.session_state.pop(_ON_THE_WAY, None)
+    elif st.session_state.get(_ON_THE_WAY):
+        st.switch_page(step.page)

@@ -17,7 +17,7 @@ from gprune.settings import PRESET_LENGTHS
 from gprune.stages.inputs import describe_texts
 from gprune.study import Study, from_dict
 from gprune.study_demo import demo_study
-from gprune.views.frame import frame, python_code, text_picker, work
+from gprune.views.frame import frame, press, python_code, text_picker, work
 from gprune.views.frame.card import card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
@@ -63,7 +63,7 @@ def new_study(root: str) -> None:
         records = [run.record for run in frame.situation().runs]
         arguments = estimate_card.show(studies[0], records, "launch")
         _exact(studies, arguments or ())
-        if st.button(
+        if press.pressed(
             "Start the run",
             key="launch_start",
             type="primary",
@@ -307,5 +307,5 @@ def evaluate_run(root: str) -> None:
             st.caption("The run is measured on just this already.")
             return
         st.code(command(study), language="bash", wrap_lines=True)
-        if st.button("Start the evaluation", key="measure_start", icon=":material/play_arrow:"):
+        if press.pressed("Start the evaluation", key="measure_start", icon=":material/play_arrow:"):
             _start(root, [study])

@@ -17,7 +17,7 @@ from gprune.errors import GpruneError, StoreError
 from gprune.files import amount
 from gprune.run_records import about
 from gprune.store import Store
-from gprune.views.frame import address, frame, run_choice, tables, work
+from gprune.views.frame import address, frame, press, run_choice, tables, work
 from gprune.views.frame.card import card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.run_labels import labels
@@ -165,9 +165,11 @@ def _actions(
             )
         if run is not None:
             words = "Show it in lists again" if run.about.hidden else "Hide it from lists"
-            if st.button(words, key=f"runs_hide_{name}", help="Its results and its pages stay as they are."):
+            if press.pressed(
+                words, key=f"runs_hide_{name}", help="Its results and its pages stay as they are."
+            ):
                 _save(run, hidden=not run.about.hidden)
-        if st.button("Delete …", key=f"runs_delete_{name}", icon=":material/delete:"):
+        if press.pressed("Delete …", key=f"runs_delete_{name}", icon=":material/delete:"):
             _confirm(situation.root, name, called, usage)
     st.caption(f"Folder of its record: {plain(Path(situation.root) / 'runs' / name)}")
 
@@ -192,7 +194,7 @@ def _confirm(root: str, name: str, called: str, usage: RunUsage | None) -> None:
             args=(root, name, called),
         ):  # fmt: skip
             st.rerun()
-        if st.button("Keep it", key="runs_delete_no"):
+        if press.pressed("Keep it", key="runs_delete_no"):
             st.rerun()
 
 

@@ -16,7 +16,7 @@ from gprune.comparisons import COMPARISONS, FANG
 from gprune.errors import GpruneError, SettingsError
 from gprune.modularization.agreement import matched_overlap
 from gprune.study import Study
-from gprune.views.frame import address, derived, frame, selection, tables, text_picker, work
+from gprune.views.frame import address, derived, frame, press, selection, tables, text_picker, work
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run
@@ -165,7 +165,7 @@ def _fang(run: Run) -> None:
             "run.",
             width="stretch",
         )
-        if st.button("Compute with FANG", key="ma_fang", icon=":material/play_arrow:"):
+        if press.pressed("Compute with FANG", key="ma_fang", icon=":material/play_arrow:"):
             if work.start(run.root, study) is not None:
                 st.rerun()
 
@@ -247,7 +247,7 @@ def _third_text(run: Run) -> None:
         return
     st.code(command(study), language="bash", wrap_lines=True)
     st.caption("Finished stages are reused: only what needs the third text is computed.")
-    if st.button(
+    if press.pressed(
         "Compute with this third text", key="ma_start", icon=":material/play_arrow:", type="primary"
     ):
         if work.start(run.root, study) is not None:

@@ -15,7 +15,7 @@ from gprune.errors import GpruneError
 from gprune.records import AdaptedScores, ModuleStatistics
 from gprune.reliability import prefers_auxiliary
 from gprune.study import ReliabilitySettings, Study
-from gprune.views.frame import address, derived, selection, work
+from gprune.views.frame import address, derived, press, selection, work
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.picture import call
@@ -170,7 +170,7 @@ def _prune(run: Run, settings: ReliabilitySettings) -> None:
     if settings == run.study.reliability:
         st.caption("These are the thresholds of this run.")
         return
-    if st.button("Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:"):
+    if press.pressed("Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:"):
         try:
             job = work.start(run.root, changed_study(run, settings))
         except GpruneError as error:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import pandas as pd
 import streamlit as st
 
-from gprune.analysis import flips, thresholds
+from gprune.analysis import thresholds
 from gprune.errors import GpruneError
 from gprune.study import ReliabilitySettings
-from gprune.views.frame import address, derived, tables
+from gprune.views.frame import address, press, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
+from gprune.views.frame.picture import shown
 from gprune.views.frame.text import said
-from gprune.views.reliability import controls, lab, sets
+from gprune.views.reliability import charts, controls, sets, sets_table
+from gprune.views.reliability.pictures import told
 from gprune.views.reliability.sets import ThresholdSet
 
 _ERROR = "rasa_sets_error"
+_BARS = "Each bar counts the modules that a set adapts, by the text that scores them."
+_FLIPS = "Flips: neurons decided otherwise than in this run, its thresholds not learned anew."
 
 
 def show(run: Run, settings: ReliabilitySettings) -> None:
@@ -64,43 +65,18 @@ def _keep(root: str, settings: ReliabilitySettings) -> None:
 
 def _compared(run: Run, drawn: Card, settings: ReliabilitySettings, kept: list[ThresholdSet]) -> None:
     """Every set beside the present lines and the run's own."""
-    own = run.study.reliability
-    rows = [ThresholdSet("this run", own), ThresholdSet("present lines", settings), *kept]
-    table = pd.DataFrame([_row(run, one) for one in rows])
+    table = sets_table.table(run, settings, kept)
     if kept:
         drawn.title(f"{len(kept)} threshold set{'s' if len(kept) > 1 else ''} beside the present lines")
     tables.show(
         table, alt="threshold sets side by side",
         shares={"neurons kept": 2, "key/value groups kept": 2},
     )  # fmt: skip
-    drawn.tools(
-        lambda: table,
-        switch=False,
-        caption="Flips: neurons decided otherwise than in this run, its thresholds not learned anew.",
-    )
-
-
-def _row(run: Run, one: ThresholdSet) -> dict[str, object]:
-    rule = _complete(run, one)
-    statistics, adapted = derived.preview(run, rule)
-    counts = thresholds.count(statistics, adapted)
-    masks = lab.lab_masks(run, lab.choice(run, rule))
-    changed = flips.compare(lab.own_masks(run), masks)
-    return {
-        "set": one.name,
-        "rule": thresholds.described(rule),
-        "adapted": counts.adapted,
-        "from B": counts.from_auxiliary,
-        "neurons in them": counts.neurons,
-        "flips": changed.total,
-        "neurons kept": masks.ffn.mean(),
-        "key/value groups kept": masks.heads.mean(),
-    }
-
-
-def _complete(run: Run, one: ThresholdSet) -> ReliabilitySettings:
-    """A set's rule, with what a set does not say as the run has it."""
-    return replace(one.settings, source=run.study.reliability.source)
+    if kept:
+        drawn.chart(shown("threshold_sets", charts.sets(table), **told(run, settings)), f"{_BARS} {_FLIPS}",
+                    table=lambda: table, switch=False)  # fmt: skip
+    else:
+        drawn.tools(lambda: table, switch=False, caption=_FLIPS)
 
 
 def _use(run: Run, kept: list[ThresholdSet]) -> None:
@@ -112,7 +88,7 @@ def _use(run: Run, kept: list[ThresholdSet]) -> None:
     rule = chosen.settings
     with right, st.container(horizontal=True):
         st.button("Set the lines", key="rasa_sets_use", icon=":material/tune:", on_click=_lines, args=(rule,))
-        if st.button("Send to Launch", key="rasa_sets_launch", icon=":material/rocket_launch:"):
+        if press.pressed("Send to Launch", key="rasa_sets_launch", icon=":material/rocket_launch:"):
             _send(run, rule)
         st.button("Delete", key="rasa_sets_delete", type="tertiary", icon=":material/delete:",
                   on_click=_forget, args=(run.root, chosen.name))  # fmt: skip
@@ -147,7 +123,7 @@ def _files(run: Run, kept: list[ThresholdSet]) -> None:
             mime="application/json", key="rasa_sets_export", disabled=not kept, on_click="ignore",
         )  # fmt: skip
         given = st.file_uploader("Read a file", type=["json"], key="rasa_sets_file", max_upload_size=1)
-        if given is not None and st.button("Keep its sets", key="rasa_sets_read"):
+        if given is not None and press.pressed("Keep its sets", key="rasa_sets_read"):
             try:
                 found = sets.read(given.getvalue())
                 for one in found:

@@ -13,7 +13,7 @@ from gprune.analysis import speed as analysis
 from gprune.files import amount
 from gprune.methods import METHODS
 from gprune.records import Throughput
-from gprune.views.frame import address, frame, run_choice, tables, work
+from gprune.views.frame import address, frame, press, run_choice, tables, work
 from gprune.views.frame.card import Card, card, published_badge
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
@@ -180,7 +180,7 @@ def _not_measured(run: Run) -> None:
         "cache. The dense model and one other are in memory meanwhile; close what else is at work."
     )
     st.code(command(study), language="bash", wrap_lines=True)
-    if st.button(f"Measure speed ({preset} preset)", key="sx_measure", icon=":material/play_arrow:"):
+    if press.pressed(f"Measure speed ({preset} preset)", key="sx_measure", icon=":material/play_arrow:"):
         if work.start(run.root, study) is not None:
             st.rerun()
 

@@ -19,7 +19,7 @@ from gprune.models import identity
 from gprune.records import ModelShape, PruningMasks
 from gprune.stages import Graph
 from gprune.study import Study
-from gprune.views.frame import address, frame, selection, tables, work
+from gprune.views.frame import address, frame, press, selection, tables, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
@@ -143,7 +143,7 @@ def _alignment(run: Run, shape: ModelShape) -> None:
         return
     study = aligned_study(run.study, wanted)
     st.code(command(study), language="bash", wrap_lines=True)
-    if st.button(f"Prune with alignment {wanted}", key="sx_align", icon=":material/play_arrow:"):
+    if press.pressed(f"Prune with alignment {wanted}", key="sx_align", icon=":material/play_arrow:"):
         if work.start(run.root, study) is not None:
             st.rerun()
 
