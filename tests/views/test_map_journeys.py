@@ -31,6 +31,20 @@ def draw(page: Any, corners: Sequence[tuple[float, float]]) -> None:
     page.mouse.up()
 
 
+def tool(page: Any, name: str) -> None:
+    """Chooses what dragging does; the toolbar is drawn anew with the chart."""
+    page.locator(f"{MAP} .modebar-btn[data-title='{name}']").first.click(force=True)
+
+
+def circled(page: Any, neuron: int) -> None:
+    """Waits until a neuron is marked in the map."""
+    page.wait_for_function(
+        """([map, name]) => document.querySelector(`${map} .js-plotly-plot`)._fullData
+            .some(trace => trace.name === name)""",
+        arg=[MAP, f"neuron {neuron}"],
+    )
+
+
 def inside(page: Any, corners: Sequence[tuple[float, float]]) -> set[int]:
     """The neurons whose points lie in a rectangle of the plot, as the chart has them."""
     xs, ys = ([corner[axis] for corner in corners] for axis in (0, 1))
@@ -57,38 +71,44 @@ def test_a_lasso_lists_its_neurons_and_a_row_selects_one_of_them(chromium: Any, 
     with visiting(chromium, cache) as visit:
         page = visit.page("map?layer=2")
         page.locator(f"{MAP} {PLOT}").first.wait_for()
-        page.locator(f"{MAP} .modebar-btn[data-title='Lasso Select']").click(force=True)
+        tool(page, "Lasso Select")
         half = [(0.02, 0.02), (0.5, 0.02), (0.5, 0.98), (0.02, 0.98), (0.02, 0.03)]
         members = inside(page, half)
         draw(page, half)
         card = page.locator(".st-key-card_nm_region")
         expect(card).to_contain_text(f"{len(members)} neurons of layer 2 were drawn around")
-        # the box of the first row, which the table draws on a canvas
+        # the box of the first row, which the table draws on a canvas below what takes the clicks
         rows = page.locator(".st-key-nm_region_rows canvas").first
         rows.scroll_into_view_if_needed()
-        rows.click(position={"x": 16, "y": 54})
+        place = rows.bounding_box()
+        page.mouse.click(place["x"] + 16, place["y"] + 54)
         chip = page.locator(".st-key-frame_selection")
         expect(chip).to_contain_text(f"neuron {min(members)}")
         module = int(run.load(stages.partition).labels[2][min(members)])
         page.wait_for_url(f"**layer=2&module={module}&neuron={min(members)}**")
         # what was drawn stays, and the neuron is circled in the map
         expect(card).to_contain_text(f"{len(members)} neurons of layer 2")
-        page.wait_for_function(
-            """([map, name]) => document.querySelector(`${map} .js-plotly-plot`)._fullData
-                .some(trace => trace.name === name)""",
-            arg=[MAP, f"neuron {min(members)}"],
-        )
+        circled(page, min(members))
 
 
-def test_a_box_around_nothing_is_a_sentence_and_a_click_selects_a_neuron(chromium: Any, cache: Path) -> None:
+def test_a_click_selects_a_neuron_and_a_box_around_nothing_is_a_sentence(chromium: Any, cache: Path) -> None:
     from playwright.sync_api import expect
 
     write_run(cache)
     run = all_runs(str(cache))[0][0]
+    # the neuron that is furthest to the right lies under no other
+    traces = pictures.neuron_map(run, layer=1).figure.data
+    trace = max(range(len(traces)), key=lambda number: float(traces[number].x.max()))
+    point = int(traces[trace].x.argmax())
     with visiting(chromium, cache) as visit:
         page = visit.page("map?layer=1")
         page.locator(f"{MAP} {PLOT}").first.wait_for()
-        page.locator(f"{MAP} .modebar-btn[data-title='Box Select']").click(force=True)
+        click_mark(page, "nm_map", trace, point)
+        neuron = int(traces[trace].customdata[point])
+        chip = page.locator(".st-key-frame_selection")
+        expect(chip).to_contain_text(f"module {trace} · neuron {neuron}")
+        circled(page, neuron)
+        tool(page, "Box Select")
         corner = next(
             found
             for found in ([(x, y), (x + 0.04, y + 0.04)] for x in (0.01, 0.95) for y in (0.01, 0.95))
@@ -97,10 +117,10 @@ def test_a_box_around_nothing_is_a_sentence_and_a_click_selects_a_neuron(chromiu
         draw(page, corner)
         card = page.locator(".st-key-card_nm_region")
         expect(card).to_contain_text("No neuron lies inside what was drawn")
-        figure = pictures.neuron_map(run, layer=1).figure
-        neuron = int(figure.data[0].customdata[0])
-        click_mark(page, "nm_map", 0, 0)
-        expect(page.locator(".st-key-frame_selection")).to_contain_text(f"module 0 · neuron {neuron}")
+        # the way on from what is selected
+        page.get_by_role("link", name="Open in Inspector").click()
+        page.get_by_role("heading", name="Inspector", exact=True).wait_for()
+        page.wait_for_url(f"**inspector?*neuron={neuron}**")
 
 
 def test_a_click_in_the_atlas_selects_its_module_on_every_page(chromium: Any, cache: Path) -> None:
