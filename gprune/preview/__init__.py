@@ -12,6 +12,7 @@ from gprune.preview.answer import NO_DIFFERENCE, Answer, State, verdict
 from gprune.preview.keeper import Pool, pool
 from gprune.preview.own_text import Held, OwnText, OwnTexts, own_texts
 from gprune.preview.question import DENSE, Question, Source
+from gprune.preview.readings import Passage, Piece, Prompt, Read, Reading, Written
 
 __all__ = [
     "DENSE",
@@ -20,10 +21,16 @@ __all__ = [
     "Held",
     "OwnText",
     "OwnTexts",
+    "Passage",
+    "Piece",
     "Pool",
+    "Prompt",
     "Question",
+    "Read",
+    "Reading",
     "Source",
     "State",
+    "Written",
     "own_texts",
     "pool",
     "verdict",

@@ -21,6 +21,7 @@ from gprune.records.calibration import (
 from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
 from gprune.records.decisions import Learning, LearningHistory, PruningMasks
 from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
+from gprune.records.maps import Components, NeuronMap
 from gprune.records.model import ModelShape, ModelSize, WeightFacts, WeightNorms
 from gprune.records.modules import AdaptedScores, Agreement, ModuleStatistics, Partition, PartitionAgreement
 from gprune.records.scores import RankDrift, UnitScores
@@ -32,6 +33,7 @@ __all__ = [
     "Agreement",
     "Answers",
     "Array",
+    "Components",
     "ContextStatistics",
     "Contexts",
     "Learning",
@@ -39,6 +41,7 @@ __all__ = [
     "ModelShape",
     "ModelSize",
     "ModuleStatistics",
+    "NeuronMap",
     "Partition",
     "PartitionAgreement",
     "Perplexity",

@@ -20,11 +20,14 @@ PAGES = (
     "module_agreement",
     "reliability",
     "pruning_decisions",
+    "inspector",
     "calibration_data",
     "jobs",
     "comparison",
     "speed_export",
     "guide",
+    "neuron_map",
+    "mask_atlas",
 )
 CHARTS = {
     "overview": 4,
@@ -32,11 +35,14 @@ CHARTS = {
     "module_agreement": 3,
     "reliability": 3,
     "pruning_decisions": 7,
+    "inspector": 0,
     "calibration_data": 2,
     "jobs": 0,
     "comparison": 4,
     "speed_export": 2,
     "guide": 2,
+    "neuron_map": 1,
+    "mask_atlas": 3,
 }
 # Each AppTest reads the metadata of every installed package for components, which takes longer than a page.
 manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
