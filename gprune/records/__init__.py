@@ -8,6 +8,7 @@ A *unit* is what pruning removes whole: an FFN neuron (one row of gate_proj and 
 of down_proj) or a key/value group (one key/value head with all its query heads).
 """
 
+from gprune.records.answers import Answers, Questions
 from gprune.records.base import Array
 from gprune.records.calibration import (
     ActivationStatistics,
@@ -30,6 +31,7 @@ __all__ = [
     "ActivationStatistics",
     "AdaptedScores",
     "Agreement",
+    "Answers",
     "Array",
     "Components",
     "ContextStatistics",
@@ -44,6 +46,7 @@ __all__ = [
     "PartitionAgreement",
     "Perplexity",
     "PruningMasks",
+    "Questions",
     "RankDrift",
     "SampledText",
     "StrongestPositions",

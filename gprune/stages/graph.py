@@ -76,6 +76,8 @@ KINDS: dict[str, Kind] = {
     "overlap": Kind(records.TextOverlap, seconds=0.3),
     "perplexity": Kind(records.Perplexity, seconds=0.8),
     "accuracy": Kind(records.Accuracy, seconds=4.0),
+    "answers": Kind(records.Answers, seconds=4.0, extra=True),
+    "questions": Kind(records.Questions, seconds=0.5, holds_text=True, extra=True),
     "speed": Kind(records.Throughput, seconds=30.0),
     "agreement": Kind(records.PartitionAgreement),
     "components": Kind(records.Components, seconds=2.0, on_demand=True),

@@ -5,8 +5,10 @@ Each page declares its own beside what else it draws; importing this module impo
 
 from gprune.views.calibration_data import one_text, pictures
 from gprune.views.comparison import pictures as comparison
+from gprune.views.flipped_questions import pictures as flipped_questions
 from gprune.views.frame.picture import KNOWN, PLACES, options_of, selected
 from gprune.views.help import pictures as guide
+from gprune.views.inspector import pictures as inspector
 from gprune.views.jobs import pictures as jobs
 from gprune.views.mask_atlas import pictures as mask_atlas
 from gprune.views.module_agreement import pictures as module_agreement
@@ -21,6 +23,7 @@ __all__ = ["KNOWN", "PLACES", "options_of", "selected"]
 
 PAGES = (
     *(overview, rank_drift, module_agreement, reliability, pruning_decisions),
-    *(pictures, one_text, jobs, comparison, speed_export, guide, neuron_map, mask_atlas),
+    *(pictures, one_text, inspector, jobs, comparison, flipped_questions, speed_export, guide),
+    *(neuron_map, mask_atlas),
 )
 """the modules that declare figures"""
