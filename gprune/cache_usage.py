@@ -64,7 +64,7 @@ class Overview:
     runs: dict[str, RunUsage]
     """the room of every run, the largest first"""
     others: dict[str, int]
-    """size of what is no result, by folder; under `begun` that of what unfinished results are gone on with"""
+    """size of what is no result, by folder; `unfinished` is what is gone on with"""
     unneeded: list[Stored]
     """results that no run needs"""
 
@@ -141,13 +141,15 @@ def overview(store: Store) -> Overview:
     found = present(store)
     needed = needed_by(store, found)
     kinds: dict[str, tuple[int, int]] = {}
-    for one in (one for one in found if not one.begun):
+    for one in found:
         count, total = kinds.get(one.stage, (0, 0))
-        kinds[one.stage] = count + 1, total + one.size
+        if not one.begun:
+            kinds[one.stage] = count + 1, total + one.size
     runs = {name: _usage(store, name, found, needed) for name in _runs(store)}
     largest = sorted(runs.items(), key=lambda item: -item[1].total)
     others = {path.name: size_of(path) for path in _listed(store.root) if path.name not in KINDS}
-    others |= {"begun": unfinished} if (unfinished := sum(one.size for one in found if one.begun)) else {}
+    unfinished = sum(one.size for one in found if one.begun)
+    others |= {"unfinished": unfinished} if unfinished else {}
     return Overview(kinds, dict(largest), others, _free(found, needed))
 
 
