@@ -20,7 +20,7 @@ sections = {
         _page("pruning_decisions", "Pruning decisions", ":material/cut:", "decisions", "Who is kept?"),
     ],
     "Inspect": [
-        _page("inspector", "Inspector", ":material/frame_inspect:", "inspector", "What is this neuron?"),
+        _page("inspection", "Inspector", ":material/frame_inspect:", "inspector", "What is this neuron?"),
         _page("calibration_data", "Calibration data", ":material/dataset:", "calibration", "Which texts?"),
     ],
     "Run": [_page("jobs", "Launch & jobs", ":material/rocket_launch:", "launch", "Start and follow runs")],

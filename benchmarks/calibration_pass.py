@@ -3,10 +3,10 @@
     python benchmarks/calibration_pass.py [MODEL] [--samples N] [--length N] [--batch N] [--repeats N]
 
 Beside it stands the same pass with the strongest positions of every neuron kept, against the one without.
-
-Without a model folder, a random LLaMA of the given shape is measured. The passes take turns within a repeat, and the ratios are medians over the repeats of ratios within a repeat, so that a machine that is busy
-with something else slows all of them alike; CPU seconds are hardly touched by that at all. The target is at
-most 1.10 times a plain forward, and at most 1.15 times the statistics with positions.
+Without a model folder, a random LLaMA of the given shape is measured. The passes take turns within a repeat,
+and the ratios are medians over the repeats of ratios within a repeat, so that a machine that is busy with
+something else slows all of them alike; CPU seconds are hardly touched by that at all. The target is at most
+1.10 times a plain forward, and at most 1.15 times the statistics with positions.
 """
 
 from __future__ import annotations

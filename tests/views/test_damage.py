@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 SHOWN = {
     # a selection is held against the sizes of the model, on every page that marks one
     "shape": (
+        "inspection",
         "reliability",
         "overview",
         "rank_drift",
@@ -27,16 +28,32 @@ SHOWN = {
     "tokens": ("calibration_data",),
     "statistics": ("calibration_data",),
     "groups": ("module_agreement",),
-    "scores": ("overview", "rank_drift", "reliability", "guide"),
-    "drift": ("overview", "rank_drift", "reliability", "pruning_decisions", "calibration_data", "guide"),
+    "scores": ("overview", "rank_drift", "reliability", "inspection", "guide"),
+    "drift": (
+        "overview",
+        "rank_drift",
+        "reliability",
+        "pruning_decisions",
+        "calibration_data",
+        "inspection",
+        "guide",
+    ),
     "partition": ("rank_drift", "module_agreement", "reliability", "pruning_decisions", "guide"),
     "modules": ("overview", "reliability", "guide"),
-    "masks": ("overview", "reliability", "pruning_decisions", "comparison", "speed_export", "guide"),
+    "masks": (
+        "overview",
+        "inspection",
+        "reliability",
+        "pruning_decisions",
+        "comparison",
+        "speed_export",
+        "guide",
+    ),
     "perplexity": ("overview", "comparison", "guide"),
     "accuracy": ("speed_export",),
     "speed": ("speed_export",),
     "agreement": ("overview", "module_agreement", "guide"),
-    "adapted": ("overview", "guide"),
+    "adapted": ("overview", "inspection", "guide"),
 }
 """the pages that draw a kind of result"""
 
