@@ -26,6 +26,8 @@ PAGES = (
     "comparison",
     "speed_export",
     "guide",
+    "neuron_map",
+    "mask_atlas",
 )
 CHARTS = {
     "overview": 4,
@@ -39,6 +41,8 @@ CHARTS = {
     "comparison": 4,
     "speed_export": 2,
     "guide": 2,
+    "neuron_map": 1,
+    "mask_atlas": 3,
 }
 # Each AppTest reads the metadata of every installed package for components, which takes longer than a page.
 manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
