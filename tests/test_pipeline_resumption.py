@@ -263,7 +263,7 @@ def test_a_state_that_its_result_has_outlived_is_swept(home: Path, study: Study,
 def test_two_runs_at_once_share_one_learning(
     home: Path, study: Study, begun: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second starter waits for the first, leaves its state alone, and goes on with it when that has gone."""
+    """A second starter waits for the first, leaves its state alone, and goes on when that has gone."""
     with pytest.raises(Cancelled):
         pipeline.run(study, begun, Log(4), "masks")
     before, file = file_of(begun, study).path.read_bytes(), file_of(begun, study)

@@ -23,7 +23,7 @@ from safetensors.numpy import load, save
 from gprune import untrusted
 from gprune.cache_folder import explain
 from gprune.errors import DamagedError, StoreError, UnreadableError
-from gprune.files import make_folder, write_bytes
+from gprune.files import is_beside, make_folder, write_bytes
 from gprune.records import Array
 from gprune.store import checksums
 from gprune.store.results import DAMAGED, Store
@@ -150,9 +150,14 @@ class StateFile:
         return place
 
     def remove(self) -> None:
-        """Removes the state, if there is one; where that is not allowed it stays, and does no harm."""
-        with contextlib.suppress(OSError):
-            self.path.unlink()
+        """Removes the state, and what a killed process has left of one; where that may not be, they stay.
+
+        Nobody writes one now: the result's lock is held, or the result is there.
+        """
+        torn = self.path.parent.glob(f".{self.key}-*{SUFFIX}")
+        for path in (self.path, *(one for one in torn if is_beside(one.name))):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def listed(store: Store, stage: str) -> list[StateFile]:
