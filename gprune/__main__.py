@@ -2,6 +2,7 @@
 
 python -m gprune study --model MODEL --primary TEXT --auxiliary TEXT ... > STUDY.json
 python -m gprune run STUDY.json            (or: run demo)
+python -m gprune submit STUDY.json...      (into the queue of jobs; see jobs, logs -f, cancel, resume)
 python -m gprune app                       (the pages; what `make app` starts)
 python -m gprune reproduce TABLE --model MODEL   (a table of the paper, or all)
 python -m gprune search FILE               (settings by successive halving)
@@ -14,6 +15,8 @@ python -m gprune speed FOLDER...           (prefill and decode, dense beside pru
 python -m gprune pack RUN                  (a run in one file, to be looked at elsewhere)
 python -m gprune unpack FILE               (reads it: needs neither its model nor its texts)
 python -m gprune card RUN A                (is a calibration text good enough? also as a file)
+python -m gprune map RUN --layer 3         (its neurons in a plane, by what they do or by their weights)
+python -m gprune report RUN -o FILE.html   (figures of a run in one file; --cards chooses, --list names them)
 python -m gprune texts
 python -m gprune tasks --task-folder FOLDER    (where the zero-shot tasks' data is, and what is wrong with it)
 python -m gprune plugins                   (the metrics and methods of other packages)

@@ -66,6 +66,8 @@ class Bench:
         self._prepared: OrderedDict[str, Silenced] = OrderedDict()
         self.typed: tuple[str, Array] = ("", np.empty(0, dtype=np.int32))
         """the text that was typed last, and its tokens: several models read it one after the other"""
+        self.kept: dict[str, Any] = {}
+        """records of the run's texts, by their keys, for the next text that is held against them"""
 
     def windows(self, text: dict[str, Any]) -> Array:
         """(windows, length) token ids of a text, cut as the run has cut it; see question.Resolved.

@@ -29,6 +29,11 @@ class Command:
 COMMANDS = {
     "study": Command("study", "write a study as JSON to stdout"),
     "run": Command("run", "run a study: every stage, reusing what is there"),
+    "submit": Command("jobs", "put studies into the queue of jobs, which goes on without a terminal"),
+    "jobs": Command("jobs", "list the jobs: those of the app, and those that were submitted"),
+    "logs": Command("jobs", "what a job has printed; -f follows it"),
+    "cancel": Command("jobs", "stop jobs, or take them from the queue"),
+    "resume": Command("jobs", "submit jobs that have ended again: they go on from what is there"),
     "app": Command("app", "serve the pages, and open them in a browser"),
     "reproduce": Command("reproduce", "reproduce tables and figures of the paper"),
     "search": Command("search", "search settings by successive halving"),
@@ -42,6 +47,8 @@ COMMANDS = {
     "pack": Command("packs", "write a run as one file, to be looked at elsewhere"),
     "unpack": Command("packs", "read a packed run, with neither model nor texts"),
     "card": Command("card", "the card of a calibration text of a run"),
+    "map": Command("map", "lay out the neurons of one layer by UMAP"),
+    "report": Command("report", "write chosen figures of a run as one HTML file"),
     "texts": Command("listing", "list the texts that are known by name"),
     "tasks": Command("listing", "list the zero-shot tasks, and check the files of a folder"),
     "plugins": Command(

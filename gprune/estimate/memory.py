@@ -341,6 +341,7 @@ _KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
     "scores": _scores,
     "perplexity": _perplexity,
     "accuracy": _accuracy,
+    "answers": _accuracy,
     "speed": _speed,
     "checkpoint": _checkpoint,
     "sampled": _model,

@@ -3,6 +3,7 @@
 Pages call the functions below; the run itself reports through ``JobReporter``.
 """
 
+from gprune.jobs.folder import LOG
 from gprune.jobs.job import Job
 from gprune.jobs.local import CommandBuilder, worker_command
 from gprune.jobs.queue import (
@@ -20,6 +21,7 @@ from gprune.jobs.reporting import JobReporter
 from gprune.jobs.timeline import JobProgress, StageTime
 
 __all__ = [
+    "LOG",
     "CommandBuilder",
     "Job",
     "JobProgress",

@@ -181,12 +181,13 @@ def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:
     if size > window:
         # the first line is cut at its beginning
         lines = lines[1:] or lines
-    lines = [_printable(line.rstrip("\r").rsplit("\r", 1)[-1]) for line in lines]
+    lines = [printable(line.rstrip("\r").rsplit("\r", 1)[-1]) for line in lines]
     return lines[-count:] if count > 0 and any(lines) else []
 
 
 _TERMINAL_CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
-def _printable(line: str) -> str:
+def printable(line: str) -> str:
+    """A line of a log without the codes that move a cursor or change colours."""
     return _TERMINAL_CODE.sub("", line).rstrip()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tokenizers import Tokenizer
 
 from gprune.errors import GpruneError, ModelError
@@ -46,3 +48,22 @@ def characters(model: str, ids: Array) -> int | None:
     except ModelError:
         return None
     return sum(map(len, reader.decode_batch(ids.tolist(), skip_special_tokens=True)))
+
+
+def around(reader: Tokenizer, ids: Sequence[int], at: int) -> tuple[str, str, str]:
+    """The text before a token, its own, and the text after it, as they stand together.
+
+    A token alone reads otherwise than in its place: spaces get lost, and a character may take several tokens.
+
+    Args:
+        reader: the tokenizer.
+        ids: tokens one after the other.
+        at: which one of them.
+    """
+    parts = [list(ids[:at]), list(ids[: at + 1]), list(ids)]
+    before, through, whole = reader.decode_batch(parts, skip_special_tokens=False)
+    if through.startswith(before) and whole.startswith(through):
+        own, after = through[len(before) :], whole[len(through) :]
+    else:
+        own, after = reader.decode([ids[at]], skip_special_tokens=False), reader.decode(list(ids[at + 1 :]))
+    return before, own or str(reader.id_to_token(ids[at]) or ""), after

@@ -21,6 +21,7 @@ from gprune.pipeline.outlook import expected
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.summary import summarized
 from gprune.progress import Notice
+from gprune.settings import require
 from gprune.stages import (
     KINDS,
     PAIR,
@@ -62,6 +63,9 @@ def run(
     Raises:
         GpruneError: with one sentence that says what is wrong and what to do.
     """
+    if until == "answers":
+        tasks = list(study.evaluation.tasks)
+        require(bool(tasks), "evaluation.tasks", tasks, "at least one task for a run until answers")
     missing_tasks: dict[str, str] = {}
     inputs = read(study, missing_tasks, on_progress=partial(listener, "download"), memory=store.digests)
     results = Results(store, Graph(study, inputs))

@@ -162,7 +162,7 @@ class RunRecord:
     def _asked_for(self) -> str:
         """The last thing wanted: extra results take a finished run no further than it was."""
         earlier = self.previous.get("until")
-        return earlier if self.until == "positions" and self._earlier and earlier else self.until
+        return earlier if self.until in ("positions", "answers") and self._earlier and earlier else self.until
 
     def _descriptions(self) -> dict[str, str]:
         study = self.results.graph.study

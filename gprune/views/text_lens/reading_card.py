@@ -13,6 +13,7 @@ from gprune.analysis import lens
 from gprune.analysis.lens import Token
 from gprune.errors import StoreError
 from gprune.preview import Passage, Read, Reading, Source
+from gprune.preview.readings import MOST_CHARACTERS
 from gprune.records import Array
 from gprune.views.frame import address, tables
 from gprune.views.frame.card import Card, card
@@ -48,6 +49,8 @@ def _passage(run: Run) -> Passage | None:
         if not words.strip():
             st.caption("The text is empty: type or paste some words.")
             return None
+        if len(words) > MOST_CHARACTERS:
+            st.caption(f"Of {len(words):,} characters the first {MOST_CHARACTERS:,} are looked at.")
         return Passage(typed=words)
     texts = run.study.evaluation.texts
     with st.container(horizontal=True, vertical_alignment="bottom"):
