@@ -20,7 +20,7 @@ sections = {
         _page("pruning_decisions", "Pruning decisions", ":material/cut:", "decisions", "Who is kept?"),
     ],
     "Inspect": [
-        _page("inspector", "Inspector", ":material/frame_inspect:", "inspector", "What is this neuron?"),
+        _page("inspection", "Inspector", ":material/frame_inspect:", "inspector", "What is this neuron?"),
         _page("neuron_map", "Neuron map", ":material/scatter_plot:", "map", "Which neurons are alike?"),
         _page("mask_atlas", "Mask atlas", ":material/grid_on:", "atlas", "What does the text decide?"),
         _page("by_hand", "By hand", ":material/back_hand:", "byhand", "What if I keep or remove these?"),

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 SHOWN = {
     # a selection is held against the sizes of the model, on every page that marks one
     "shape": (
+        "inspection",
         "reliability",
         "overview",
         "rank_drift",
@@ -29,8 +30,9 @@ SHOWN = {
     "tokens": ("calibration_data",),
     "statistics": ("calibration_data", "neuron_map"),
     "groups": ("module_agreement",),
-    "scores": ("overview", "rank_drift", "reliability", "guide", "mask_atlas"),
+    "scores": ("overview", "rank_drift", "reliability", "inspection", "guide", "mask_atlas"),
     "drift": (
+        "inspection",
         "overview",
         "rank_drift",
         "reliability",
@@ -50,6 +52,7 @@ SHOWN = {
     ),
     "modules": ("overview", "reliability", "guide"),
     "masks": (
+        "inspection",
         "overview",
         "reliability",
         "pruning_decisions",
@@ -62,7 +65,7 @@ SHOWN = {
     "accuracy": ("speed_export",),
     "speed": ("speed_export",),
     "agreement": ("overview", "module_agreement", "guide"),
-    "adapted": ("overview", "guide"),
+    "adapted": ("overview", "inspection", "guide"),
 }
 """the pages that draw a kind of result"""
 

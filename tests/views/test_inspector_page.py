@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 
 def inspected(**query: str) -> AppTest:
-    return on(opened(**query), "inspector")
+    return on(opened(**query), "inspection")
 
 
 def run_of(cache: Path) -> Run:

@@ -137,7 +137,7 @@ def chip(run: Run) -> None:
     if address.page() != "inspector":
         where = address.link("inspector", (RUN, *KEYS))
         st.page_link(
-            "pages/inspector.py",
+            "pages/inspection.py",
             label="Open in Inspector",
             icon=":material/frame_inspect:",
             query_params=where or None,

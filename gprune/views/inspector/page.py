@@ -23,11 +23,15 @@ def show() -> None:
     run = frame.require_run()
     if run is None:
         return
-    shown = selection.current(run)
-    _steering(run, shown)
+    try:
+        shown, pinned = selection.current(run), _pinned(run)
+        _steering(run, shown)
+    except GpruneError as error:
+        # without the sizes of the model, or with damaged modules, nothing can be found
+        st.error(said(error), icon=":material/error:")
+        return
     if lacking := selection.there(run, selection.asked())[1]:
         st.warning(f"This run has no {lacking}.", icon=":material/search_off:")
-    pinned = _pinned(run)
     if not shown and not pinned:
         st.info(
             "Nothing is selected: click a mark or a row on any page, choose one below, or type "

@@ -133,4 +133,4 @@ def _onward(run: Run) -> None:
         return
     where = address.link("inspector", navigation.SHARED)
     words = f"Open {chosen.words} in the Inspector"
-    st.page_link("pages/inspector.py", label=words, icon=":material/search:", query_params=where or None)
+    st.page_link("pages/inspection.py", label=words, icon=":material/search:", query_params=where or None)
