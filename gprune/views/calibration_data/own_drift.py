@@ -168,7 +168,9 @@ def seconds(run: Run, graph: Graph) -> float | None:
     """
     results = stages.Results(run.results.store, graph)
     wanted = stages.order([stages.drift(graph, *pair) for pair in OWN_PAIRS.values()], results.holds)
-    missing = [stage for stage in wanted if not results.there(stage)]
+    # what is extra is not made for it
+    own = [stage for stage in wanted if not stages.KINDS[stage.kind].extra]
+    missing = [stage for stage in own if not results.there(stage)]
     if run.study.offload or any(stage.foreign for stage in missing):
         return None
     try:
