@@ -67,7 +67,8 @@ class Task:
     def asked(self) -> str:
         """The evaluation text or the task that is measured on."""
         known = self.study.evaluation
-        return (known.tasks if self.stage.kind == "accuracy" else known.texts)[self.stage.id.item or 0]
+        tasks = self.stage.kind in ("accuracy", "answers", "questions")
+        return (known.tasks if tasks else known.texts)[self.stage.id.item or 0]
 
     @property
     def able(self) -> list[str]:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from gprune import stages
 from gprune.analysis.signs import percent
-from gprune.by_hand import KINDS, RULE, Edit, Edited, mask_sets
+from gprune.by_hand import KINDS, RULE, Edit, Edited, mask_sets, obstacle
 from gprune.by_hand.edits import require_there
 from gprune.errors import GpruneError
 from gprune.methods import METHODS
@@ -35,10 +35,8 @@ _HOW = (
 def card(run: Run) -> None:
     """Draws the card; not within a fragment, because it looks at its answers by itself."""
     with frame_card("hand_edits", "Keep or remove units by hand", run) as drawn:
-        known = listed.methods(run)
-        name = address.selectbox(
-            "Start from the masks of", known, listed.METHOD, next(iter(known)), width=320
-        )
+        known, usual = listed.methods(run), listed.usual(run)
+        name = address.selectbox("Start from the masks of", known, listed.METHOD, usual, width=320)
         run.key(stages.partition)
         _adding(run)
         if problem := st.session_state.pop(_ERROR, ""):
@@ -46,8 +44,9 @@ def card(run: Run) -> None:
         lines = listed.edits(run)
         if not lines:
             st.caption("The list is empty: select a neuron or a module on any page, or name a unit above.")
-            # the method may be one that cannot be edited: that is told before a list is made
-            listed.outcome(run, name, ())
+            # that a method cannot be edited is told before a list is made
+            if reason := obstacle(run.results, name):
+                st.info(said(reason), icon=":material/info:")
             return
         _list(run, name, lines)
         found = listed.outcome(run, name, lines)

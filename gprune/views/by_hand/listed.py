@@ -14,7 +14,6 @@ from gprune.errors import MethodError
 from gprune.methods import METHODS
 from gprune.records import Array
 from gprune.stages import Results
-from gprune.views.frame import address
 from gprune.views.frame.chart_style import called
 from gprune.views.frame.loaders import MissingResultError, Run
 
@@ -55,10 +54,10 @@ def methods(run: Run) -> dict[str, str]:
     return {name: called(name) for name in names}
 
 
-def method(run: Run) -> str:
-    """Whose masks are edited."""
+def usual(run: Run) -> str:
+    """Whose masks are edited where nobody chooses: the first that can be."""
     known = methods(run)
-    return address.choice(METHOD, known, next(iter(known)))
+    return next((name for name in known if not obstacle(run.results, name)), next(iter(known)))
 
 
 def outcome(run: Run, name: str, lines: tuple[Edit, ...]) -> Edited:

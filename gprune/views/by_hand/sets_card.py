@@ -13,7 +13,7 @@ from gprune.by_hand import Edited, MaskSet, mask_sets
 from gprune.errors import GpruneError
 from gprune.preview import Answer, Question, Source
 from gprune.views.by_hand import cost, listed
-from gprune.views.frame import address, packed, tables
+from gprune.views.frame import address, packed, press, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.chart_style import called
 from gprune.views.frame.loaders import Run
@@ -146,7 +146,7 @@ def _file(run: Run, kept: list[MaskSet]) -> None:
     """Reads a set back from a file."""
     with st.popover("Read a file", icon=":material/upload:", type="tertiary"):
         given = st.file_uploader("A mask set", type=["json"], key="hand_sets_file", max_upload_size=2)
-        if given is not None and st.button("Keep its set", key="hand_sets_read"):
+        if given is not None and press.pressed("Keep its set", key="hand_sets_read"):
             try:
                 found = mask_sets.read(given.getvalue())
                 if not mask_sets.fits(run.results, found):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -27,9 +29,8 @@ def likelihoods(table: pd.DataFrame, rule: str) -> go.Figure:
     rows = [f"{name}{_RIGHT if right else ''}" for name, right in zip(drawn.option, drawn.right, strict=True)]
     figure = go.Figure()
     for name in drawn.columns[2:]:
-        found = drawn[name].to_numpy(dtype=np.float64)
         figure.add_scatter(
-            x=np.where(np.isfinite(found), found, np.nan),
+            x=[value if math.isfinite(value) else None for value in drawn[name]],
             y=rows,
             name=label(name),
             mode="markers",

@@ -1,4 +1,4 @@
-"""The presenter's view: a page without its surroundings and in larger type; `present=1` in its address."""
+"""The presenter's view: a page alone, in larger type; `present=1` in its address."""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ def scatter(
         name = f"{in_figure(group.name)} ({int(group.members.sum()):,})"
         _points(figure, places, members, marker, "neuron %{customdata}<extra>%{fullData.name}</extra>", name)
     _mark(figure, places, labels, chosen)
-    style(figure, *axes, HEIGHT, dragmode="lasso")
+    # a click selects while the pointer moves the plane, and not while it draws
+    style(figure, *axes, HEIGHT, dragmode="pan")
     figure.update_layout(legend={"itemsizing": "constant"})
     return figure
 

@@ -20,9 +20,9 @@ from gprune.views.neuron_map import charts, colouring, layout_job, pictures, reg
 
 _CAPTIONS = {
     pictures.PCA: "A point is a neuron; near each other: alike in the two directions in which the layer's "
-    "neurons differ most. Draw a lasso or a box to list neurons, click one to select it.",
+    "neurons differ most. Click one to select it; the toolbar's lasso and box list those inside.",
     pictures.UMAP: "A point is a neuron; neighbours are alike, while axes and wide distances say nothing. "
-    "Draw a lasso or a box to list neurons, click one to select it.",
+    "Click one to select it; the toolbar's lasso and box list those inside.",
 }
 
 

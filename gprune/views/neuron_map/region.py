@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import streamlit as st
-from streamlit.errors import StreamlitAPIException
 
 from gprune import stages
 from gprune.analysis import neuron_map as analysis
@@ -20,8 +19,8 @@ from gprune.views.frame.loaders import Run
 
 _KEY = "nm_region_drawn"
 _NONE = (
-    "Draw a box or a lasso around points of the map: their neurons are listed here. Without, those of the "
-    "selected module are."
+    "Choose the lasso or the box in the toolbar of the map and draw around points: their neurons are listed "
+    "here. Until then those of the selected module are."
 )
 _EMPTY = "No neuron lies inside what was drawn: draw around some points."
 _COLUMNS: dict[str, Any] = {
@@ -134,8 +133,4 @@ def _onward(run: Run) -> None:
         return
     where = address.link("inspector", navigation.SHARED)
     words = f"Open {chosen.words} in the Inspector"
-    try:
-        st.page_link("pages/inspection.py", label=words, icon=":material/search:", query_params=where or None)
-    except StreamlitAPIException:
-        # the page is not part of this app
-        return
+    st.page_link("pages/inspection.py", label=words, icon=":material/search:", query_params=where or None)

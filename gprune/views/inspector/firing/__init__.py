@@ -11,12 +11,16 @@ from pathlib import Path
 
 import streamlit as st
 
+from gprune.views.frame import notes
+
 _HERE = Path(__file__).parent
-_COMPONENT = st.components.v2.component(
-    "gprune_firing",
-    html='<ol class="passages"></ol>\n',
-    css=(_HERE / "firing.css").read_text(encoding="utf-8"),
-    js=(_HERE / "firing.js").read_text(encoding="utf-8"),
+_COMPONENT = notes.where_watched(
+    st.components.v2.component(
+        "gprune_firing",
+        html='<ol class="passages"></ol>\n',
+        css=(_HERE / "firing.css").read_text(encoding="utf-8"),
+        js=(_HERE / "firing.js").read_text(encoding="utf-8"),
+    )
 )
 
 

@@ -15,13 +15,16 @@ import numpy as np
 import streamlit as st
 
 from gprune.records import Array
+from gprune.views.frame import notes
 
 _HERE = Path(__file__).parent
-_COMPONENT = st.components.v2.component(
-    "gprune_lens_tokens",
-    html=(_HERE / "tokens.html").read_text(encoding="utf-8"),
-    css=(_HERE / "tokens.css").read_text(encoding="utf-8"),
-    js=(_HERE / "tokens.js").read_text(encoding="utf-8"),
+_COMPONENT = notes.where_watched(
+    st.components.v2.component(
+        "gprune_lens_tokens",
+        html=(_HERE / "tokens.html").read_text(encoding="utf-8"),
+        css=(_HERE / "tokens.css").read_text(encoding="utf-8"),
+        js=(_HERE / "tokens.js").read_text(encoding="utf-8"),
+    )
 )
 
 
