@@ -21,6 +21,7 @@ SHOWN = {
         "rank_drift",
         "module_agreement",
         "pruning_decisions",
+        "by_hand",
         "comparison",
         "speed_export",
         "guide",
