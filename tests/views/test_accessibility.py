@@ -73,4 +73,4 @@ def test_no_page_has_a_serious_fault(chromium: Any, tmp_path: Path) -> None:
                 if wrong := faults(page):
                     found[f"{where} {scheme}"] = wrong
         context.close()
-    assert found == {}
+    assert not found, "\n".join(f"{where}: {fault}" for where, several in found.items() for fault in several)

@@ -64,6 +64,8 @@ SHOWN = {
     ),
     "perplexity": ("overview", "comparison", "guide"),
     "accuracy": ("speed_export",),
+    "answers": ("flipped_questions",),
+    "questions": ("flipped_questions",),
     "speed": ("speed_export",),
     "agreement": ("overview", "module_agreement", "guide"),
     "adapted": ("overview", "inspection", "guide"),

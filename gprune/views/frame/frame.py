@@ -198,7 +198,7 @@ def _settings(run: Run) -> None:
     )
     with st.popover("Settings", icon=":material/tune:", width="stretch"):
         st.caption("The whole study, to be copied")
-        st.code(study.to_json(), language="json", height=320)
+        st.code(study.to_json(), language="json", height=320, wrap_lines=True)
         st.caption("The same as a command")
         st.code(command(study), language="bash", wrap_lines=True)
 

@@ -106,7 +106,7 @@ def _tables(key: str, goods: Goods) -> None:
     source = latex.source(_flat(table.head(MOST_ROWS)), unmarked(goods.title))
     rest = f"; the first {MOST_ROWS} of {len(table):,} rows" if len(table) > MOST_ROWS else ""
     st.caption(f"LaTeX, for the booktabs package{rest}. The button in the corner copies it.")
-    st.code(source, language="latex", height=260)
+    st.code(source, language="latex", height=260, wrap_lines=True)
     with st.container(horizontal=True):
         st.download_button(
             "LaTeX",

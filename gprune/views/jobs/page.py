@@ -85,7 +85,7 @@ def _controls(root: str, job: Job) -> None:
                 st.button(
                     "Yes, stop this job", key=f"jobs_cancel_{job.id}", on_click=_cancel, args=(root, job.id)
                 )
-        if job.state in ("cancelled", "failed"):
+        if job.state in ("cancelled", "interrupted", "failed"):
             st.button(
                 "Resume",
                 key=f"jobs_resume_{job.id}",
@@ -150,7 +150,7 @@ def _detail(situation: work.Situation, job: Job) -> None:
         with right:
             st.caption(f"Last {LOG_LINES} lines of its log, the newest first")
             lines = queue.log_tail(Path(situation.root), job.id, LOG_LINES)[::-1]
-            st.code("\n".join(lines) or "nothing written yet", language=None, height=300)
+            st.code("\n".join(lines) or "nothing written yet", language=None, height=300, wrap_lines=True)
         st.caption("What runs")
         st.code(" ".join(job.command), language=None, wrap_lines=True)
 

@@ -150,10 +150,10 @@ def _snippets(folder: Path) -> None:
     """How to load the folder."""
     tabs = address.tabs(_WAYS, "sx_way", "transformers")
     with tabs["transformers"]:
-        st.code(load_anywhere(folder), language="python")
+        st.code(load_anywhere(folder), language="python", wrap_lines=True)
         st.caption("The folder holds the few lines of code that it needs; read them before you trust them.")
     with tabs["gprune"]:
-        st.code(load_here(folder), language="python")
+        st.code(load_here(folder), language="python", wrap_lines=True)
         st.caption("Where this project is installed, no code of the folder is run.")
     with tabs["lm-eval"]:
         st.code(measure_with_lm_eval(folder), language="bash", wrap_lines=True)
