@@ -42,13 +42,13 @@ class Job:
     number: int
     """larger than those of all jobs before it, whatever the clock says; 0 in earlier versions"""
     state: str
-    """queued, running, cancelling, cancelled, failed or done"""
+    """queued, running, cancelling, cancelled, interrupted, failed or done"""
     pid: int | None
     """process of the run, once it has one"""
     started: float | None
     """when it left the queue"""
     ended: float | None
-    """when it was done, failed or cancelled"""
+    """when it was done, failed, cancelled or interrupted"""
     error: str
     """one sentence if it failed"""
     run_id: str

@@ -1,6 +1,7 @@
 """Where a job stands: one frozen record in ``state.json``, changed only under the job's lock.
 
-A queued job is taken to running, and ends as done, failed or cancelled. Asked to stop, a queued job is
+A queued job is taken to running, and ends as done, failed, cancelled, or interrupted: asked by a signal to
+leave, as a scheduler sends it, and to be continued. Asked to stop, a queued job is
 cancelled at once; a running one is cancelling until its process is gone, and then cancelled, or done if it
 was faster. A cancelled job is never failed.
 """
@@ -17,7 +18,7 @@ from gprune import untrusted
 from gprune.jobs import folder as files
 
 MOST_TEXT = 20_000
-FINISHED = ("cancelled", "failed", "done")
+FINISHED = ("cancelled", "interrupted", "failed", "done")
 STATES = ("queued", "running", "cancelling", *FINISHED)
 REMEDY = "start it again: finished stages are kept"
 LOST = f"the process ended without a result (killed or the machine restarted); {REMEDY}"
@@ -43,7 +44,7 @@ class JobState:
     claimed: float | None = None
     """the same in seconds since the machine started, by a clock that nobody sets"""
     ended: float | None = None
-    """when the job was done, failed or cancelled"""
+    """when the job was done, failed, cancelled or interrupted"""
     cancel_requested: float | None = None
     """when someone asked the run to stop"""
     grace: float = 5.0
@@ -64,12 +65,17 @@ class JobState:
         """The same job, ended now."""
         return replace(self, state=state, error=one_line(error), ended=time.time())
 
-    def without_result(self, reason: str = LOST) -> JobState:
-        """The job after its process is gone: a reported result stays, a cancelled job is no failure."""
+    def without_result(self, reason: str = LOST, interrupted: bool = False) -> JobState:
+        """The job after its process is gone: a reported result stays, a cancelled job is no failure.
+
+        Args:
+            reason: why it has none, in one sentence.
+            interrupted: whether a signal has ended it that asks a process to leave.
+        """
         if self.state == "cancelling":
             return self.ended_as("cancelled")
         if self.state == "running":
-            return self.ended_as("failed", reason)
+            return self.ended_as("interrupted") if interrupted else self.ended_as("failed", reason)
         return self
 
 

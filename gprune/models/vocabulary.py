@@ -10,6 +10,11 @@ from gprune.errors import GpruneError, ModelError
 from gprune.models import identity
 from gprune.records import Array
 
+_BROKEN = "\ufffd"
+"""what the bytes of half a character are decoded to"""
+_WIDEST = 3
+"""tokens beside one that may hold the rest of its character"""
+
 
 def tokenizer(model: str) -> Tokenizer:
     """The tokenizer of a model.
@@ -53,17 +58,27 @@ def characters(model: str, ids: Array) -> int | None:
 def around(reader: Tokenizer, ids: Sequence[int], at: int) -> tuple[str, str, str]:
     """The text before a token, its own, and the text after it, as they stand together.
 
-    A token alone reads otherwise than in its place: spaces get lost, and a character may take several tokens.
+    A token alone reads otherwise than in its place: spaces get lost, and a character may take several tokens,
+    which then stand together.
 
     Args:
         reader: the tokenizer.
         ids: tokens one after the other.
         at: which one of them.
     """
-    parts = [list(ids[:at]), list(ids[: at + 1]), list(ids)]
-    before, through, whole = reader.decode_batch(parts, skip_special_tokens=False)
+    start, end = at, at + 1
+    while start > max(at - _WIDEST, 0) and _text(reader, ids[:start]).endswith(_BROKEN):
+        start -= 1
+    while end < min(at + 1 + _WIDEST, len(ids)) and _text(reader, ids[:end]).endswith(_BROKEN):
+        end += 1
+    before, through, whole = (_text(reader, part) for part in (ids[:start], ids[:end], ids))
     if through.startswith(before) and whole.startswith(through):
         own, after = through[len(before) :], whole[len(through) :]
     else:
-        own, after = reader.decode([ids[at]], skip_special_tokens=False), reader.decode(list(ids[at + 1 :]))
+        own, after = _text(reader, ids[start:end]), _text(reader, ids[end:])
     return before, own or str(reader.id_to_token(ids[at]) or ""), after
+
+
+def _text(reader: Tokenizer, ids: Sequence[int]) -> str:
+    found: str = reader.decode(list(ids), skip_special_tokens=False)
+    return found

@@ -182,8 +182,13 @@ class OwnTexts:
             return self._measured(identity, text)
         except _RefusedError as error:
             return Held("failed", str(error))
-        except (GpruneError, OSError) as error:
-            return Held("failed", f"the text could not be measured ({error}): ask again")
+        except GpruneError as error:
+            return Held("failed", str(error))
+        except Exception as error:
+            # whatever it was, the page gets a sentence, and the next question another try
+            return Held(
+                "failed", f"the text could not be measured ({type(error).__name__}: {error}): ask again"
+            )
 
     def _measured(self, identity: str, text: OwnText) -> Held:
         child = self._worker(identity, text.source.model)

@@ -18,7 +18,7 @@ from gprune.files import make_folder
 from gprune.store import Store
 
 INTERRUPTED = "interrupted"
-"""the state of a run that its record calls running, and that no process is at work on"""
+"""the state of a run that a signal has ended, or that reads as running while no process is at work on it"""
 QUIET_SECONDS = 900.0
 BEAT_SECONDS = 60.0
 

@@ -140,3 +140,21 @@ def test_a_run_without_masks_says_what_is_missing(cache: Path) -> None:
     write_run(cache, stages="drift")
     app = on(opened(), "by_hand")
     assert any("masks of GPrune" in item.value for item in app.info) and not app.exception
+
+
+def test_a_list_of_the_inspector_is_removed_by_hand(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(cache)
+    app = on(opened(layer="2", module="1"), "inspection")
+    app.button(key="ins_lists_add").click().run()
+    app.button(key="ins_lists_remove").click().run()
+    assert not app.exception and not app.error
+    members = np.flatnonzero(the_run(cache).load(stages.partition).labels[2] == 1)
+    table = on(app, "by_hand").dataframe[0].value
+    assert table["number"].tolist() == members.tolist() and set(table["decision"]) == {"remove"}
+    # kept after all, each line once; and a list that is too long gets a sentence
+    on(app, "inspection").button(key="ins_lists_keep").click().run()
+    table = on(app, "by_hand").dataframe[0].value
+    assert len(table) == len(members) and set(table["decision"]) == {"keep"}
+    monkeypatch.setattr("gprune.views.by_hand.listed.MOST_EDITS", len(members))
+    app.button(key="hand_remove_module").click().run()
+    assert any("lines at most" in error.value for error in app.error)

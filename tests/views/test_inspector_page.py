@@ -190,3 +190,14 @@ def test_a_list_takes_what_is_selected_and_is_read_back(cache: Path) -> None:
     assert "quotes \\[x\\]" in words(app)
     app.button(key="ins_lists_delete").click().run()
     assert "A list keeps neurons under a name" in words(app)
+
+
+def test_a_character_of_several_tokens_is_shown_whole_wherever_the_peak_is() -> None:
+    reader = tokenizer("demo")
+    text = "say “☃” and é\n\tthen  end"
+    ids = reader.encode(text).ids
+    whole = reader.decode(ids, skip_special_tokens=False)
+    assert len(ids) > 12 and "\ufffd" in reader.decode(ids[:4])
+    for at in range(len(ids)):
+        before, token, after = around(reader, ids, at)
+        assert before + token + after == whole and token and "\ufffd" not in token

@@ -10,7 +10,6 @@ import streamlit as st
 from gprune import stages
 from gprune.analysis.signs import percent
 from gprune.by_hand import KINDS, RULE, Edit, Edited, mask_sets, obstacle
-from gprune.by_hand.edits import require_there
 from gprune.errors import GpruneError
 from gprune.methods import METHODS
 from gprune.records import Partition
@@ -88,8 +87,7 @@ def _buttons(run: Run, kind: str, layer: int, number: int, place: str = "") -> N
 
 def _add(run: Run, line: Edit) -> None:
     try:
-        require_there(line, run.load(stages.shape), run.load(stages.partition))
-        listed.add(run, line)
+        listed.add(run, [line])
     except GpruneError as error:
         st.session_state[_ERROR] = str(error)
 

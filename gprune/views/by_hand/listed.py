@@ -8,9 +8,9 @@ import streamlit as st
 
 from gprune import stages
 from gprune.by_hand import Edit, Edited, edited, obstacle
-from gprune.by_hand.edits import MOST_EDITS
+from gprune.by_hand.edits import MOST_EDITS, require_there
 from gprune.by_hand.repair import margins
-from gprune.errors import MethodError
+from gprune.errors import MethodError, SettingsError
 from gprune.methods import METHODS
 from gprune.records import Array
 from gprune.stages import Results
@@ -29,13 +29,27 @@ def edits(run: Run) -> tuple[Edit, ...]:
 
 def put(run: Run, lines: Iterable[Edit]) -> None:
     """Replaces the list."""
-    st.session_state.setdefault(_LISTS, {})[_place(run)] = tuple(lines)[:MOST_EDITS]
+    st.session_state.setdefault(_LISTS, {})[_place(run)] = tuple(lines)
 
 
-def add(run: Run, line: Edit) -> None:
-    """Puts a line at the end; an earlier one about the same unit goes."""
-    others = [one for one in edits(run) if (one.kind, one.layer, one.number) != _about(line)]
-    put(run, [*others, line])
+def add(run: Run, lines: Iterable[Edit]) -> None:
+    """Puts lines at the end; earlier ones about the same units go.
+
+    Raises:
+        SettingsError: the run has no such unit, or the list would be too long.
+    """
+    more = list(lines)
+    shape, partition = run.load(stages.shape), run.load(stages.partition)
+    for line in more:
+        require_there(line, shape, partition)
+    units = {_about(line) for line in more}
+    whole = [*(one for one in edits(run) if _about(one) not in units), *more]
+    if len(whole) > MOST_EDITS:
+        raise SettingsError(
+            f"a list made by hand has {MOST_EDITS:,} lines at most, and this would be {len(whole):,}: take "
+            "modules in place of their neurons"
+        )
+    put(run, whole)
 
 
 def methods(run: Run) -> dict[str, str]:

@@ -13,8 +13,9 @@ import streamlit as st
 
 from gprune import corpora, preview, stages
 from gprune.analysis import own_text as analysis
+from gprune.analysis.drift import distribution_table
 from gprune.bench.protocol import OWN_PAIRS
-from gprune.errors import CorpusError, ModelError
+from gprune.errors import CorpusError, ModelError, StoreError
 from gprune.estimate.dimensions import of_model
 from gprune.estimate.work import operations, rate
 from gprune.preview import Held, OwnText, Source
@@ -33,7 +34,7 @@ AT_ONCE_SECONDS = 30.0
 BINS = 60
 EVERY = 0.5
 """seconds between two looks at a text that is being measured"""
-_ME = "cd_own_owner"
+_ME, _NAME = "cd_own_owner", "own-text.txt"
 _WORDS = {
     "waiting": "Waits for its turn …",
     "loading": "A process is started and reads the model …",
@@ -78,25 +79,29 @@ def graph_of(run: Run, text: Brought) -> Graph:
 
     Raises:
         CorpusError: the text is one of the run's own.
+        StoreError: the run does not say what it has read.
     """
+    if not run.graph.known:
+        raise StoreError(
+            "the run does not say what it has read: run the study again, finished stages are kept"
+        )
     content = _content(hashlib.sha256(text.raw).hexdigest(), text.suffix, text.raw)
     for role, letter in stages.graph.LETTERS.items():
         if role != "substitute" and run.graph.inputs.calibration.get(role) == content:
             raise CorpusError(f"the text is {letter} itself, from which it has no drift: bring another one")
     inputs = replace(run.graph.inputs, calibration={**run.graph.inputs.calibration, "substitute": content})
-    return Graph(study_of(run.study, text.name, text.usable), inputs)
+    return Graph(study_of(run.study, text.usable), inputs)
 
 
-def study_of(study: Study, text: str, usable: int) -> Study:
-    """The study that has a text as its C and asks for its drift alone.
+def study_of(study: Study, usable: int) -> Study:
+    """The study that has an own text as its C and asks for its drift alone; no key depends on its name.
 
     Args:
         study: the study to start from.
-        text: name of the text.
-        usable: sequences that it gives.
+        usable: sequences that the text gives.
     """
     changes = {
-        "substitute": text,
+        "substitute": _NAME,
         "methods": ["dense"],
         "evaluation.texts": [],
         "evaluation.tasks": [],
@@ -115,13 +120,17 @@ def _content(digest: str, suffix: str, _raw: bytes) -> str:
 
 
 def _stored(run: Run, graph: Graph) -> Held:
-    """What jobs have measured before: A and the text at least."""
+    """What jobs have measured before; where a page measures nothing itself, A and the text are enough."""
     results = stages.Results(run.results.store, graph)
     there = {name: pair for name, pair in OWN_PAIRS.items() if results.has(stages.drift, *pair)}
-    whole = len(there) == len(OWN_PAIRS) or (analysis.A_OWN in there and seconds(run, graph) is None)
-    if not whole:
+    enough = analysis.A_OWN in there and not _at_once(seconds(run, graph))
+    if len(there) < len(OWN_PAIRS) and not enough:
         return Held("waiting")
     return Held("complete", drifts={name: results.get(stages.drift, *pair) for name, pair in there.items()})
+
+
+def _at_once(expected: float | None) -> bool:
+    return expected is not None and expected <= AT_ONCE_SECONDS
 
 
 def _asked(run: Run, graph: Graph, text: Brought) -> Held:
@@ -129,9 +138,9 @@ def _asked(run: Run, graph: Graph, text: Brought) -> Held:
     if missing := packed.lacking(run):
         return Held("waiting", missing)
     expected = seconds(run, graph)
-    if expected is None or expected > AT_ONCE_SECONDS:
+    if not _at_once(expected):
         long = "" if expected is None else f", about {duration(expected)},"
-        return Held("waiting", f"With this model that takes longer{long} than a page should: start its job.")
+        return Held("waiting", f"With this model that takes longer{long} than a page should: start its jobs.")
     me = st.session_state.setdefault(_ME, uuid.uuid4().hex)
     asked = preview.own_texts().ask(OwnText(Source(run.root, graph), text.raw, text.suffix), me)
     held = preview.own_texts().latest(asked) or Held("waiting")
@@ -159,7 +168,9 @@ def seconds(run: Run, graph: Graph) -> float | None:
     """
     results = stages.Results(run.results.store, graph)
     wanted = stages.order([stages.drift(graph, *pair) for pair in OWN_PAIRS.values()], results.holds)
-    missing = [stage for stage in wanted if not results.there(stage)]
+    # what is extra is not made for it
+    own = [stage for stage in wanted if not stages.KINDS[stage.kind].extra]
+    missing = [stage for stage in own if not results.there(stage)]
     if run.study.offload or any(stage.foreign for stage in missing):
         return None
     try:
@@ -174,24 +185,27 @@ def seconds(run: Run, graph: Graph) -> float | None:
     return sum(part for part in parts if part is not None) / pace.operations
 
 
+def called(text: Brought) -> str:
+    """What a sentence calls the text: its name without the ending of a file."""
+    return short(text.name.removesuffix(text.suffix))
+
+
 def _histogram(drawn: Card, run: Run, text: Brought, study: Study, found: Mapping[str, RankDrift]) -> None:
-    drawn.title(plain(analysis.headline(found, short(text.name))))
+    finding, pairs = analysis.headline(found, called(text)), analysis.pair_table(found)
+    drawn.title(plain(finding))
     tables.show(
-        analysis.pair_table(found),
+        pairs,
         placeholder="–",
         alt="mean drift and rank correlation of every pair of texts",
-        column_config={
-            name: st.column_config.NumberColumn(format="%.3f")
-            for name in analysis.pair_table(found).columns[1:]
-        },
+        column_config={name: st.column_config.NumberColumn(format="%.3f") for name in pairs.columns[1:]},
     )
     samples = study.calibration.samples
     anew = " A and B are drawn anew with as few." if samples < run.study.calibration.samples else ""
     drawn.chart(
         figures.histogram(analysis.curves(found, BINS)),
         "Right of the dotted line is what the text does and sampling does not.",
-        alt=analysis.headline(found, short(text.name)),
-        table=lambda: analysis.pair_table(found),
+        alt=finding,
+        table=lambda: distribution_table(analysis.curves(found, BINS)),
         how=f"{samples:,} sequences of {study.calibration.length} tokens of each text, scores by "
         f"{label(study.metric)}: what a study with this text as C computes of the drift.{anew} The dotted "
         "line is the drift between two halves of the text, which have half the sequences each; the columns "
@@ -203,9 +217,7 @@ def _layers(drawn: Card, text: Brought, found: Mapping[str, RankDrift]) -> None:
     table = analysis.layer_table(found)
     lowest = int(table[analysis.A_OWN].argmin())
     value = float(table[analysis.A_OWN].min())
-    drawn.title(
-        f"Layer {lowest} ranks {plain(short(text.name))} and A most differently: correlation {value:.2f}"
-    )
+    drawn.title(f"Layer {lowest} ranks {plain(called(text))} and A most differently: correlation {value:.2f}")
     drawn.chart(
         figures.correlations(table),
         "1 is the same order of the neurons in a layer; the dotted line is what sampling alone leaves.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import streamlit as st
@@ -9,6 +10,7 @@ import streamlit as st
 from gprune import stages
 from gprune.analysis import flipped
 from gprune.analysis.flipped import ACC, ACC_NORM, Choices
+from gprune.errors import StoreError
 from gprune.records import Answers, Questions
 from gprune.stages.graph import Stage
 from gprune.views.frame.loaders import Run, record
@@ -39,9 +41,12 @@ class Given:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The figures that the task has."""
-        accuracy = self.run.load(stages.accuracy, self.methods[0], self.task)
-        return (ACC,) if accuracy.acc_norm != accuracy.acc_norm else (ACC, ACC_NORM)
+        """The figures that the task has; the plain one alone where its accuracy is damaged."""
+        try:
+            accuracy = self.run.load(stages.accuracy, self.methods[0], self.task)
+        except StoreError:
+            return (ACC,)
+        return (ACC,) if math.isnan(accuracy.acc_norm) else (ACC, ACC_NORM)
 
     def answers(self, method: str) -> Answers:
         """What a method has answered.

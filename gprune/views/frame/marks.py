@@ -30,6 +30,8 @@ def cells(
     values: Array,
     hover: str,
     modules: Array | int = NONE,
+    *,
+    together: bool = False,
     **place: int,
 ) -> None:
     """Lays unseen marks over a heat map's cells, because a heat map by itself cannot be clicked.
@@ -42,9 +44,11 @@ def cells(
         values: (cells,) or (cells, several) what the cells show; `%{customdata[3]}` of the sentence and on.
         hover: what a cell says, as a template of Plotly.
         modules: (cells,) module that a click selects; none where left out.
+        together: whether the marks go to the graphics card as one: a page of thousands of them is slow else.
         place: row and col of the panel, where the figure has several.
     """
-    figure.add_scatter(
+    draw: Any = figure.add_scattergl if together else figure.add_scatter
+    draw(
         x=x,
         y=y,
         mode="markers",

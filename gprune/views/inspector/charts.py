@@ -14,6 +14,7 @@ from gprune.views.frame.chart_style import TEXT_A, TEXT_B, TEXT_C, style
 COLORS = {"A": TEXT_A, "B": TEXT_B, "C": TEXT_C}
 _SYMBOLS = {"A": "circle", "B": "square", "C": "diamond"}
 BINS = 40
+"""at most"""
 _LEAST = 1e-300
 """below it a score has no logarithm worth drawing"""
 
@@ -62,7 +63,9 @@ def score_histograms(scores: Mapping[str, Array], marked: Mapping[str, float]) -
     """
     everything = np.concatenate(list(scores.values()))
     log = bool((everything > _LEAST).all())
-    edges = np.histogram_bin_edges(np.log10(everything) if log else everything, bins=BINS)
+    # a module has few neurons, of which as many bins would show each alone
+    bins = int(np.clip(2 * np.sqrt(len(everything) / len(scores)), 8, BINS))
+    edges = np.histogram_bin_edges(np.log10(everything) if log else everything, bins=bins)
     middles = (edges[:-1] + edges[1:]) / 2
     figure = go.Figure()
     for letter, values in scores.items():

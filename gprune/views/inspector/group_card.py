@@ -17,6 +17,8 @@ from gprune.views.frame.picture import shown as as_drawn
 from gprune.views.frame.selection import Selection
 from gprune.views.inspector import charts, pictures
 
+MOST_ROWS = 2000
+"""of a table on the page"""
 _ROWS = 360
 """pixels of a table of members"""
 
@@ -53,8 +55,18 @@ def draw(run: Run, drawn: Card, unit: Selection) -> None:
     )
     shown = table if unit.module is None and table is not None else _members(run, unit, members)
     name = "modules" if unit.module is None and table is not None else "members"
-    selection.table(shown, f"{drawn.key}_{name}", height=_ROWS, alt=f"the {name} of {unit.words}")
-    st.caption("Choose a row to inspect it; u is how far local ranks move between halves, less is better.")
+    selection.table(
+        shown.head(MOST_ROWS), f"{drawn.key}_{name}", height=_ROWS, alt=f"the {name} of {unit.words}"
+    )
+    thinned = ""
+    if len(shown) > MOST_ROWS:
+        thinned = (
+            f" {MOST_ROWS:,} of {len(shown):,} shown, most important on A first, as more draw slowly; "
+            "the CSV holds all."
+        )
+    st.caption(
+        "Choose a row to inspect it; u is how far local ranks move between halves, less is better." + thinned
+    )
 
 
 def _title(unit: Selection, members: int, rows: pd.DataFrame | None) -> str:

@@ -6,7 +6,9 @@ import pandas as pd
 import streamlit as st
 
 from gprune import stages
+from gprune.by_hand import Edit
 from gprune.errors import GpruneError
+from gprune.views.by_hand import listed
 from gprune.views.frame import address, selection
 from gprune.views.frame.card import Card
 from gprune.views.frame.loaders import Run
@@ -114,6 +116,19 @@ def _listed(run: Run, drawn: Card, chosen: NeuronList) -> None:
     missing = f" {away:,} are not shown, because this run has no such neurons." if away else ""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(f"Choose a row to inspect it.{missing}", width="stretch")
+        for keep, word, icon in (
+            (True, "Keep", ":material/lock:"),
+            (False, "Remove", ":material/content_cut:"),
+        ):
+            st.button(
+                f"{word} by hand",
+                key=f"ins_lists_{word.lower()}",
+                icon=icon,
+                disabled=not there,
+                on_click=_by_hand,
+                args=(run, there, keep),
+                help="Puts every neuron shown onto the list of the page By hand",
+            )
         st.button(
             "Delete",
             key="ins_lists_delete",
@@ -122,6 +137,16 @@ def _listed(run: Run, drawn: Card, chosen: NeuronList) -> None:
             on_click=_forget,
             args=(run.root, chosen.name),
         )
+
+
+def _by_hand(run: Run, there: list[tuple[int, int]], keep: bool) -> None:
+    """Has the neurons of a list kept or removed by hand."""
+    try:
+        listed.add(run, [Edit(keep, "neuron", layer, neuron) for layer, neuron in there])
+    except GpruneError as error:
+        st.session_state[_ERROR] = str(error)
+        return
+    st.toast(f"{len(there):,} neurons are on the list of the page By hand")
 
 
 def _forget(root: str, name: str) -> None:

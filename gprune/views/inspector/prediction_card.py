@@ -50,7 +50,9 @@ def draw(run: Run, drawn: Card, shown: Selection) -> None:
         alone = shown.layer is not None and address.toggle(f"Layer {shown.layer} alone", "ins_alone")
     best = table.iloc[0]
     word = "more" if best["mean AUC"] >= 0.5 else "less"
-    drawn.title(f"{plain(best['quantity'])} says most: {word} of it is kept, AUC {best['mean AUC']:.3f}")
+    what = str(best["quantity"])
+    what = what[:1].upper() + what[1:]
+    drawn.title(f"{plain(what)} says most: {word} of it is kept, AUC {best['mean AUC']:.3f}")
     left, right = st.columns([2, 3])
     with left:
         tables.show(table, alt="how well quantities predict", height="content")

@@ -85,7 +85,7 @@ def _controls(root: str, job: Job) -> None:
                 st.button(
                     "Yes, stop this job", key=f"jobs_cancel_{job.id}", on_click=_cancel, args=(root, job.id)
                 )
-        if job.state in ("cancelled", "failed"):
+        if job.state in ("cancelled", "interrupted", "failed"):
             st.button(
                 "Resume",
                 key=f"jobs_resume_{job.id}",

@@ -105,7 +105,7 @@ def _finding(found: Atlas, first: str, second: str) -> str:
     return (
         f"{plain(first)} keeps more than {plain(second)} in {more} of {len(found.change)} modules; most "
         f"different: layer {found.layer[where]}, module {found.module[where]} "
-        f"({signed(found.change[where], '.0%')})"
+        f"({signed(found.change[where], '.2f')})"
     )
 
 

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from gprune.records import Array
 from gprune.views.frame import marks
-from gprune.views.frame.chart_style import MAGNITUDE, style
+from gprune.views.frame.chart_style import GREY, MAGNITUDE, style
 from gprune.views.frame.selection import NOTHING, Selection
 from gprune.views.frame.text import in_figure
 from gprune.views.neuron_map.colouring import Colouring
@@ -45,6 +45,8 @@ def scatter(
         bar = {"title": {"text": in_figure(colouring.title), "side": "right"}, "thickness": 12}
         shown = colouring.values[numbers].astype(np.float32)
         marker = {"color": shown, "colorscale": MAGNITUDE, "size": size, "opacity": 0.85, "colorbar": bar}
+        # the ends of the scale are as dark and as light as the page can be
+        marker["line"] = {"color": GREY, "width": 0.5}
         hover = f"neuron %{{customdata}}: {in_figure(colouring.title)} %{{marker.color:.3f}}<extra></extra>"
         _points(figure, places, numbers, marker, hover, "neurons", legend=False)
     for group in colouring.groups:

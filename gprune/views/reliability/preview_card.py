@@ -176,8 +176,9 @@ def _answered(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked, refining: b
     # a method has the curve that was asked for, or the one point of the run
     points += [one for one in wanted.known if one[0] not in {method for method, _, _ in points}]
     curve_card.show(run, drawn, wanted.choice, wanted.methods, wanted.texts[0], points, asked.refused)
-    if refining and not _more(answers):
-        # all is there: the timer goes with the next drawing
+    if refining and not _more(answers) and address.in_fragment():
+        # all is there: the timer goes with the next drawing; not while the page itself is drawn, of which
+        # fields would then show the browser their defaults
         st.rerun(scope="app")
 
 

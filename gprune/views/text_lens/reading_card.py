@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 
 import numpy as np
@@ -10,7 +11,9 @@ import streamlit as st
 from gprune import preview, stages
 from gprune.analysis import lens
 from gprune.analysis.lens import Token
+from gprune.errors import StoreError
 from gprune.preview import Passage, Read, Reading, Source
+from gprune.preview.readings import MOST_CHARACTERS
 from gprune.records import Array
 from gprune.views.frame import address, tables
 from gprune.views.frame.card import Card, card
@@ -46,6 +49,8 @@ def _passage(run: Run) -> Passage | None:
         if not words.strip():
             st.caption("The text is empty: type or paste some words.")
             return None
+        if len(words) > MOST_CHARACTERS:
+            st.caption(f"Of {len(words):,} characters the first {MOST_CHARACTERS:,} are looked at.")
         return Passage(typed=words)
     texts = run.study.evaluation.texts
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -61,8 +66,10 @@ def _passage(run: Run) -> Passage | None:
 def _windows(run: Run, text: str) -> int:
     """Windows of a text, as far as the run knows; 0 where it does not."""
     for method in run.study.methods:
-        if run.has(stages.perplexity, method, text):
-            return len(run.load(stages.perplexity, method, text).losses)
+        # a damaged result says nothing of its text, and the worker counts the windows by itself
+        with contextlib.suppress(StoreError):
+            if run.has(stages.perplexity, method, text):
+                return len(run.load(stages.perplexity, method, text).losses)
     return 0
 
 
