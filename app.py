@@ -31,7 +31,7 @@ sections = {
     "Compare": [
         _page("comparison", "Compare", ":material/leaderboard:", "compare", "Which method is better?"),
         _page("flipped_questions", "Flipped questions", ":material/quiz:", "questions", "What goes wrong?"),
-        _page("report", "Report", ":material/description:", "report", "Figures in one file"),
+        _page("report_file", "Report", ":material/description:", "report", "Figures in one file"),
         _page("speed_export", "Speed & export", ":material/speed:", "speed", "How fast? How to load it?"),
     ],
     "Help": [_page("guide", "Help", ":material/help:", "help", "What do the words mean?")],

@@ -176,7 +176,7 @@ def test_the_command_writes_what_the_page_and_python_write(
 
 def test_the_page_offers_every_figure_and_makes_what_is_chosen(cache: Path) -> None:
     write_run(cache)
-    app = on(opened(), "report")
+    app = on(opened(), "report_file")
     chosen = app.multiselect(key="rp_cards_multiselect")
     assert len(chosen.options) == len(gathering.names()) and len(chosen.value) == 4
     app.multiselect(key="rp_cards_multiselect").set_value(["module_counts", "speed"]).run()
@@ -188,7 +188,7 @@ def test_the_page_offers_every_figure_and_makes_what_is_chosen(cache: Path) -> N
 
 
 def test_a_page_without_a_run_offers_nothing(cache: Path) -> None:
-    app = on(opened(), "report")
+    app = on(opened(), "report_file")
     assert not app.exception and not app.multiselect
 
 
