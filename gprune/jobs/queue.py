@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from gprune import processes
@@ -21,7 +22,7 @@ from gprune.files import make_folder
 from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.job import Job, create, fingerprint, read_job
-from gprune.jobs.state import JobState, read_state, update
+from gprune.jobs.state import LOST, JobState, read_state, silence, update
 from gprune.jobs.timeline import JobProgress, measure, read_trace
 from gprune.study import Study, from_file
 
@@ -227,14 +228,18 @@ def _settle(home: Path) -> None:
             if due is not None and state.pid is not None:
                 local.send(state.pid, state.process_started, due)
         elif not state.finished and not _starting(state, now):
-            update(folder, lambda current: current.without_result())
+            update(folder, partial(_gone, reason=silence(state.host) if local.elsewhere(state) else LOST))
+
+
+def _gone(state: JobState, reason: str) -> JobState:
+    return state.without_result(reason)
 
 
 def _starting(state: JobState, now: float) -> bool:
     """Whether a job was taken from the queue so recently that its supervisor may still be loading."""
     if state.pid is not None or state.started is None:
         return False
-    if state.claimed is not None:
+    if state.claimed is not None and not local.elsewhere(state):
         return 0 <= processes.uptime() - state.claimed < CLAIM_SECONDS
     return abs(now - state.started) < CLAIM_SECONDS
 
@@ -268,4 +273,5 @@ def _start(folder: Path) -> None:
 def _claim(state: JobState) -> JobState:
     if state.state != "queued":
         return state
-    return replace(state, state="running", started=time.time(), claimed=processes.uptime())
+    now = time.time()
+    return replace(state, state="running", started=now, claimed=processes.uptime(), **local.here())
