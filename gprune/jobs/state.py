@@ -2,7 +2,8 @@
 
 A queued job is taken to running, and ends as done, failed or cancelled. Asked to stop, a queued job is
 cancelled at once; a running one is cancelling until its process is gone, and then cancelled, or done if it
-was faster. A cancelled job is never failed.
+was faster. A cancelled job is never failed. An interrupted one was stopped from outside and goes on from what
+it has saved, once it is resumed or its scheduler starts it again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gprune import untrusted
 from gprune.jobs import folder as files
 
 MOST_TEXT = 20_000
-FINISHED = ("cancelled", "failed", "done")
+FINISHED = ("cancelled", "interrupted", "failed", "done")
 STATES = ("queued", "running", "cancelling", *FINISHED)
 REMEDY = "start it again: finished stages are kept"
 LOST = f"the process ended without a result (killed or the machine restarted); {REMEDY}"
