@@ -51,7 +51,7 @@ class Job:
     started: float | None
     """when it left the queue"""
     ended: float | None
-    """when it was done, failed, interrupted or cancelled"""
+    """when it was done, failed, cancelled or interrupted"""
     error: str
     """one sentence if it failed"""
     run_id: str

@@ -1,9 +1,9 @@
 """Where a job stands: one frozen record in ``state.json``, changed only under the job's lock.
 
-A queued job is taken to running, and ends as done, failed or cancelled. Asked to stop, a queued job is
+A queued job is taken to running, and ends as done, failed, cancelled, or interrupted: asked by a signal to
+leave, as a scheduler sends it, and to be continued. Asked to stop, a queued job is
 cancelled at once; a running one is cancelling until its process is gone, and then cancelled, or done if it
-was faster. A cancelled job is never failed. An interrupted one was stopped from outside and goes on from what
-it has saved, once it is resumed or its scheduler starts it again.
+was faster. A cancelled job is never failed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class JobState:
     claimed: float | None = None
     """the same in seconds since the machine started, by a clock that nobody sets"""
     ended: float | None = None
-    """when the job was done, failed or cancelled"""
+    """when the job was done, failed, cancelled or interrupted"""
     cancel_requested: float | None = None
     """when someone asked the run to stop"""
     grace: float = 5.0

@@ -1,4 +1,4 @@
-"""A real Slurm on this machine alone, with two slots: its own key, ports and folder, and nothing left of it."""
+"""A real Slurm on this machine alone, with two slots: its own key, ports and folder, nothing left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs in a real Slurm of two slots on this machine: arrays, a job put back in its middle, and cancellation."""
+"""Jobs in a real Slurm of two slots on this machine: arrays, a job put back, and cancellation."""
 
 from __future__ import annotations
 
@@ -75,14 +75,17 @@ def at_work(cache: Path) -> list[int]:
     """Processes whose command line names the cache, this one aside."""
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
-        words = " ".join(process.info["cmdline"] or [])
-        if (
-            str(cache) in words
-            and process.info["status"] != psutil.STATUS_ZOMBIE
-            and process.pid != os.getpid()
-        ):
+        words, gone = " ".join(process.info["cmdline"] or []), process.info["status"] == psutil.STATUS_ZOMBIE
+        if str(cache) in words and not gone and process.pid != os.getpid():
             found.append(process.pid)
     return found
+
+
+def taken_back(cache: Path, job: jobs.Job) -> bool:
+    """Whether Slurm has the job waiting again, after what was left of it has ended."""
+    time.sleep(0.3)
+    jobs.ask_slurm(cache)
+    return read_record(job.folder).state == "PENDING"
 
 
 def test_an_array_in_two_slots_makes_the_arrays_of_a_local_run(slurm, study, tmp_path):
@@ -110,7 +113,7 @@ def test_a_job_put_back_in_its_middle_ends_with_the_same_arrays(slurm, study, tm
     name = read_record(job.folder).name
     subprocess.run(["scontrol", "requeue", name], check=True)
     wait_for(lambda: read_state(job.folder).state == "interrupted", 30)
-    jobs.ask_slurm(cache)
+    wait_for(lambda: taken_back(cache, job), 30)
     between = jobs.get(cache, job.id)
     assert between.active and between.returns and "lets some time pass" in between.note
     # Slurm waits for two minutes before it starts it again
@@ -130,13 +133,7 @@ def test_the_time_limit_s_warning_puts_a_job_back(slurm, study, tmp_path):
     # what Slurm does before the limit: USR1, to the batch script alone
     subprocess.run(["scancel", "--batch", "--signal=USR1", name], check=True)
     wait_for(lambda: read_state(job.folder).state == "interrupted", 30)
-
-    def taken_back() -> bool:
-        time.sleep(0.3)
-        jobs.ask_slurm(cache)
-        return read_record(job.folder).state == "PENDING"
-
-    wait_for(taken_back, 30)
+    wait_for(lambda: taken_back(cache, job), 30)
     assert jobs.get(cache, job.id).returns
     assert jobs.cancel(cache, job.id).state == "cancelled"
     wait_for(lambda: not at_work(cache), 30)
