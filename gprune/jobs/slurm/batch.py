@@ -1,7 +1,7 @@
 """The batch script of an array of jobs, and the arguments of ``sbatch``: text, in which everything is quoted.
 
-The shell stays beside the run, because Slurm sends its warning to the shell alone: it passes USR1 and TERM
-on, and gives a run that was interrupted by the time limit back to Slurm. That is done by ``scontrol requeue``
+The shell stays beside the run, because Slurm sends its warning to the shell alone: it passes USR1 on,
+and gives a run that was interrupted by the time limit back to Slurm. That is done by ``scontrol requeue``
 and not by a new submission: the job keeps its number, so that whoever cancels or looks finds it, a user's
 limit on submitted jobs cannot stand against it, and there is no moment at which two of them run. The shell
 does it and not the run, which may be inside a container that has no Slurm.
@@ -38,7 +38,8 @@ if ! printf '%s %s_%s %s\\n' "$(hostname)" "$SLURM_ARRAY_JOB_ID" "$SLURM_ARRAY_T
 fi
 limit=
 trap 'limit=1; kill -USR1 "$run" 2>/dev/null' USR1
-trap 'kill -TERM "$run" 2>/dev/null' TERM
+# TERM reaches every process by itself; the shell waits for them
+trap : TERM
 @COMMAND@ "$folder" &
 run=$!
 # a signal ends `wait` before the run has ended

@@ -169,7 +169,7 @@ def read_details(text: str) -> dict[str, str]:
     """The entries of the first line of `scontrol show job --oneliner`; values may hold spaces."""
     line = next((line for line in text.splitlines() if line.startswith("JobId=")), "")
     places = list(_ENTRY.finditer(line))
-    ends = [place.start() for place in places[1:]] + [len(line)]
+    ends = [*[place.start() for place in places], len(line)][1:]
     return {
         place[1]: untrusted.sentence(line[place.end() : end], 200)
         for place, end in zip(places, ends, strict=True)

@@ -1,7 +1,8 @@
 """On the node: ``python -m gprune.jobs.slurm.node FOLDER`` runs one job, as a supervisor does at home.
 
-What Slurm sends, USR1 before the time limit and TERM before it kills, is passed on to the run. The exit code
-says to the batch script whether the job is to be continued.
+USR1, which Slurm sends to the batch script alone before the time limit, is passed on to the run, once. TERM,
+which it sends to every process before it kills, is not: the run has it already, and a second signal would end
+it before it has saved. The exit code says to the batch script whether the job is to be continued.
 """
 
 from __future__ import annotations
@@ -32,17 +33,19 @@ class Signals:
     def __init__(self) -> None:
         """Listens from now on."""
         self.any = False
-        self._waiting: list[signal.Signals] = []
+        self._waiting: signal.Signals | None = None
         for number in (signal.SIGUSR1, signal.SIGTERM):
             signal.signal(number, self._hear)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGUSR1 and not self.any:
+            self._waiting = signal.SIGUSR1
         self.any = True
-        self._waiting.append(signal.Signals(number))
 
     def next(self) -> signal.Signals | None:
-        """What came since this was last asked; None if nothing did."""
-        return self._waiting.pop(0) if self._waiting else None
+        """What the run is to be sent now; None if nothing."""
+        due, self._waiting = self._waiting, None
+        return due
 
 
 def begin(folder: Path, environment: dict[str, str] | None = None) -> bool:
