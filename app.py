@@ -20,11 +20,18 @@ sections = {
         _page("pruning_decisions", "Pruning decisions", ":material/cut:", "decisions", "Who is kept?"),
     ],
     "Inspect": [
-        _page("calibration_data", "Calibration data", ":material/dataset:", "calibration", "Which texts?")
+        _page("inspection", "Inspector", ":material/frame_inspect:", "inspector", "What is this neuron?"),
+        _page("neuron_map", "Neuron map", ":material/scatter_plot:", "map", "Which neurons are alike?"),
+        _page("mask_atlas", "Mask atlas", ":material/grid_on:", "atlas", "What does the text decide?"),
+        _page("by_hand", "By hand", ":material/back_hand:", "byhand", "What if I keep or remove these?"),
+        _page("text_lens", "Text lens", ":material/search:", "lens", "What does it get wrong?"),
+        _page("calibration_data", "Calibration data", ":material/dataset:", "calibration", "Which texts?"),
     ],
     "Run": [_page("jobs", "Launch & jobs", ":material/rocket_launch:", "launch", "Start and follow runs")],
     "Compare": [
         _page("comparison", "Compare", ":material/leaderboard:", "compare", "Which method is better?"),
+        _page("flipped_questions", "Flipped questions", ":material/quiz:", "questions", "What goes wrong?"),
+        _page("report", "Report", ":material/description:", "report", "Figures in one file"),
         _page("speed_export", "Speed & export", ":material/speed:", "speed", "How fast? How to load it?"),
     ],
     "Help": [_page("guide", "Help", ":material/help:", "help", "What do the words mean?")],

@@ -15,6 +15,8 @@ python -m gprune speed FOLDER...           (prefill and decode, dense beside pru
 python -m gprune pack RUN                  (a run in one file, to be looked at elsewhere)
 python -m gprune unpack FILE               (reads it: needs neither its model nor its texts)
 python -m gprune card RUN A                (is a calibration text good enough? also as a file)
+python -m gprune map RUN --layer 3         (its neurons in a plane, by what they do or by their weights)
+python -m gprune report RUN -o FILE.html   (figures of a run in one file; --cards chooses, --list names them)
 python -m gprune texts
 python -m gprune tasks --task-folder FOLDER    (where the zero-shot tasks' data is, and what is wrong with it)
 python -m gprune plugins                   (the metrics and methods of other packages)
@@ -27,13 +29,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import signal
 import sys
 import traceback
 
 from gprune import __version__, machine, untrusted
 from gprune.commands import COMMANDS, Parser
-from gprune.errors import Cancelled, GpruneError
+from gprune.commands.signals import listen
+from gprune.errors import Cancelled, GpruneError, Interrupted
 
 EXIT_ERROR, EXIT_UNEXPECTED, EXIT_STOPPED = 2, 1, 130
 
@@ -46,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     Returns:
         The exit code: 0 done, 2 an error with its one sentence on stderr, 3 done but for tasks or rows that
-        could not be measured, 130 stopped, 1 a defect of ours.
+        could not be measured, 130 stopped or interrupted, 1 a defect of ours.
     """
     words = sys.argv[1:] if arguments is None else arguments
     options = _parser(words).parse_args(words)
@@ -54,10 +56,13 @@ def main(arguments: list[str] | None = None) -> int:
     # anything else runs, and without any spinning an idle machine is slower; said before torch loads
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     os.environ.setdefault(machine.THREADS_VARIABLE, machine.threads())
-    signal.signal(signal.SIGTERM, _interrupt)
+    listen(getattr(options, "job", None))
     try:
         result: int = options.command(options)
         return result
+    except Interrupted:
+        print("interrupted: run it again, and it goes on where it was", file=sys.stderr)
+        return EXIT_STOPPED
     except (Cancelled, KeyboardInterrupt):
         print("stopped on request: finished stages are kept, run it again to go on", file=sys.stderr)
         return EXIT_STOPPED
@@ -72,10 +77,6 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception:
         traceback.print_exc()
         return EXIT_UNEXPECTED
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _parser(words: list[str]) -> argparse.ArgumentParser:

@@ -20,7 +20,7 @@ from gprune.errors import GpruneError, StoreError, UnreadableError
 from gprune.files import remove
 from gprune.stages import KINDS, Graph, named
 from gprune.stages.inputs import from_plain
-from gprune.store import DAMAGED, Store, explain
+from gprune.store import DAMAGED, Store, explain, states
 from gprune.store.checksums import Stamp, stamp
 from gprune.study import from_dict
 
@@ -36,11 +36,13 @@ class Stored:
     key: str
     size: int
     """bytes of its files"""
+    begun: bool = False
+    """whether it is not the result, but what that is gone on with"""
 
     @property
     def name(self) -> str:
         """Its place below the cache."""
-        return f"{self.stage}/{self.key}"
+        return f"{self.stage}/{self.key}{states.SUFFIX if self.begun else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Overview:
     runs: dict[str, RunUsage]
     """the room of every run, the largest first"""
     others: dict[str, int]
-    """size of what is no result, by folder"""
+    """size of what is no result, by folder; `unfinished` is what is gone on with"""
     unneeded: list[Stored]
     """results that no run needs"""
 
@@ -82,6 +84,12 @@ def stored(store: Store) -> list[Stored]:
     ]
 
 
+def present(store: Store) -> list[Stored]:
+    """Every result, and what unfinished ones are gone on with."""
+    places = [one for kind in sorted(KINDS) for one in states.listed(store, kind) if _KEY.fullmatch(one.key)]
+    return stored(store) + [Stored(one.stage, one.key, _bytes(one.path), begun=True) for one in places]
+
+
 def size_of(place: Path) -> int:
     """Bytes of a file, or of all files below a folder; what has just gone counts nothing."""
     if not place.is_dir() or place.is_symlink():
@@ -97,12 +105,12 @@ def needed_by(store: Store, found: Iterable[Stored] | None = None) -> dict[tuple
         found: what is there, where that is known already: looking takes a walk through the whole cache.
 
     Returns:
-        Names of runs by stage and key; a result that no run needs has an empty set.
+        Names of runs by stage and key; a result that no run needs has an empty set, finished or not.
 
     Raises:
         StoreError: the record of a run is there, and the disk does not give it.
     """
-    there = stored(store) if found is None else found
+    there = present(store) if found is None else found
     needed: dict[tuple[str, str], set[str]] = {(one.stage, one.key): set() for one in there}
     by_key: dict[str, list[tuple[str, str]]] = {}
     for stage, key in needed:
@@ -120,7 +128,7 @@ def of_run(store: Store, run: str) -> RunUsage:
     Raises:
         StoreError: the record of a run cannot be read, or the name is none.
     """
-    found = stored(store)
+    found = present(store)
     return _usage(store, store.folder(RUNS, run).name, found, needed_by(store, found))
 
 
@@ -130,17 +138,19 @@ def overview(store: Store) -> Overview:
     Raises:
         StoreError: the record of a run cannot be read.
     """
-    found = stored(store)
+    found = present(store)
     needed = needed_by(store, found)
     kinds: dict[str, tuple[int, int]] = {}
     for one in found:
         count, total = kinds.get(one.stage, (0, 0))
-        kinds[one.stage] = count + 1, total + one.size
+        if not one.begun:
+            kinds[one.stage] = count + 1, total + one.size
     runs = {name: _usage(store, name, found, needed) for name in _runs(store)}
     largest = sorted(runs.items(), key=lambda item: -item[1].total)
     others = {path.name: size_of(path) for path in _listed(store.root) if path.name not in KINDS}
-    free = [one for one in found if not needed[one.stage, one.key]]
-    return Overview(kinds, dict(largest), others, free)
+    unfinished = sum(one.size for one in found if one.begun)
+    others |= {"unfinished": unfinished} if unfinished else {}
+    return Overview(kinds, dict(largest), others, _free(found, needed))
 
 
 def _usage(store: Store, run: str, found: list[Stored], needed: dict[tuple[str, str], set[str]]) -> RunUsage:
@@ -156,9 +166,15 @@ def unneeded(store: Store) -> list[Stored]:
     Raises:
         StoreError: the record of a run cannot be read.
     """
-    found = stored(store)
-    needed = needed_by(store, found)
-    return [one for one in found if not needed[one.stage, one.key]]
+    found = present(store)
+    return _free(found, needed_by(store, found))
+
+
+def _free(found: list[Stored], needed: dict[tuple[str, str], set[str]]) -> list[Stored]:
+    """What no run needs; nobody goes on with what is finished."""
+    ended = {(one.stage, one.key) for one in found if not one.begun}
+    over = [one for one in found if one.begun and (one.stage, one.key) in ended]
+    return [one for one in found if not needed[one.stage, one.key] or one in over]
 
 
 def remove_unneeded(store: Store, among: Iterable[Stored] | None = None) -> list[Stored]:
@@ -180,13 +196,21 @@ def remove_unneeded(store: Store, among: Iterable[Stored] | None = None) -> list
         try:
             with store.lock(one.stage, one.key, _give_up):
                 # a run that has begun meanwhile has said so in its record
-                if any(one.key in keys for keys in _runs(store).values()):
+                wanted = any(one.key in keys for keys in _runs(store).values())
+                if wanted and not (one.begun and store.has(one.stage, one.key)):
                     continue
-                store.discard(one.stage, one.key)
+                _discard(store, one)
                 removed.append(one)
         except _BusyError:
             continue
     return removed
+
+
+def _discard(store: Store, one: Stored) -> None:
+    if one.begun:
+        states.StateFile(store, one.stage, one.key).remove()
+    else:
+        store.discard(one.stage, one.key)
 
 
 def set_aside(store: Store) -> list[Path]:

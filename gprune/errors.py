@@ -16,6 +16,8 @@ Every message says what is wrong, with the offending value, and what to do about
     ├── CheckpointError     a saved model that does not read back as it was
     ├── JobError            a job that cannot be started, found or stopped
     └── Cancelled           the person stopped the run
+
+No GpruneError is Interrupted: it comes with a signal, as KeyboardInterrupt does, and is one of these.
 """
 
 
@@ -87,3 +89,10 @@ class JobError(GpruneError):
 
 class Cancelled(GpruneError):  # noqa: N818  (an outcome, not an error)
     """The run was stopped on request."""
+
+
+class Interrupted(KeyboardInterrupt):  # noqa: N818  (an outcome, not an error)
+    """The machine needs the process to leave: the run is to be continued.
+
+    It comes from a signal, wherever the process is at that moment: what deals with errors does not meet it.
+    """

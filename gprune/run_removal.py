@@ -44,7 +44,7 @@ def remove(store: Store, run: str) -> int:
 
 
 def _removed(store: Store, run: str) -> int:
-    found = cache_usage.stored(store)
+    found = cache_usage.present(store)
     needed = cache_usage.needed_by(store, found)
     own = [one for one in found if needed[one.stage, one.key] == {run}]
     freed = 0

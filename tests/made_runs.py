@@ -67,7 +67,8 @@ class Task:
     def asked(self) -> str:
         """The evaluation text or the task that is measured on."""
         known = self.study.evaluation
-        return (known.tasks if self.stage.kind == "accuracy" else known.texts)[self.stage.id.item or 0]
+        tasks = self.stage.kind in ("accuracy", "answers", "questions")
+        return (known.tasks if tasks else known.texts)[self.stage.id.item or 0]
 
     @property
     def able(self) -> list[str]:
@@ -218,6 +219,23 @@ def statistics(task: Task) -> records.ActivationStatistics:
     return records.ActivationStatistics(task.text, "f" * 64, counts, drawn.length * counts, **values)
 
 
+def positions(task: Task) -> records.StrongestPositions:
+    drawn, known = task.needs["tokens"], task.shape
+    samples, length = drawn.ids.shape
+    kept = min(task.study.calibration.positions, samples)
+    size = (known.layers, known.neurons, kept)
+    first = task.random.integers(0, samples, (*size[:2], 1))
+    strength = np.sort(np.abs(noise(task, *size)), axis=2)[:, :, ::-1]
+    return records.StrongestPositions(
+        drawn.text,
+        drawn.fingerprint,
+        length,
+        ((first + np.arange(kept)) % samples).astype(np.int16),
+        task.random.integers(0, length, size).astype(np.int16),
+        (strength * task.random.choice((-1, 1), size)).astype(np.float32),
+    )
+
+
 def contexts(task: Task) -> records.Contexts:
     known, count, dimensions = task.shape, task.study.contexts.count, 3
     components = noise(task, known.layers, dimensions, known.hidden)
@@ -328,6 +346,7 @@ _NAMED = (
     sampled,
     tokens,
     statistics,
+    positions,
     contexts,
     context_statistics,
     scores,

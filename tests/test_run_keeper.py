@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -189,13 +189,13 @@ def test_a_clock_that_is_set_back_gives_no_negative_time(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Clock(datetime):
-        hour_now = 12
+        moment = datetime(2026, 11, 21, 11, tzinfo=UTC)
 
         @classmethod
         def now(cls, zone: Any = None) -> datetime:
             # an hour less each time that anyone looks
-            cls.hour_now -= 1
-            return datetime(2026, 11, 21, tzinfo=UTC).replace(hour=cls.hour_now % 24)
+            cls.moment -= timedelta(hours=1)
+            return cls.moment
 
     monkeypatch.setattr(record, "datetime", Clock)
     pipeline.run(study, Store(tmp_path), silent, "drift")

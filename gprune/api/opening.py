@@ -40,7 +40,7 @@ def run(
 
     Args:
         study: a study, its fields as plain values, a study file, or `demo` for the bundled one.
-        until: the last thing wanted: drift, adapted, agreement, masks, perplexity or all.
+        until: the last thing wanted: positions, drift, adapted, agreement, masks, perplexity or all.
         cache: the cache folder; GPRUNE_CACHE, or the default one, where left out.
         progress: whether a bar is drawn, on a terminal and in a notebook.
         anyway: whether it starts even if the estimate says that it cannot fit in memory.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
@@ -298,3 +300,29 @@ class Run:
         from gprune.api.figures import figure
 
         return figure(self._loaded, name, options)
+
+    def report(self, file: str | os.PathLike[str], cards: Sequence[str] = ()) -> Path:
+        """Writes figures of the run as one HTML file that needs no network and nothing beside it.
+
+        Args:
+            file: where it is written; its name ends in `.html`.
+            cards: names of figures, as `figures` lists them, in their order; all that the run has where left
+                out.
+
+        Returns:
+            The file.
+
+        Raises:
+            SettingsError: there is no such figure, or the file's name ends otherwise.
+            StoreError: the file cannot be written.
+
+        Example:
+            >>> import gprune, pathlib, tempfile
+            >>> run = gprune.run("demo", progress=False)
+            >>> file = pathlib.Path(tempfile.mkdtemp()) / "drift.html"
+            >>> b"Switching the text" in run.report(file, cards=("drift", "layers")).read_bytes()
+            True
+        """
+        from gprune.api.reports import report
+
+        return report(self._loaded, file, cards)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,10 @@ class Bench:
         self._texts: dict[str, Array] = {}
         self._means: dict[tuple[str, ...], ActivationStatistics] = {}
         self._prepared: OrderedDict[str, Silenced] = OrderedDict()
+        self.typed: tuple[str, Array] = ("", np.empty(0, dtype=np.int32))
+        """the text that was typed last, and its tokens: several models read it one after the other"""
+        self.kept: dict[str, Any] = {}
+        """records of the run's texts, by their keys, for the next text that is held against them"""
 
     def windows(self, text: dict[str, Any]) -> Array:
         """(windows, length) token ids of a text, cut as the run has cut it; see question.Resolved.
@@ -103,11 +107,14 @@ class Bench:
         numbers = np.asarray(question["numbers"], dtype=np.int64)
         if not len(numbers) or numbers.min() < 0 or numbers.max() >= len(read):
             raise SettingsError(f"the text has the windows 0 to {len(read) - 1}: ask for some of them")
-        masks = question["masks"]
-        silenced = nullcontext() if masks is None else self._silenced(masks, question["means"]).applied()
-        with silenced:
+        with self.silenced(question):
             found = self._measured(read, numbers, text)
         return [float(loss) for loss in found]
+
+    def silenced(self, question: dict[str, Any]) -> AbstractContextManager[None]:
+        """Keeps what a question's masks remove silent, with its biases, for as long as one wants."""
+        masks = question["masks"]
+        return nullcontext() if masks is None else self._silenced(masks, question["means"]).applied()
 
     def require_same(self) -> None:
         """Checks that the model's files are those that were loaded.

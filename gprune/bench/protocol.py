@@ -7,6 +7,19 @@ The first line from the app says which model to load; every later one asks for t
     {"text": {...}, "numbers": [3, 17], "masks": {...} | null, "means": [key, ...]}
                                                             -> {"losses": [3.21, 3.4]}
 
+A passage is read token by token, a window of a text or what was typed; a prompt is gone on from greedily, a
+few tokens a question. Both say what is silent as above, and how many tokens there were in all:
+
+    {"read": {"text": {...}, "number": 3} | {"typed": "..."}, ...}
+                                       -> {"pieces": [["The", 1, 1], ...], "losses": [...], "total": 128}
+    {"write": {"prompt": "...", "most": 40}, "ids": [5, 9], "tokens": 4, ...}
+                       -> {"ids": [3, 1], "text": "...", "ended": false, "read": 12, "total": 12}
+
+A text of one's own is measured against the texts of a run; study and digests are those of a run that has it
+as its text C, and the drifts are left in the folder, as a store keeps them:
+
+    {"own": {"folder": "...", "study": {...}, "inputs": {...}}}  -> {"drifts": {"A | own": key, ...}}
+
 An answer carries the `id` of its question. Where there is no result it has a `problem`, one sentence, and
 says with `ready` whether the model is there for other questions. Masks travel as packed bits in base64.
 """
@@ -22,6 +35,10 @@ import numpy as np
 from gprune import untrusted
 from gprune.errors import SettingsError, UnreadableError
 from gprune.records import Array, PruningMasks
+
+_PAIR = ("primary", "auxiliary")
+OWN_PAIRS = {"A | own": ("primary", "substitute"), "B | own": ("auxiliary", "substitute"), "A | B": _PAIR}
+"""the pairs of texts that are compared where a person brings a text of one's own"""
 
 
 def packed(masks: PruningMasks) -> dict[str, Any]:

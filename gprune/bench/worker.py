@@ -78,6 +78,14 @@ class Desk:
             # what is in the memory is no model of the run any more
             self.bench = None
             raise
+        if "read" in question or "write" in question:
+            from gprune.bench import reading
+
+            return (reading.read if "read" in question else reading.write)(self.bench, question)
+        if "own" in question:
+            from gprune.bench import own_text
+
+            return {"drifts": own_text.drifts(self.bench, question)}
         if "numbers" in question:
             return {"losses": self.bench.losses(question)}
         return {"windows": len(self.bench.windows(question["text"]))}

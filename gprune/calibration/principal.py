@@ -8,11 +8,32 @@ enough. The random block is the same for all: components depend on the points al
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+
+from gprune.records import Array
 
 _BLOCKS = 12
 """blocks of the space, each of half as many directions as are asked for: narrow blocks, multiplied often,
 come nearer to the exact directions than wide ones that cost as much"""
+
+
+def places(rows: Array, most: int) -> tuple[Array, Array]:
+    """Points in the directions of their largest variance.
+
+    Args:
+        rows: (points, width) float32, at least two of them different.
+        most: directions at most.
+
+    Returns:
+        (points, directions) float32, and (directions,) float64 share of the whole variance.
+    """
+    centred = rows - rows.mean(axis=0)
+    _, found = principal(torch.from_numpy(centred), min(most, len(rows) - 1, rows.shape[1]))
+    variances: Array = np.square(found.numpy(), dtype=np.float64).sum(axis=0)
+    # summed row by row: a copy of all of them in float64 would be twice their size
+    whole = sum(float(np.square(row, dtype=np.float64).sum()) for row in centred)
+    return found.numpy(), variances / whole
 
 
 def principal(centred: torch.Tensor, dimensions: int) -> tuple[torch.Tensor, torch.Tensor]:

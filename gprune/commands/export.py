@@ -42,7 +42,7 @@ def _apply(options: argparse.Namespace) -> int:
     from gprune import surgery
     from gprune.export import apply, plan_file
 
-    with _shown("apply") as progress:
+    with shown("apply") as progress:
         folder = apply.save(options.plan, options.model, options.out, surgery.cut, progress)
     masks = plan_file.read(folder).masks
     print(f"{folder}: {options.model} cut by {masks.method} to {masks.retention:.2%}, read back and compared")
@@ -52,7 +52,7 @@ def _apply(options: argparse.Namespace) -> int:
 def _pad(options: argparse.Namespace) -> int:
     from gprune.export import padded
 
-    with _shown("pad", options.job) as progress:
+    with shown("pad", options.job) as progress:
         made = padded.save(options.folder, options.out, progress)
     saved = made.dense.bytes - made.pruned.bytes
     kept = made.dense.bytes - made.padded.bytes
@@ -71,14 +71,14 @@ def _size(size: Size) -> str:
 def _gguf(options: argparse.Namespace) -> int:
     from gprune.export import gguf
 
-    with _shown("gguf", options.job) as progress:
+    with shown("gguf", options.job) as progress:
         size = gguf.save(options.folder, options.out, options.type, progress)
     print(f"{options.out}: {gguf.ARCHITECTURE}, {options.type}, {size / 2**20:,.1f} MiB, read back")
     return 0
 
 
 @contextlib.contextmanager
-def _shown(stage: str, job: Path | None = None) -> Iterator[Progress]:
+def shown(stage: str, job: Path | None = None) -> Iterator[Progress]:
     """Shows progress on stderr, and in a job's folder; whatever a library prints goes to stderr too."""
     from gprune import terminal
     from gprune.jobs.reporting import JobReporter

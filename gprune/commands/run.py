@@ -31,7 +31,7 @@ def add(commands: Any) -> None:
         nargs="+",
         help="run the study once for each seed, and write mean and deviation over them",
     )
-    run.add_argument("--until", choices=UNTIL, default=UNTIL[-1], help="stop after this stage")
+    run.add_argument("--until", choices=UNTIL, default="all", help="stop after this stage")
     run.add_argument(
         "--dry-run",
         action="store_true",

@@ -206,14 +206,21 @@ def _learning(_: StageId, case: Case) -> Need:
     length, shape = study.calibration.length, model.shape
     logits = max(_LEARNING_LOGITS[case.gpu], _LEAST_ROWS * model.vocabulary)
     cached = 2.0 * study.calibration.samples * length * shape.hidden * case.width
+    # thresholds and what Adam knows of them, once in use and once as they were after the last step
+    thresholds = shape.layers * (max(study.modularization.candidates) + 1.0)
+    learned = 4.0 * 2 * 4 * thresholds
     return Need(
         weights=case.weights,
         # masks of four subsets with their gradients, and the order of all units
-        fixed=case.logits(logits, 5) + 4.0 * 4 * 2 * model.units + 100.0 * shape.layers * shape.neurons,
+        fixed=case.logits(logits, 5)
+        + 4.0 * 4 * 2 * model.units
+        + 100.0 * shape.layers * shape.neurons
+        + learned,
         each=case.kept(length, recomputed=True)
         + case.backward(length)
         + 4.0 * length * shape.hidden * case.width,
-        host=cached if cached <= machine.spare() and study.sparsity.epochs > 1 else 0.0,
+        # a state is put together in memory before it is written
+        host=(cached if cached <= machine.spare() and study.sparsity.epochs > 1 else 0.0) + 4 * learned,
         asked=study.sparsity.batch,
         setting="sparsity.batch",
     )
@@ -341,6 +348,7 @@ _KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
     "scores": _scores,
     "perplexity": _perplexity,
     "accuracy": _accuracy,
+    "answers": _accuracy,
     "speed": _speed,
     "checkpoint": _checkpoint,
     "sampled": _model,

@@ -8,6 +8,7 @@ evaluation protocol).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,18 @@ from gprune.errors import CorpusError
 from gprune.evaluation.tasks import TaskSource, documents, fingerprint, resolve
 from gprune.evaluation.tasks.columns import Row
 from gprune.progress import Progress, silent
-from gprune.records import Accuracy
+from gprune.records import Accuracy, Answers, Questions
+from gprune.records.answers import MOST_QUESTIONS
 from gprune.study import EvaluationSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a model was asked of one task, and what came of it."""
+
+    accuracy: Accuracy
+    answers: Answers
+    questions: Questions
 
 
 def accuracy(
@@ -29,6 +40,19 @@ def accuracy(
     on_progress: Progress = silent,
     cache: Path | None = None,
 ) -> dict[str, Accuracy]:
+    """The accuracy of each task alone; see `answered`."""
+    found = answered(model, tokenizer, tasks, settings, on_progress, cache)
+    return {task: each.accuracy for task, each in found.items()}
+
+
+def answered(
+    model: nn.Module,
+    tokenizer: Any,
+    tasks: tuple[str, ...],
+    settings: EvaluationSettings,
+    on_progress: Progress = silent,
+    cache: Path | None = None,
+) -> dict[str, Answered]:
     """Measures a causal language model on multiple-choice tasks, all of them in one pass.
 
     Args:
@@ -42,7 +66,8 @@ def accuracy(
         cache: folder that keeps the demo's texts from call to call.
 
     Returns:
-        The accuracy of each task, in the order asked for. Standard errors of a single document are infinite.
+        The accuracy of each task, the answers that it rests on and the questions, in the order asked for.
+        Standard errors of a single document are infinite.
 
     Raises:
         SettingsError: a task is unknown, or not even a single choice fits in memory.
@@ -65,6 +90,31 @@ def accuracy(
         model.train(training)
 
 
+def questions(
+    task: str, settings: EvaluationSettings, on_progress: Progress = silent, cache: Path | None = None
+) -> Questions:
+    """The questions of a task as every model is asked them; no model takes part.
+
+    Args:
+        task: one task, see `answered`.
+        settings: see `answered`.
+        on_progress: see `answered`.
+        cache: see `answered`.
+
+    Raises:
+        SettingsError: the task is unknown.
+        CorpusError: it has no data or a row of it cannot be used.
+    """
+    from gprune.evaluation.tasks import asked, harness
+
+    source = resolve(task, settings, download=True)
+    rows = documents(source, cache)[: settings.limit]
+    with harness.quiet(), harness.reporting(on_progress, settings.batch):
+        built = harness.task(source, rows[:MOST_QUESTIONS])
+        built.build_all_requests()
+    return asked.questions(task, built)
+
+
 def _measure(
     model: nn.Module,
     tokenizer: Any,
@@ -72,21 +122,21 @@ def _measure(
     rows: dict[str, list[Row]],
     settings: EvaluationSettings,
     on_progress: Progress,
-) -> dict[str, Accuracy]:
+) -> dict[str, Answered]:
     from lm_eval import evaluate
 
-    from gprune.evaluation.tasks import harness
+    from gprune.evaluation.tasks import asked, harness
 
     with harness.quiet(), harness.reporting(on_progress, settings.batch):
         built = {task: harness.task(source, rows[task]) for task, source in sources.items()}
-        asked = harness.language_model(model, tokenizer, settings.batch, on_progress)
+        answering = harness.language_model(model, tokenizer, settings.batch, on_progress)
         # The errors of means are closed formulas, so bootstrapping is named and never done.
-        found = evaluate(asked, {"tasks": built}, bootstrap_iters=1, log_samples=False)
+        found = evaluate(answering, {"tasks": built}, bootstrap_iters=1, log_samples=False)
     results = {}
     for task, source in sources.items():
         acc, acc_error = harness.measured(found["results"][task], "acc")
         acc_norm, acc_norm_error = harness.measured(found["results"][task], "acc_norm")
-        results[task] = Accuracy(
+        measured = Accuracy(
             task=task,
             acc=acc,
             acc_norm=acc_norm,
@@ -97,5 +147,8 @@ def _measure(
             chance=harness.chance(built[task]),
             version=f"{built[task].VERSION}, lm-eval {harness.version()}",
             data=fingerprint(source),
+        )
+        results[task] = Answered(
+            measured, asked.answers(task, built[task]), asked.questions(task, built[task])
         )
     return results

@@ -124,23 +124,31 @@ def window_losses(
     return losses
 
 
-@torch.inference_mode()
 def _batch_losses(model: Any, ids: torch.Tensor) -> torch.Tensor:
     """(batch,) float64 mean loss of each window of (batch, length) ids."""
+    return token_losses(model, ids).double().mean(dim=1)
+
+
+@torch.inference_mode()
+def token_losses(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    """(batch, length - 1) float32 loss of every token but the first, in nats; for a model in evaluation.
+
+    Args:
+        model: see `perplexity`.
+        ids: (batch, length) token ids on its device, length at least 2.
+    """
     targets = ids[:, 1:].reshape(-1)
     model_type = str(model.config.model_type).removeprefix(PRUNED_PREFIX)
     if model_type not in FAMILIES:
         # Other families may scale or cap what the head gives, so their own forward pass has to do it.
         logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
-        losses = _cross_entropy(logits.reshape(len(targets), -1), targets)
-        return losses.view(len(ids), -1).double().mean(dim=1)
+        return _cross_entropy(logits.reshape(len(targets), -1), targets).view(len(ids), -1)
     hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
     hidden = hidden.reshape(len(targets), -1)
     head = model.get_output_embeddings()
     rows = max(1, _BLOCK_LOGITS // head.out_features)
     blocks = zip(hidden.split(rows), targets.split(rows), strict=True)
-    losses = torch.cat([_cross_entropy(head(block), target) for block, target in blocks])
-    return losses.view(len(ids), -1).double().mean(dim=1)
+    return torch.cat([_cross_entropy(head(block), target) for block, target in blocks]).view(len(ids), -1)
 
 
 def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -26,8 +26,8 @@ from gprune.processes import process_start as process_start
 
 CommandBuilder = Callable[[Path, Sequence[str]], list[str]]
 
-EXPORTS = ("pad", "gguf")
-"""commands besides `run` that a job can be; each takes `--job`"""
+EXPORTS = ("pad", "gguf", "cut", "map")
+"""commands besides `run` that a job can be; each takes `--job` and makes no run"""
 # a run that has reported its end gets this long to leave the machine before it is killed
 EXIT_SECONDS = 30.0
 

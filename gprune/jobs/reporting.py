@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from gprune.errors import Cancelled, GpruneError, JobError
+from gprune.errors import Cancelled, GpruneError, Interrupted, JobError
 from gprune.files import make_folder
 from gprune.jobs import folder as files
 from gprune.jobs import local
@@ -36,9 +36,9 @@ STAGE_SHARE = 0.01
 class JobReporter:
     """Writes the events and the state of one job; used by the process that does the work.
 
-    As a context manager it marks the job running, and on the way out done, cancelled or failed; exceptions
-    pass through. Called with `(stage, done, total, message)` it records progress, and raises `Cancelled` once
-    the job was asked to stop.
+    As a context manager it marks the job running, and on the way out done, cancelled, interrupted or failed;
+    exceptions pass through. Called with `(stage, done, total, message)` it records progress, and raises
+    `Cancelled` once the job was asked to stop.
     """
 
     def __init__(self, folder: str | Path, clock: Callable[[], float] = time.time) -> None:
@@ -167,6 +167,8 @@ class JobReporter:
         if error is None or (isinstance(error, SystemExit) and not error.code):
             return replace(state.ended_as("done"), run_id=self._run_id, summary=self._summary)
         stopped = self._asked_to_stop() or state.state == "cancelling"
+        if isinstance(error, Interrupted) and not stopped:
+            return state.ended_as("interrupted")
         if stopped or isinstance(error, Cancelled | KeyboardInterrupt):
             return state.ended_as("cancelled")
         return state.ended_as("failed", sentence(error))
@@ -180,6 +182,11 @@ class JobReporter:
                 write_state(self.folder, change(read_state(self.folder)))
             except JobError as error:
                 print(f"the job's state was not recorded: {error}", file=sys.stderr)
+
+
+def is_cancelled(folder: Path) -> bool:
+    """Whether someone has asked a job to stop; on a full disk its state alone may say so."""
+    return os.path.exists(folder / files.CANCEL) or read_state(folder).state == "cancelling"
 
 
 def sentence(error: BaseException) -> str:

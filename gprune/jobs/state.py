@@ -71,12 +71,17 @@ class JobState:
         """The same job, ended now."""
         return replace(self, state=state, error=one_line(error), ended=time.time())
 
-    def without_result(self, reason: str = LOST) -> JobState:
-        """The job after its process is gone: a reported result stays, a cancelled job is no failure."""
+    def without_result(self, reason: str = LOST, interrupted: bool = False) -> JobState:
+        """The job after its process is gone: a reported result stays, a cancelled job is no failure.
+
+        Args:
+            reason: why it has none, in one sentence.
+            interrupted: whether a signal has ended it that asks a process to leave.
+        """
         if self.state == "cancelling":
             return self.ended_as("cancelled")
         if self.state == "running":
-            return self.ended_as("failed", reason)
+            return self.ended_as("interrupted") if interrupted else self.ended_as("failed", reason)
         return self
 
 

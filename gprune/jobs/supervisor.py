@@ -40,7 +40,9 @@ def supervise(folder: Path, heard: Callable[[], signal.Signals | None] = lambda:
     if worker is None:
         return
     code = _watch(folder, worker, heard)
-    ended = update(folder, lambda state: state.without_result(_reason(code, folder)))
+    # the second of two signals: the first has not come to say so itself
+    interrupted = code in (-signal.SIGTERM, -signal.SIGUSR1)
+    ended = update(folder, lambda state: state.without_result(_reason(code, folder), interrupted))
     if ended.state != "done":
         local.sweep(worker.pid)
 

@@ -53,7 +53,7 @@ class StageTime:
     seconds: float
     """time spent in it so far"""
     state: str
-    """running, done, cancelled or failed"""
+    """running, done, cancelled, interrupted or failed"""
 
 
 @dataclass(frozen=True, slots=True)

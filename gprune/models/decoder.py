@@ -213,8 +213,22 @@ class Decoder:
         """
         gate, up, down = (part(layer) for part in (self.gate_proj, self.up_proj, self.down_proj))
         with present(gate), present(up), present(down):
-            weights = gate.weight.float(), up.weight.float(), down.weight.float().T
-            return nn.functional.normalize(torch.cat(weights, dim=1), dim=1)
+            return directions(gate.weight, up.weight, down.weight)
+
+
+def directions(gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+    """The weights of every neuron, [gate row, up row, down column], as a direction.
+
+    Args:
+        gate: (neurons, hidden) weight.
+        up: (neurons, hidden) weight.
+        down: (hidden, neurons) weight.
+
+    Returns:
+        (neurons, 3 * hidden) float32 rows of unit length; a neuron whose weights are all zero stays zero.
+    """
+    weights = gate.float(), up.float(), down.float().T
+    return nn.functional.normalize(torch.cat(weights, dim=1), dim=1)
 
 
 def require_language_model(model: object) -> None:

@@ -6,7 +6,7 @@ so that every branch can be run on another kind of device: tests bring one of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -104,6 +104,24 @@ def kept_random(device: torch.device) -> AbstractContextManager[Any]:
         devices=[device] if is_gpu(device) else [], device_type=GPU
     )
     return chosen
+
+
+def random_states(device: torch.device) -> dict[str, torch.Tensor]:
+    """Where the random numbers of the CPU stand, and those of a GPU that is meant; bytes, on the CPU."""
+    states = {"cpu": torch.get_rng_state()}
+    return states | {GPU: _backend().get_rng_state(device)} if is_gpu(device) else states
+
+
+def set_random_states(device: torch.device, states: Mapping[str, torch.Tensor]) -> None:
+    """Lets the random numbers go on from where they stood; what is not named stays as it is.
+
+    Raises:
+        RuntimeError: they are no such states.
+    """
+    if "cpu" in states:
+        torch.set_rng_state(states["cpu"])
+    if GPU in states and is_gpu(device):
+        _backend().set_rng_state(states[GPU], device)
 
 
 def _backend() -> Any:

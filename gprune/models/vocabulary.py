@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tokenizers import Tokenizer
 
 from gprune.errors import GpruneError, ModelError
 from gprune.models import identity
 from gprune.records import Array
+
+_BROKEN = "\ufffd"
+"""what the bytes of half a character are decoded to"""
+_WIDEST = 3
+"""tokens beside one that may hold the rest of its character"""
 
 
 def tokenizer(model: str) -> Tokenizer:
@@ -46,3 +53,32 @@ def characters(model: str, ids: Array) -> int | None:
     except ModelError:
         return None
     return sum(map(len, reader.decode_batch(ids.tolist(), skip_special_tokens=True)))
+
+
+def around(reader: Tokenizer, ids: Sequence[int], at: int) -> tuple[str, str, str]:
+    """The text before a token, its own, and the text after it, as they stand together.
+
+    A token alone reads otherwise than in its place: spaces get lost, and a character may take several tokens,
+    which then stand together.
+
+    Args:
+        reader: the tokenizer.
+        ids: tokens one after the other.
+        at: which one of them.
+    """
+    start, end = at, at + 1
+    while start > max(at - _WIDEST, 0) and _text(reader, ids[:start]).endswith(_BROKEN):
+        start -= 1
+    while end < min(at + 1 + _WIDEST, len(ids)) and _text(reader, ids[:end]).endswith(_BROKEN):
+        end += 1
+    before, through, whole = (_text(reader, part) for part in (ids[:start], ids[:end], ids))
+    if through.startswith(before) and whole.startswith(through):
+        own, after = through[len(before) :], whole[len(through) :]
+    else:
+        own, after = _text(reader, ids[start:end]), _text(reader, ids[end:])
+    return before, own or str(reader.id_to_token(ids[at]) or ""), after
+
+
+def _text(reader: Tokenizer, ids: Sequence[int]) -> str:
+    found: str = reader.decode(list(ids), skip_special_tokens=False)
+    return found

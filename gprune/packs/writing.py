@@ -119,7 +119,7 @@ def _add_result(
 def _record(store: Store, chosen: Contents) -> dict[str, Any]:
     """The run's record as it goes out, with what was left out of the pack."""
     values = privacy.public_record(chosen.record, chosen.study, store.root)
-    if values.get("state") == "running":
+    if values.get("state") in ("running", "interrupted"):
         # on another machine no process will ever be at work on it
         values |= {"state": "cancelled", "error": _INTERRUPTED}
     return values | {"packed": {"left_out": dict(sorted(chosen.left_out.items()))}}

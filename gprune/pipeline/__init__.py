@@ -21,6 +21,7 @@ from gprune.pipeline.outlook import expected
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.summary import summarized
 from gprune.progress import Notice
+from gprune.settings import require
 from gprune.stages import (
     KINDS,
     PAIR,
@@ -37,7 +38,8 @@ from gprune.stages import (
     served,
 )
 from gprune.stages.inputs import doubtful_tasks, read
-from gprune.store import Store
+from gprune.store import Store, states
+from gprune.store.resumption import Resumption, Spent
 from gprune.study import Study
 
 __all__ = ["Listener", "opened", "run"]
@@ -62,6 +64,9 @@ def run(
     Raises:
         GpruneError: with one sentence that says what is wrong and what to do.
     """
+    if until == "answers":
+        tasks = list(study.evaluation.tasks)
+        require(bool(tasks), "evaluation.tasks", tasks, "at least one task for a run until answers")
     missing_tasks: dict[str, str] = {}
     inputs = read(study, missing_tasks, on_progress=partial(listener, "download"), memory=store.digests)
     results = Results(store, Graph(study, inputs))
@@ -70,6 +75,7 @@ def run(
     record.doubtful_tasks = doubtful_tasks(study, missing_tasks)
     require_room(wanted, results, listener, anyway)
     store.sweep()
+    states.sweep(store)
     with Keeper(record, wanted, listener) as keeper:
         _Runner(results, record, keeper).run(wanted, _essential(results.graph, until))
         summary = summarized(results, wanted, record)
@@ -171,10 +177,18 @@ class _Runner:
         before = work.tokens_passed()
         needs = resolve(stage.needs, self._load)
 
+        def here() -> Spent:
+            now = work.tokens_passed()
+            return Spent(now[0] - before[0], now[1] - before[1], time.perf_counter() - started)
+
+        file = states.StateFile(store, stage.kind, stage.key)
+        resumption = work.resumption = Resumption(file, here, work.progress)
+
         def details() -> dict[str, Any]:
-            seconds = round(time.perf_counter() - started, 3)
-            known = {"seconds": seconds, "passes": self._passes(before), **provenance.versions()}
+            known = self._told(resumption.spent) | provenance.versions()
             known |= {"notices": notices} if notices else {}
+            if resumption.began:
+                known["resumed"] = {"step": resumption.began, **self._told(here())}
             return known | (
                 {"left_out": [one.name for one in self._left_out(stage)]} if stage.optional else {}
             )
@@ -200,6 +214,7 @@ class _Runner:
                 # what is there is the result of a run that could have less
                 store.discard(stage.kind, stage.key)
             store.put(stage.kind, stage.key, made, details())
+        resumption.end()
 
     def _put_extra(self, stage: Stage[Any], maker: Stage[Any], made: Any) -> None:
         """Keeps what another stage has made on the way."""
@@ -227,10 +242,10 @@ class _Runner:
             self._ensure(stage)
             return self.results.record(stage)
 
-    def _passes(self, before: tuple[int, int]) -> dict[str, float] | None:
-        """How often a stage ran the dense model over a calibration set's worth of tokens."""
-        own = [now - then for now, then in zip(self.work.tokens_passed(), before, strict=True)]
+    def _told(self, spent: Spent) -> dict[str, Any]:
+        """Seconds, and how often a stage ran the dense model over a calibration set's worth of tokens."""
         calibration = self.results.graph.study.calibration
         whole = calibration.samples * calibration.length
-        ways = zip(("forward", "backward"), own, strict=True)
-        return {way: round(tokens / whole, 3) for way, tokens in ways} if any(own) else None
+        tokens = {"forward": spent.forward, "backward": spent.backward}
+        passes = {way: round(count / whole, 3) for way, count in tokens.items()}
+        return {"seconds": round(spent.seconds, 3), "passes": passes if any(tokens.values()) else None}

@@ -14,6 +14,7 @@
   stopped on its way, the run is "cancelled", and what the first has finished stays in it.
 - An owner that dies leaves "running" behind: readers see that its process is gone and call the run
   interrupted (gprune.run_records.owner). On a full disk the state and the reason are rewritten in place.
+- A process that a signal asks to leave says "interrupted" itself, so that another machine knows as well.
 - In a cache that cannot be written no record is, and a run all of whose results are there still ends well.
 """
 
@@ -24,7 +25,7 @@ from types import TracebackType
 from typing import Any
 
 from gprune import run_records, untrusted
-from gprune.errors import Cancelled, StoreError
+from gprune.errors import Cancelled, Interrupted, StoreError
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.run_records.owner import BEAT_SECONDS
 from gprune.stages import KINDS, Stage
@@ -70,7 +71,11 @@ class Keeper:
     ) -> None:
         """Says how the run ended, where that is this process's to say; the exception goes on."""
         try:
-            if isinstance(error, Cancelled | KeyboardInterrupt):
+            if isinstance(error, Interrupted):
+                self._stopped(
+                    "interrupted", "its process was asked to leave; continue it, and it goes on there"
+                )
+            elif isinstance(error, Cancelled | KeyboardInterrupt):
                 self._stopped("cancelled", "stopped on request; finished stages are kept")
             elif isinstance(error, Exception):
                 self._stopped("failed", untrusted.sentence(error))

@@ -112,14 +112,20 @@ class RunRecord:
         details = self.results.details(stage)
         seconds, passes = float(details.get("seconds") or 0.0), details.get("passes")
         entry = {"key": stage.key, "seconds": round(seconds, 3), "reused": reused}
-        kept = {"passes": passes, "notices": details.get("notices"), "with": details.get("with")}
+        names = ("passes", "notices", "with", "resumed")
+        kept = {name: details.get(name) for name in names}
         self.stages[stage.name] = entry | {name: value for name, value in kept.items() if value}
         if reused:
             self.listener(stage.name, 1, 1, "reused")
         else:
-            words = "".join(f", {count:g} {way} passes" for way, count in (passes or {}).items() if count)
-            taken = f"made on the way of {details['with']}" if "with" in details else f"{seconds:.1f} s"
-            self.listener(stage.name, 1, 1, f"{taken}{words}{self._standing()}")
+            words = _cost(seconds, passes)
+            if "resumed" in details:
+                own = details["resumed"]
+                words += (
+                    f" in all; {_cost(own['seconds'], own['passes'])} of it after step {own['step']}, here"
+                )
+            taken = f"made on the way of {details['with']}" if "with" in details else words
+            self.listener(stage.name, 1, 1, f"{taken}{self._standing()}")
 
     def _standing(self) -> str:
         """Where the run stands, for whoever reads its log."""
@@ -132,7 +138,7 @@ class RunRecord:
         """Writes the record.
 
         Args:
-            state: running, done, failed or cancelled.
+            state: running, done, failed, cancelled or interrupted.
             result: what the run ends with; an earlier result stays when left out.
             error: one sentence, for a run that failed.
         """
@@ -162,12 +168,18 @@ class RunRecord:
     def _asked_for(self) -> str:
         """The last thing wanted: extra results take a finished run no further than it was."""
         earlier = self.previous.get("until")
-        return earlier if self.until == "positions" and self._earlier and earlier else self.until
+        return earlier if self.until in ("positions", "answers") and self._earlier and earlier else self.until
 
     def _descriptions(self) -> dict[str, str]:
         study = self.results.graph.study
         described = {role: corpora.describe(text, "calibration") for role, text in roles(study).items()}
         return described | {text: corpora.describe(text, "evaluation") for text in study.evaluation.texts}
+
+
+def _cost(seconds: float, passes: dict[str, float] | None) -> str:
+    """What a stage took, in words."""
+    counted = (f", {count:g} {way} passes" for way, count in (passes or {}).items() if count)
+    return f"{seconds:.1f} s{''.join(counted)}"
 
 
 def _today(study: Any) -> Any:

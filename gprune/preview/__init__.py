@@ -9,7 +9,29 @@ units in place, without copying it. Everything else runs in the app's process.
 """
 
 from gprune.preview.answer import NO_DIFFERENCE, Answer, State, verdict
-from gprune.preview.keeper import Pool, pool
+from gprune.preview.asking import Pool, pool
+from gprune.preview.own_text import Held, OwnText, OwnTexts, own_texts
 from gprune.preview.question import DENSE, Question, Source
+from gprune.preview.readings import Passage, Piece, Prompt, Read, Reading, Written
 
-__all__ = ["DENSE", "NO_DIFFERENCE", "Answer", "Pool", "Question", "Source", "State", "pool", "verdict"]
+__all__ = [
+    "DENSE",
+    "NO_DIFFERENCE",
+    "Answer",
+    "Held",
+    "OwnText",
+    "OwnTexts",
+    "Passage",
+    "Piece",
+    "Pool",
+    "Prompt",
+    "Question",
+    "Read",
+    "Reading",
+    "Source",
+    "State",
+    "Written",
+    "own_texts",
+    "pool",
+    "verdict",
+]

@@ -1,24 +1,24 @@
-"""The app's side of the preview: one worker at most, the questions of all sessions, the newest answers.
+"""The keeper of the preview: one worker at most, handed one thing at a time.
 
-Sessions ask and look from threads of their own. One thread, the keeper, starts and ends the worker and hands
-it one batch of windows at a time, so that something newer, a job, or another run never waits for more than a
-batch. It ends itself when there is neither a worker nor a question.
+One thread starts and ends the worker and hands it one batch of windows, one passage or a few tokens of a
+continuation at a time, so that something newer, a job, or another run never waits for more than that. It ends
+itself when there is neither a worker nor a question.
 """
 
 from __future__ import annotations
 
-import atexit
+import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gprune.door import require_trust
-from gprune.preview.agenda import CURVE, PREVIEW, Agenda, Entry, Item
-from gprune.preview.answer import Answer, State
+from gprune.preview.agenda import Agenda
 from gprune.preview.child import Child
-from gprune.preview.question import DENSE, Question, Source, key_of, resolve
+from gprune.preview.docket import Docket, Entry, order
+from gprune.preview.question import key_of
+from gprune.preview.readings import Readings
 from gprune.preview.turns import Lookout, hindrance
 
 IDLE_SECONDS = 120.0
@@ -35,8 +35,8 @@ STUCK_SECONDS = 600.0
 _BROKEN = "the preview failed ({}): ask again"
 
 
-class Pool:
-    """Answers the questions of all sessions of one server with one worker at most."""
+class Keeper:
+    """Has one worker at most answer what is open, and ends it when there is nothing to do."""
 
     def __init__(
         self,
@@ -53,95 +53,24 @@ class Pool:
         """
         self.idle = idle
         self._start, self._lookout = start, Lookout(waits_for)
-        self._agenda = Agenda()
+        turns = itertools.count(1)
+        self._agenda, self._readings = Agenda(turns), Readings(turns)
+        self._dockets: tuple[Docket[Any, Any], ...] = (self._agenda, self._readings)
         self._changed = threading.Condition()
         self._keeper: threading.Thread | None = None
         self._child: Child | None = None
-        self._flight: tuple[Item, float] | None = None
+        self._flight: tuple[Docket[Any, Any], Any, float] | None = None
         self._worked = self._warm = 0.0
         self._measured = False
         self._ended: dict[str, str] = {}
 
-    def ask(self, source: Source, question: Question, owner: str, base: Question | None = None) -> str:
-        """Asks what masks cost; the owner's earlier preview is dropped, unless it is the same.
-
-        Args:
-            source: the run.
-            question: what is measured.
-            owner: who asks, one name a session and place (tab); other owners' questions go on.
-            base: what it is compared with on the same text; the dense model by default.
-
-        Returns:
-            The identity under which `latest` has the answer. Asking the same again is harmless and cheap.
-
-        Raises:
-            SettingsError: the study does not measure the text, there is no such method, or its model needs
-                code that this server does not run.
-            StoreError: the run lacks the masks or statistics that are needed.
-        """
-        return self._put(source, [question], owner, PREVIEW, base)[0]
-
-    def ask_many(
-        self, source: Source, questions: Sequence[Question], owner: str, base: Question | None = None
-    ) -> list[str]:
-        """Asks the points of a curve, behind every preview; all of them refine in turn.
-
-        The owner's earlier curve is dropped where it has other points. See `ask`.
-        """
-        return self._put(source, questions, owner, CURVE, base)
-
-    def latest(self, identity: str) -> Answer | None:
-        """The newest answer; None where nothing of this identity was asked, or long ago.
-
-        Looking keeps a question at work: one that nobody looks at for a while is dropped.
-        """
-        with self._changed:
-            answer = self._agenda.look(identity, time.monotonic())
-            self._wake()
-            return answer
-
-    def state(self, source: Source) -> State:
-        """Where the worker of a run stands."""
-        key = key_of(source.model)
-        with self._changed:
-            child, waiting = self._child, bool(self._agenda.open(key))
-            reason = self._lookout.reason(source.model)
-            if child is not None and key_of(child.model) == key:
-                if not child.ready:
-                    return State("loading", "the model is being loaded", child.pid)
-                phase = "waiting" if reason else "warm"
-                return State(phase, reason, child.pid)  # type: ignore[arg-type]
-            if waiting and child is not None:
-                return State("waiting", "the preview of another run has its turn")
-            if waiting and reason:
-                return State("waiting", reason)
-            if waiting:
-                return State("loading", "a process is being started")
-            return State("ended", self._ended[key]) if key in self._ended else State("cold")
-
-    def close(self) -> None:
-        """Ends the worker and drops every question."""
-        with self._changed:
-            self._agenda.drop()
-            self._end("the app has ended it")
-            self._changed.notify_all()
-
-    def _put(
-        self, source: Source, questions: Sequence[Question], owner: str, kind: str, base: Question | None
-    ) -> list[str]:
-        require_trust(source.graph.study.trust_remote_code)
-        pairs = []
-        for question in questions:
-            against = resolve(source, base or Question(question.text, DENSE))
-            pairs.append((resolve(source, question), against))
-        with self._changed:
-            asked = self._agenda.put(pairs, owner, kind, time.monotonic())
-            self._wake()
-        return asked
+    def _open(self, model: str | None = None) -> list[Entry]:
+        """Every question that lacks something, of one model or all."""
+        return [entry for docket in self._dockets for entry in docket.open(model)]
 
     def _wake(self) -> None:
         """Has the keeper look at once where something is open; the lock is held."""
-        if self._keeper is None and self._agenda.open():
+        if self._keeper is None and self._open():
             self._keeper = threading.Thread(target=self._keep, name="preview", daemon=True)
             self._keeper.start()
         self._changed.notify_all()
@@ -158,7 +87,7 @@ class Pool:
                 with self._changed:
                     self._give_up(_BROKEN.format(f"{type(error).__name__}: {error}"), time.monotonic())
             with self._changed:
-                if self._child is None and not self._agenda.open():
+                if self._child is None and not self._open():
                     self._keeper = None
                     return
                 if self._child is None or self._child.replies.empty():
@@ -166,14 +95,15 @@ class Pool:
 
     def _step(self, now: float) -> None:
         self._hear(now)
-        self._agenda.expire(now)
+        for docket in self._dockets:
+            docket.expire(now)
         self._manage(now)
         self._hand_over(now)
 
     def _look_out(self) -> None:
         """Asks the queue of jobs, without the lock: that reads files."""
         with self._changed:
-            models = {entry.model: entry.question.model for entry in self._agenda.open()}
+            models = {entry.model: entry.loads for entry in self._open()}
             if self._child is not None:
                 models[key_of(self._child.model)] = self._child.model
         self._lookout.look(models.values())
@@ -196,35 +126,32 @@ class Pool:
         if not reply.get("ready", True):
             self._give_up(str(reply["problem"]), now, RETRY_SECONDS)
         elif flight is not None:
-            self._agenda.fail(flight[0], str(reply["problem"]), now + RETRY_SECONDS)
+            flight[0].fail(flight[1], str(reply["problem"]), now + RETRY_SECONDS)
 
     def _note_result(self, reply: dict[str, Any], now: float) -> None:
         assert self._flight is not None
-        (item, sent), self._flight = self._flight, None
+        (docket, item, sent), self._flight = self._flight, None
         self._worked = now
-        if reply.get("id") != item.asked.identity:
+        if reply.get("id") != item.identity:
             raise RuntimeError("an answer to another question")
-        if item.numbers is None:
-            self._agenda.counted(item, int(reply["windows"]))
-        else:
-            self._measured = True
-            self._agenda.record(item, reply["losses"], now - sent)
+        self._measured = self._measured or "windows" not in reply
+        docket.heard(item, reply, now - sent)
 
     def _manage(self, now: float) -> None:
         """Ends the worker where that is due, and starts one where it is wanted."""
-        if self._flight is not None and now - self._flight[1] > STUCK_SECONDS:
+        if self._flight is not None and now - self._flight[2] > STUCK_SECONDS:
             self._give_up(f"the preview has said nothing for {STUCK_SECONDS:g} seconds: ask again", now)
         wanted = self._wanted()
         reason = self._due(wanted, now)
         if reason:
             self._end(reason)
-        if self._child is not None or wanted is None or self._lookout.reason(wanted.question.model):
+        if self._child is not None or wanted is None or self._lookout.reason(wanted.loads):
             return
         try:
-            self._child = self._start(wanted.question.model, self._notify)
+            self._child = self._start(wanted.loads, self._notify)
         except OSError as error:
             problem = f"no process can be started ({error.strerror or error}): free some memory, ask again"
-            self._agenda.fail_model(wanted.model, problem, now + RETRY_SECONDS)
+            self._fail_model(wanted.model, problem, now + RETRY_SECONDS)
         self._measured, self._worked = False, now
 
     def _due(self, wanted: Entry | None, now: float) -> str:
@@ -238,22 +165,22 @@ class Pool:
         if wanted is not None and self._turn_over(wanted, now):
             return "the preview of another run has taken its place"
         rests = child.ready and self._flight is None
-        if now - self._worked > self.idle and (rests or not self._agenda.open(key_of(child.model))):
+        if now - self._worked > self.idle and (rests or not self._open(key_of(child.model))):
             return f"nothing was measured for {self.idle:g} seconds"
         return ""
 
     def _wanted(self) -> Entry | None:
         """The question whose model should be loaded, were there no other: a preview, longest without turn."""
         mine = None if self._child is None else key_of(self._child.model)
-        entries = [e for e in self._agenda.open() if not self._lookout.reason(e.question.model)]
+        entries = [entry for entry in self._open() if not self._lookout.reason(entry.loads)]
         others = [entry for entry in entries if entry.model != mine]
-        return min(others or entries, key=lambda one: (not one.urgent, one.served), default=None)
+        return min(others or entries, key=order, default=None)
 
     def _turn_over(self, wanted: Entry, now: float) -> bool:
         """Whether the loaded model makes way for that of another run."""
         assert self._child is not None
         key = key_of(self._child.model)
-        mine = self._agenda.open(key)
+        mine = self._open(key)
         if wanted.model == key:
             return False
         if not mine or self._lookout.reason(self._child.model):
@@ -268,19 +195,26 @@ class Pool:
         child = self._child
         if child is None or not child.ready or self._flight is not None or self._lookout.reason(child.model):
             return
-        item = self._agenda.next(key_of(child.model))
-        if item is not None:
-            self._flight = item, now
-            child.send(item.message)
+        waiting = [(entry, docket) for docket in self._dockets for entry in docket.open(key_of(child.model))]
+        for entry, docket in sorted(waiting, key=lambda pair: order(pair[0])):
+            item = docket.turn(entry)
+            if item is not None:
+                self._flight = docket, item, now
+                child.send(item.message)
+                return
+
+    def _fail_model(self, model: str, problem: str, retry: float) -> None:
+        for docket in self._dockets:
+            docket.fail_model(model, problem, retry)
 
     def _give_up(self, problem: str, now: float, pause: float = 0.0) -> None:
         """Ends the worker for a reason that all questions of its model share."""
         if self._child is not None:
-            self._agenda.fail_model(key_of(self._child.model), problem, now + pause)
+            self._fail_model(key_of(self._child.model), problem, now + pause)
             self._end(problem)
         else:
-            for entry in self._agenda.open():
-                self._agenda.fail_model(entry.model, problem, now + pause)
+            for model in {entry.model for entry in self._open()}:
+                self._fail_model(model, problem, now + pause)
 
     def _end(self, reason: str) -> None:
         if self._child is not None:
@@ -291,12 +225,3 @@ class Pool:
     def _notify(self) -> None:
         with self._changed:
             self._changed.notify_all()
-
-
-POOL = Pool()
-atexit.register(POOL.close)
-
-
-def pool() -> Pool:
-    """The one pool of this process."""
-    return POOL

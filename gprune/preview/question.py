@@ -116,33 +116,60 @@ def resolve(source: Source, question: Question) -> Resolved:
         SettingsError: the study does not measure the text, or there is no such method.
         StoreError: the run has not made the masks or the statistics that are needed, or they are damaged.
     """
-    study, inputs = source.graph.study, source.graph.inputs
-    evaluation = study.evaluation
-    if not source.graph.known:
-        raise StoreError(
-            "the run does not say what it has read: run the study again, finished stages are kept"
-        )
-    if question.text not in evaluation.texts:
-        raise SettingsError(
-            f"the run does not measure {question.text!r}: choose one of {', '.join(evaluation.texts)}"
-        )
-    if question.method not in METHODS:
-        raise SettingsError(f"there is no method {question.method!r}: choose one of {', '.join(METHODS)}")
-    masks, own = _masks(source, question)
-    text: dict[str, Any] = {
-        "name": question.text,
-        "digest": inputs.evaluation[question.text],
+    text = text_of(source, question.text)
+    compact, means, own = silent(source, question)
+    identity = digest([source.model, {**text, "batch": 0}, compact, means])
+    losses = _stored(source, question) if own else None
+    return Resolved(identity, question, source.model, text, compact, means, losses)
+
+
+def digest(content: Any) -> str:
+    """Plain values as one word."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def text_of(source: Source, text: str) -> dict[str, Any]:
+    """An evaluation text as a worker is told of it.
+
+    Raises:
+        SettingsError: the study does not measure the text.
+        StoreError: the run does not say what it has read, or has not drawn the text yet.
+    """
+    evaluation, inputs = source.graph.study.evaluation, source.graph.inputs
+    _require_known(source)
+    if text not in evaluation.texts:
+        raise SettingsError(f"the run does not measure {text!r}: choose one of {', '.join(evaluation.texts)}")
+    told: dict[str, Any] = {
+        "name": text,
+        "digest": inputs.evaluation[text],
         "length": evaluation.length,
         "windows": evaluation.windows,
         "batch": evaluation.batch,
     }
-    text |= _written(source, question.text)
-    compact = None if masks is None else packed(masks)
-    means = () if masks is None else _means(source, question.method)
-    content = [source.model, {**text, "batch": 0}, compact, means]
-    identity = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
-    losses = _stored(source, question) if own else None
-    return Resolved(identity, question, source.model, text, compact, means, losses)
+    return told | _written(source, text)
+
+
+def silent(source: Source, question: Question) -> tuple[dict[str, Any] | None, tuple[str, ...], bool]:
+    """What is silent: packed masks, keys of the means behind the biases, whether the masks are the run's.
+
+    Raises:
+        SettingsError: there is no such method.
+        StoreError: the run has not made the masks or the statistics that are needed, or they are damaged.
+    """
+    _require_known(source)
+    if question.method not in METHODS:
+        raise SettingsError(f"there is no method {question.method!r}: choose one of {', '.join(METHODS)}")
+    masks, own = _masks(source, question)
+    if masks is None:
+        return None, (), own
+    return packed(masks), _means(source, question.method), own
+
+
+def _require_known(source: Source) -> None:
+    if not source.graph.known:
+        raise StoreError(
+            "the run does not say what it has read: run the study again, finished stages are kept"
+        )
 
 
 def _written(source: Source, text: str) -> dict[str, str]:

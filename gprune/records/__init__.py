@@ -8,6 +8,7 @@ A *unit* is what pruning removes whole: an FFN neuron (one row of gate_proj and 
 of down_proj) or a key/value group (one key/value head with all its query heads).
 """
 
+from gprune.records.answers import Answers, Questions
 from gprune.records.base import Array
 from gprune.records.calibration import (
     ActivationStatistics,
@@ -20,6 +21,7 @@ from gprune.records.calibration import (
 from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
 from gprune.records.decisions import Learning, LearningHistory, PruningMasks
 from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
+from gprune.records.maps import Components, NeuronMap
 from gprune.records.model import ModelShape, ModelSize, WeightFacts, WeightNorms
 from gprune.records.modules import AdaptedScores, Agreement, ModuleStatistics, Partition, PartitionAgreement
 from gprune.records.scores import RankDrift, UnitScores
@@ -29,7 +31,9 @@ __all__ = [
     "ActivationStatistics",
     "AdaptedScores",
     "Agreement",
+    "Answers",
     "Array",
+    "Components",
     "ContextStatistics",
     "Contexts",
     "Learning",
@@ -37,10 +41,12 @@ __all__ = [
     "ModelShape",
     "ModelSize",
     "ModuleStatistics",
+    "NeuronMap",
     "Partition",
     "PartitionAgreement",
     "Perplexity",
     "PruningMasks",
+    "Questions",
     "RankDrift",
     "SampledText",
     "StrongestPositions",

@@ -31,6 +31,7 @@ from gprune.study import Study
 POLL_SECONDS = 0.5
 RECONCILE_SECONDS = 2.0
 CANCELLED = "its job was cancelled: run the command again to go on"
+INTERRUPTED = "its job was interrupted: run the command again to go on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +208,8 @@ class Schedule:
         if job.state == "done":
             self._seconds.append(job.elapsed or 0.0)
             return ""
+        if job.state == "interrupted":
+            return INTERRUPTED
         return job.error if job.state == "failed" and job.error else CANCELLED
 
     def _status(self, total: int, waiting: int) -> Status:

@@ -19,7 +19,7 @@ MOST_TEXT = 20_000
 MOST_ENTRIES = 20_000
 """entries of a table; a run of every method on twenty texts has some hundreds"""
 MOST_SECONDS = 1e10
-STATES = ("running", "done", "failed", "cancelled")
+STATES = ("running", "done", "failed", "cancelled", "interrupted")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,160}")
 """of a run, of a stage and of a result's key; nothing that leads out of a folder"""
 

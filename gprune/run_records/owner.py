@@ -20,7 +20,7 @@ from gprune.processes import QUIET_SECONDS as QUIET_SECONDS
 from gprune.store import Store
 
 INTERRUPTED = "interrupted"
-"""the state of a run that its record calls running, and that no process is at work on"""
+"""the state of a run that a signal has ended, or that reads as running while no process is at work on it"""
 
 
 class Ownership:

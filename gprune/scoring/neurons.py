@@ -39,3 +39,9 @@ def neuron_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNo
         return found
 
     return scored
+
+
+def layer_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNorms, layer: int) -> Parts:
+    """The same of one layer: (neurons,) scores of the shards of given indices; see `neuron_scorer`."""
+    score = _LAYERS[metric]
+    return lambda shards: score(statistics, norms, np.asarray(shards), layer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,9 +17,10 @@ from torch import Tensor
 
 from gprune.errors import NumericsError
 from gprune.models.decoder import Decoder
-from gprune.progress import Progress
+from gprune.progress import Notice, Progress
 from gprune.records import Array, LearningHistory, Partition, PruningMasks, Tokens
 from gprune.sparsity.batches import SubsetSampler, Teacher
+from gprune.sparsity.continuation import CHANGED_ROUNDING, Running, noting
 from gprune.sparsity.gate import MaskGate, gated
 from gprune.sparsity.masks import MaskFamily
 from gprune.sparsity.objective import RetentionConstraint
@@ -27,6 +29,7 @@ from gprune.sparsity.recomputation import SUBSETS
 from gprune.sparsity.rounding import exact_masks, require_reachable
 from gprune.sparsity.supervision import combine
 from gprune.sparsity.units import RankedUnits
+from gprune.store.resumption import Resumption, Spent
 from gprune.study import SparsitySettings
 
 COLUMNS = (
@@ -54,6 +57,7 @@ def learn(
     seed: int,
     on_progress: Progress,
     attention: Array | None = None,
+    kept: Resumption | None = None,
 ) -> tuple[PruningMasks, LearningHistory]:
     """Learns thresholds and turns them into masks that meet the retention target exactly.
 
@@ -70,6 +74,7 @@ def learn(
         on_progress: called after every step; may raise to stop.
         attention: (layers, key/value groups) bool, the groups that are kept whatever is learned; none leaves
             them to their thresholds.
+        kept: where it leaves what it can go on from, and finds what an earlier process has left.
 
     Returns:
         The masks, whose retention is as near R* as one neuron allows, and the course of the learning.
@@ -90,7 +95,8 @@ def learn(
     rows: list[list[float]] = []
     if settings.epochs:
         with gated(decoder) as gate:
-            learner = _Learner(decoder, family, gate, primary, auxiliary, settings, target, seed, on_progress)
+            texts = primary, auxiliary
+            learner = _Learner(decoder, family, gate, texts, settings, target, seed, on_progress, kept)
             rows = learner.run(thresholds)
     plan = exact_masks(family.units, thresholds.cpu().numpy(), target, settings.alignment)
     history = LearningHistory(
@@ -124,42 +130,80 @@ class _Learner:
         decoder: Decoder,
         family: MaskFamily,
         gate: MaskGate,
-        primary: Tokens,
-        auxiliary: Tokens,
+        texts: tuple[Tokens, Tokens],
         settings: SparsitySettings,
         target: float,
         seed: int,
         on_progress: Progress,
+        kept: Resumption | None,
     ) -> None:
-        self._family, self._settings, self._on_progress = family, settings, on_progress
-        ids = np.concatenate([primary.ids, auxiliary.ids]).astype(np.int64)
-        self._sampler = SubsetSampler(primary, auxiliary, settings.batch, seed)
-        teacher = Teacher.build(decoder, len(ids), ids.shape[1], settings.epochs)
-        self._passes = Passes(decoder, family, gate, teacher, ids, settings, on_progress)
-        self._constraint = RetentionConstraint(target, settings.penalty, settings.dual_rate)
+        self._decoder, self._family, self._gate, self._texts = decoder, family, gate, texts
+        self._settings, self._target, self._seed, self._on_progress = settings, target, seed, on_progress
+        self._kept = kept
+        self._ids = np.concatenate([tokens.ids for tokens in texts]).astype(np.int64)
 
     def run(self, thresholds: Tensor) -> list[list[float]]:
         """Learns the (thresholds,) values in place and returns one history row for each step."""
-        steps = self._settings.epochs * self._sampler.steps_per_epoch
-        optimizer = torch.optim.Adam([thresholds], lr=self._settings.learning_rate)
-        rows = []
-        for step in range(steps):
-            rate = self._settings.learning_rate * (1 + math.cos(math.pi * step / steps)) / 2
-            optimizer.param_groups[0]["lr"] = rate
-            row = self._step(step, steps, rate, thresholds, optimizer)
-            rows.append(row)
-            self._on_progress(step + 1, steps, _message(row))
-        return rows
+        running = self._begun(thresholds)
+        steps = self._settings.epochs * running.sampler.steps_per_epoch
+        if self._kept is not None:
+            running = self._gone_on(running, steps, self._kept)
+        moment = None
+        try:
+            while len(running.rows) < steps:
+                row = self._step(len(running.rows), steps, running)
+                running.rows.append(row)
+                if self._kept is not None:
+                    moment = running.noted(self._kept.spent.plain)
+                    if len(running.rows) < steps and self._kept.due(moment.step):
+                        self._kept.save(running.state(moment, steps))
+                self._on_progress(len(running.rows), steps, _message(row))
+        except BaseException:
+            if self._kept is not None and moment is not None and moment.step < steps:
+                self._kept.stopped(moment.step, partial(running.state, moment, steps))
+            raise
+        return running.rows
 
-    def _step(
-        self, step: int, steps: int, rate: float, thresholds: Tensor, optimizer: torch.optim.Optimizer
-    ) -> list[float]:
-        measured = self._measure(thresholds, step, steps)
+    def _begun(self, thresholds: Tensor) -> Running:
+        """A learning before its first step."""
+        settings, notices = self._settings, list[str]()
+        sampler = SubsetSampler(*self._texts, settings.batch, self._seed)
+        teacher = Teacher.build(self._decoder, len(self._ids), self._ids.shape[1], settings.epochs)
+        told = noting(notices, self._on_progress)
+        passes = Passes(self._decoder, self._family, self._gate, teacher, self._ids, settings, told)
+        optimizer = torch.optim.Adam([thresholds], lr=settings.learning_rate)
+        constraint = RetentionConstraint(self._target, settings.penalty, settings.dual_rate)
+        return Running(thresholds, optimizer, constraint, sampler, teacher, passes, notices=notices)
+
+    def _gone_on(self, running: Running, steps: int, kept: Resumption) -> Running:
+        """The same learning where an earlier process has left it, or from its first step."""
+        state = kept.found()
+        if state is None:
+            return running
+        try:
+            spent = Spent.of(state.values.get("spent"))
+            alike = running.take_up(state, steps, COLUMNS, self._ids)
+        except (ValueError, KeyError, TypeError, IndexError, RuntimeError) as error:
+            kept.refuse(str(error))
+            return self._begun(running.thresholds.fill_(1 - self._target))
+        for words in running.notices:
+            self._on_progress(state.step, steps, Notice(words))
+        told = noting(running.notices, self._on_progress)
+        told(state.step, steps, kept.goes_on(state, spent))
+        if not alike:
+            told(state.step, steps, Notice(CHANGED_ROUNDING))
+        return running
+
+    def _step(self, step: int, steps: int, running: Running) -> list[float]:
+        thresholds, constraint = running.thresholds, running.constraint
+        rate = self._settings.learning_rate * (1 + math.cos(math.pi * step / steps)) / 2
+        running.optimizer.param_groups[0]["lr"] = rate
+        measured = self._measure(running, step, steps)
         retention = self._family.retention(thresholds)
         slope = self._family.threshold_gradient(self._family.share, thresholds, self._settings.surrogate)
         if step == 0:
-            self._constraint.start(measured.gradient, slope)
-        thresholds.grad = measured.gradient + self._constraint.slope(retention) * slope
+            constraint.start(measured.gradient, slope)
+        thresholds.grad = measured.gradient + constraint.slope(retention) * slope
         # One transfer from the device a step.
         finite = torch.isfinite(thresholds.grad).all()
         values = [*measured.cross_entropy, measured.distillation, retention, measured.admitted, finite]
@@ -169,18 +213,19 @@ class _Learner:
                 f"step {step + 1} of sparsity learning gave a loss or gradient that is not finite "
                 f"(cross-entropy on A and B, distillation: {losses}): use float32 or bfloat16 for the model"
             )
-        multiplier = self._constraint.multiplier
-        optimizer.step()
+        multiplier = constraint.multiplier
+        running.optimizer.step()
         # Quantiles lie inside (0, 1): a module can be kept or removed whole, and still come back.
         thresholds.clamp_(0.0, 1.0)
-        self._constraint.ascend(kept)
-        epoch = step // self._sampler.steps_per_epoch
+        constraint.ascend(kept)
+        epoch = step // running.sampler.steps_per_epoch
         return [step, epoch, *losses, kept, multiplier, admitted, rate]
 
-    def _measure(self, thresholds: Tensor, step: int, steps: int) -> _Measured:
+    def _measure(self, running: Running, step: int, steps: int) -> _Measured:
         """Runs teacher and student on the next batch, and combines what it says."""
-        numbers = self._sampler.draw().reshape(SUBSETS, -1)
-        sums = self._passes.run(thresholds, numbers, step, steps)
+        thresholds = running.thresholds
+        numbers = running.sampler.draw().reshape(SUBSETS, -1)
+        sums = running.passes.run(thresholds, numbers, step, steps)
         quarter, length = sums.cross_entropy.shape[1:]
         kind, weight = self._settings.surrogate, self._settings.distillation_weight
         hard = self._family.threshold_gradient(sums.cross_entropy_gradient, thresholds, kind)

@@ -104,6 +104,15 @@ class Passes:
             kind=MethodError,
         )
 
+    @property
+    def size(self) -> int:
+        """Sequences that go through the model at a time; how a batch is divided decides how it is rounded."""
+        return self._sequences.size
+
+    @size.setter
+    def size(self, size: int) -> None:
+        self._sequences.size = size
+
     def run(self, thresholds: Tensor, numbers: Array, step: int, steps: int) -> BatchSums:
         """Runs the sequences of a step forward and back.
 

@@ -11,12 +11,14 @@ what computes is imported when it computes.
 """
 
 from gprune.stages.adapting import adapted, agreement, agreements, modules, side
+from gprune.stages.answering import accuracy, answers, questions
 from gprune.stages.course import UNTIL, course, every, measured, named
 from gprune.stages.exploring import clusters, drift, partition, scores
 from gprune.stages.given import Given, given, standings, unequal
 from gprune.stages.graph import KINDS, PAIR, Graph, Stage, StageId, needed, on_the_way, order, resolve, served
 from gprune.stages.inputs import Inputs
-from gprune.stages.measuring import accuracy, overlap, perplexity, speed
+from gprune.stages.mapping import BEHAVIOUR, PARAMETERS, components, mapped_texts, neuron_map
+from gprune.stages.measuring import overlap, perplexity, speed
 from gprune.stages.pruning import checkpoint, learning, masks, pruned
 from gprune.stages.reading import (
     context_statistics,

@@ -38,6 +38,7 @@ from gprune.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.stages.inputs import GRADIENT
 from gprune.stages.reading import context_statistics, contexts, groups, norms, shape, tokens
 from gprune.stages.work import Work
+from gprune.study import Study
 
 Decision = tuple[PruningMasks, Array]
 """Masks, and the (layers, neurons) margins by which neurons were kept (positive) or removed (negative)."""
@@ -107,12 +108,7 @@ def _ranked(graph: Graph, method: Method) -> Declared:
     def decide(
         work: Work, shape: ModelShape, parts: list[Any], attention: PruningMasks | None = None
     ) -> Decision:
-        if pooled:
-            found = _pooled(work, method.metric, parts)
-        elif len(parts) == 1:
-            found = parts[0]
-        else:
-            found = combine(method.scoring, parts[0], parts[1], shape)
+        found = ranked_scores(work.study, method, shape, parts)
         target = work.study.retention
         if attention is not None:
             kept = uniform.allocate_around(found, shape, target, attention.heads)
@@ -125,10 +121,24 @@ def _ranked(graph: Graph, method: Method) -> Declared:
     return {"parts": [scores(graph, text, method.metric) for text in scored_on(method)]}, decide
 
 
-def _pooled(work: Work, metric: str, parts: list[Any]) -> UnitScores:
+def ranked_scores(study: Study, method: Method, shape: ModelShape, parts: list[Any]) -> UnitScores:
+    """The scores that a ranking decides by.
+
+    Args:
+        study: the study.
+        method: whose decision is `flap` or `uniform`.
+        shape: sizes of the decoder.
+        parts: the scores of each text that counts; of a pooled method what they would be made from.
+    """
+    if method.scoring == "pooled":
+        return _pooled(study, method.metric, parts)
+    return parts[0] if len(parts) == 1 else combine(method.scoring, parts[0], parts[1], shape)
+
+
+def _pooled(study: Study, metric: str, parts: list[Any]) -> UnitScores:
     """Scores of both texts as one."""
     together = pool(parts[0]["statistics"], parts[1]["statistics"])
-    return score(metric, together, parts[0]["norms"], parts[0]["shape"], work.study.calibration)
+    return score(metric, together, parts[0]["norms"], parts[0]["shape"], study.calibration)
 
 
 def _sequential(graph: Graph, _: Method) -> Declared:
@@ -179,7 +189,7 @@ def _fang(graph: Graph, method: Method) -> Declared:
             return twflap.score(statistics, *known)
 
         if pooled:
-            found = scorer(together, _pooled(work, "flap", heads))
+            found = scorer(together, _pooled(work.study, "flap", heads))
         else:
             each = [scorer(one, head) for one, head in zip(measured, heads, strict=True)]
             found = each[0] if len(each) == 1 else combine(method.scoring, each[0], each[1], shape)

@@ -7,16 +7,17 @@ from typing import Any
 from gprune.methods import METHODS
 from gprune.settings import require
 from gprune.stages.adapting import adapted, agreements, modules
+from gprune.stages.answering import accuracy, answers, questions
 from gprune.stages.exploring import drift, partition
 from gprune.stages.graph import Graph, Has, Stage, once, order
 from gprune.stages.inputs import ROLES
-from gprune.stages.measuring import accuracy, overlap, perplexity, speed
+from gprune.stages.measuring import overlap, perplexity, speed
 from gprune.stages.pruning import checkpoint, masks
 from gprune.stages.reading import positions, recursive, size, statistics
 
-UNTIL = ("positions", "drift", "adapted", "agreement", "masks", "perplexity", "all")
-"""what a run may stop after: positions are the strongest ones on every text, which older runs lack; agreement
-needs no masks, perplexity writes no model folder, all does"""
+UNTIL = ("positions", "answers", "drift", "adapted", "agreement", "masks", "perplexity", "all")
+"""what a run may stop after: positions are the strongest ones on every text, answers those behind accuracies,
+both of which older runs lack; agreement needs no masks, perplexity writes no model folder, all does"""
 
 
 def wanted(graph: Graph, until: str = "all") -> list[Stage[Any]]:
@@ -24,6 +25,8 @@ def wanted(graph: Graph, until: str = "all") -> list[Stage[Any]]:
     study = graph.study
     if until == "positions":
         return _strongest(graph)
+    if until == "answers":
+        return _answered(graph)
     found: list[Stage[Any]] = [drift(graph)]
     pruning = until in ("masks", "perplexity", "all")
     if until != "drift" and ("gprune" in study.methods or not pruning):
@@ -54,13 +57,26 @@ def _strongest(graph: Graph) -> list[Stage[Any]]:
     return [stage for pair in found for stage in pair]
 
 
+def _answered(graph: Graph) -> list[Stage[Any]]:
+    """The answers of every method to every task, with the accuracies that make them where both lack."""
+    found: list[Stage[Any]] = []
+    for name in graph.study.methods:
+        for task in measurable(graph):
+            found += [accuracy(graph, name, task), answers(graph, name, task)]
+    return found + [questions(graph, task) for task in measurable(graph)]
+
+
+def measurable(graph: Graph) -> list[str]:
+    """The tasks of a study that have data here."""
+    return [task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks]
+
+
 def measured(graph: Graph) -> list[Stage[Any]]:
     """Every measurement of a study: overlaps, perplexities, accuracies of the tasks that have data, speed."""
     study, evaluation = graph.study, graph.study.evaluation
     found: list[Stage[Any]] = [overlap(graph, text) for text in evaluation.texts]
     found += [perplexity(graph, name, text) for name in study.methods for text in evaluation.texts]
-    tasks = [task for task in evaluation.tasks if task in graph.inputs.tasks]
-    found += [accuracy(graph, name, task) for name in study.methods for task in tasks]
+    found += [accuracy(graph, name, task) for name in study.methods for task in measurable(graph)]
     return found + ([speed(graph)] if evaluation.speed != "none" else [])
 
 

@@ -47,6 +47,8 @@ class Kind:
     """whether a page reads it; the others are steps between results"""
     extra: bool = False
     """whether a run is whole without it"""
+    on_demand: bool = False
+    """whether it is made when somebody asks for it, in no study's course"""
 
 
 KINDS: dict[str, Kind] = {
@@ -74,8 +76,12 @@ KINDS: dict[str, Kind] = {
     "overlap": Kind(records.TextOverlap, seconds=0.3),
     "perplexity": Kind(records.Perplexity, seconds=0.8),
     "accuracy": Kind(records.Accuracy, seconds=4.0),
+    "answers": Kind(records.Answers, seconds=4.0, extra=True),
+    "questions": Kind(records.Questions, seconds=0.5, holds_text=True, extra=True),
     "speed": Kind(records.Throughput, seconds=30.0),
     "agreement": Kind(records.PartitionAgreement),
+    "components": Kind(records.Components, seconds=2.0, on_demand=True),
+    "map": Kind(records.NeuronMap, seconds=20.0, on_demand=True),
 }
 
 

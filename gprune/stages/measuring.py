@@ -1,4 +1,4 @@
-"""The stages that measure: perplexity, zero-shot accuracy and speed of every method (section 4).
+"""The stages that measure: perplexity and speed of every method (section 4).
 
 Beside them, how far an evaluated text is one that was calibrated on.
 """
@@ -11,9 +11,8 @@ from typing import Any
 
 from gprune import corpora
 from gprune.corpora import overlap as overlaps
-from gprune.errors import CorpusError, NumericsError, SettingsError, TaskError
 from gprune.methods import METHODS
-from gprune.records import Accuracy, Array, Perplexity, SampledText, TextOverlap, Throughput, Tokens
+from gprune.records import Array, Perplexity, SampledText, TextOverlap, Throughput, Tokens
 from gprune.stages.graph import PAIR, Graph, Stage, StageId, once
 from gprune.stages.pruning import pruned
 from gprune.stages.reading import sampled as sampled_text
@@ -73,31 +72,6 @@ def _written(graph: Graph, text: str) -> dict[str, Stage[SampledText]]:
 def _stream(work: Work, text: str, sampled: SampledText | None) -> Array:
     """The tokens of an evaluation text: read, or written by the model."""
     return work.stream(text) if sampled is None else sampled.ids.ravel()
-
-
-@once
-def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
-    """Zero-shot accuracy of a method on a task of the study that has data here."""
-    evaluation = graph.study.evaluation
-
-    def make(work: Work, **parts: Any) -> Accuracy:
-        from gprune.evaluation.accuracy import accuracy as measure
-
-        model = work.cut(method, **parts)
-        try:
-            return measure(model, work.tokenizer, (task,), evaluation, work.progress, work.text_cache)[task]
-        except (CorpusError, SettingsError, NumericsError) as error:
-            raise TaskError(str(error)) from error
-
-    index = evaluation.tasks.index(task)
-    return graph.stage(
-        StageId("accuracy", method=method, item=index),
-        f"accuracy of {METHODS[method].label}, task {index + 1}",
-        make,
-        needs=pruned(graph, method),
-        reads=graph.model | {"task": graph.inputs.tasks[task], "tokenizer": graph.inputs.tokenizer},
-        settings={"limit": evaluation.limit, "scoring": graph.inputs.scoring},
-    )
 
 
 @once

@@ -13,6 +13,7 @@ from gprune.errors import SettingsError
 from gprune.progress import Progress, silent
 from gprune.records import ActivationStatistics, Array, PruningMasks, Tokens, pool
 from gprune.stages.inputs import Inputs
+from gprune.store.resumption import Resumption
 from gprune.study import Study
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Work:
         self.study, self.inputs, self.text_cache = study, inputs, text_cache
         self.progress: Progress = silent
         """listener of the stage at work"""
+        self.resumption: Resumption | None = None
+        """where the stage at work leaves what it can go on from; None where nothing is kept"""
         self._loading = loading
         self._streams: dict[str, Array] = {}
         self._cut: tuple[str, Any] = ("", None)

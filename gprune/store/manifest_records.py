@@ -54,13 +54,28 @@ def record_fault(folder: Path, manifest: Mapping[str, Any], kind: type) -> str:
 
 def details_fault(manifest: Mapping[str, Any]) -> str:
     """What is wrong with the entries on how a result was made, which the pipeline reads; empty if nothing."""
-    seconds, passes = manifest.get("seconds"), manifest.get("passes")
     fits = (
-        (seconds is None or _is_amount(seconds))
-        and (passes is None or (isinstance(passes, dict) and all(map(_is_amount, passes.values()))))
+        _is_cost(manifest)
+        and _is_own(manifest.get("resumed"))
         and all(_are_texts(manifest.get(name)) for name in ("left_out", "notices"))
     )
     return "" if fits else "it does not say how it was made"
+
+
+def _is_cost(value: Mapping[str, Any]) -> bool:
+    """Whether seconds and passes are amounts, or absent."""
+    seconds, passes = value.get("seconds"), value.get("passes")
+    counted = passes is None or (isinstance(passes, dict) and all(map(_is_amount, passes.values())))
+    return counted and (seconds is None or _is_amount(seconds))
+
+
+def _is_own(value: object) -> bool:
+    """Whether an entry tells what the process has done that ended a stage which another had begun."""
+    if value is None:
+        return True
+    if not isinstance(value, dict) or value.keys() != {"step", "seconds", "passes"}:
+        return False
+    return _is_amount(value["step"]) and _is_amount(value["seconds"]) and _is_cost(value)
 
 
 def _are_texts(value: object) -> bool:

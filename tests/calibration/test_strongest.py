@@ -144,3 +144,28 @@ def test_what_is_not_finite_or_too_long_is_refused():
         collect_strongest(short, tokens(), settings(), 2)
     with pytest.raises(SettingsError, match=r"calibration.positions must be 0 to 64 \(got 65\)"):
         settings(positions=65)
+
+
+@torch.no_grad()
+def test_on_the_demo_model_they_are_those_of_plain_hooks_on_transformers_own_forward():
+    """Neither our decoder nor our observers have a part in what they are held against."""
+    from transformers import AutoModelForCausalLM
+
+    from gprune.demo import MODEL_FOLDER
+    from gprune.models.loading import load
+
+    ids = np.random.default_rng(1).integers(0, 4096, (24, 32)).astype(np.int32)
+    calibration = Tokens("t", "f", ids, 24)
+    chosen = settings(samples=24, length=32, batch=8)
+    decoder = load(str(MODEL_FOLDER), device="cpu", dtype="float32")
+    strongest = strongest_of(decoder, calibration, 5)
+    collect(decoder, calibration, chosen, strongest=strongest)
+    model = AutoModelForCausalLM.from_pretrained(MODEL_FOLDER, dtype=torch.float32)
+    seen = [[] for _ in model.model.layers]
+    for layer, rows in zip(model.model.layers, seen, strict=True):
+        layer.mlp.down_proj.register_forward_pre_hook(
+            lambda _, given, rows=rows: rows.append(given[0].clone())
+        )
+    for start in range(0, 24, 8):
+        model(input_ids=torch.tensor(ids[start : start + 8].astype(np.int64)))
+    same(strongest.result(calibration), by_hand(np.stack([torch.cat(rows).numpy() for rows in seen]), 5))

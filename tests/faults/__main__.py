@@ -16,8 +16,10 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# so that every step of a learning has its own state, which a fault may meet
+os.environ["GPRUNE_SAVE_EVERY"] = "1 step"
 
-from faults import processes, scenarios
+from faults import learning, processes, scenarios
 from faults.arena import Arena
 from faults.verdict import KINDS
 
@@ -25,6 +27,7 @@ from faults.verdict import KINDS
 PLAN = (
     (scenarios.kills_at_random, 50, 6),
     (scenarios.kills_at_operations, 56, 14),
+    (learning.kills_in_learning, 40, 8),
     (scenarios.full_disks, 12, 4),
     (scenarios.flipped_bits, 60, 12),
     (scenarios.damaged_manifests, 60, 20),

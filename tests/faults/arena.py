@@ -46,7 +46,9 @@ class Arena:
         texts = tiny_study.write_texts(home / "texts")
         model = tiny_study.write_model(home / "model", texts)
         study, cache, counts = home / "study.json", home / "undisturbed", home / "operations.json"
-        study.write_text(json.dumps(tiny_study.settings(model, texts)))
+        # three times through the texts: what the dense model has said of them is kept, and has to come back
+        learned = {"epochs": 3, "batch": 8}
+        study.write_text(json.dumps(tiny_study.settings(model, texts, sparsity=learned)))
         warm = victims.run(study, home / "warm")
         if warm.code != 0:
             raise RuntimeError(f"the undisturbed run failed: {warm.said}")
@@ -69,6 +71,13 @@ class Arena:
     def copied(self, name: str) -> Path:
         """A cache with the finished run."""
         return Path(shutil.copytree(self.undisturbed, self.cache(name), symlinks=True))
+
+    def unlearned(self, name: str) -> Path:
+        """A cache with all that learning needs, and nothing of what follows."""
+        cache = self.copied(name)
+        for kind in ("learning", "masks", "perplexity", "checkpoint", "runs"):
+            shutil.rmtree(cache / kind, ignore_errors=True)
+        return cache
 
 
 Contents = dict[str, dict[str, str]]

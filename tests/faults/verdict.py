@@ -13,7 +13,7 @@ from faults.arena import Arena, Contents, contents, different, manifests
 
 from gprune import run_records
 from gprune.errors import GpruneError
-from gprune.store import Store
+from gprune.store import DAMAGED, Store
 
 LOST, WRONG, ORPHAN, UNTRUE, FAILED = (
     "results lost",
@@ -97,6 +97,9 @@ def judge_mended(
     ours: Contents = contents(cache)
     for name in different(ours, contents(arena.undisturbed)):
         verdict.add(WRONG, f"{what}: {name} differs from the undisturbed run's")
+    for left in cache.glob("*/*.state"):
+        if left.parent.name != DAMAGED:
+            verdict.add(UNTRUE, f"{what}: finished, {left.name} is left")
     if shown_state(cache, arena.name) != "done":
         verdict.add(UNTRUE, f"{what}: finished, the run reads {shown_state(cache, arena.name)!r}")
 

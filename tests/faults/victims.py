@@ -137,6 +137,39 @@ def killed_at(operation: str, number: int, root: Path) -> Prepare:
     return prepare
 
 
+def killed_in_learning(place: str, number: int) -> Prepare:
+    """Kills the victim while it learns.
+
+    Args:
+        place: inside a step, between two steps, or saving: before a state is written.
+        number: how often it has been there.
+    """
+    from gprune.sparsity.continuation import Running
+    from gprune.sparsity.passes import Passes
+    from gprune.store.resumption import Resumption
+
+    owner, name = {
+        "inside": (Passes, "_unit_gradients"),
+        "between": (Running, "noted"),
+        "saving": (Resumption, "save"),
+    }[place]
+
+    def prepare() -> Callable[[], None]:
+        true, seen = getattr(owner, name), 0
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            nonlocal seen
+            seen += 1
+            if seen == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return true(*arguments, **options)
+
+        setattr(owner, name, counted)
+        return lambda: None
+
+    return prepare
+
+
 def _watch(root: str, tell: Callable[[str], None]) -> None:
     """Tells of every operation of this process below a folder before it is done."""
 

@@ -33,7 +33,7 @@ def keys() -> list[str]:
     found = set()
     for file in (Path(__file__).resolve().parents[2] / "gprune" / "views").rglob("*.py"):
         source = file.read_text(encoding="utf-8")
-        found |= set(re.findall(r"\"((?:rd|ma|rasa|pd|cd|cp|sp|se|ov)_[a-z_]+)\"", source))
+        found |= set(re.findall(r"\"((?:rd|ma|rasa|pd|cd|cp|sp|se|ov|ins)_[a-z_]+)\"", source))
     assert len(found) > 30
     return sorted(found | {"run", "card", "layer", "module", "neuron", "tour", "retention", "runs", "level"})
 

@@ -105,10 +105,8 @@ def test_a_node_that_does_not_see_the_folder_says_so(tmp_path):
     text = batch.script([tmp_path / "not here"], SlurmSettings())
     environment = {**os.environ, "SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_JOB_ID": "7"}
     done = subprocess.run(["bash", "-c", text], env=environment, capture_output=True, text=True)
-    assert (
-        done.returncode == batch.UNSEEN
-        and "is the cache on a file system that the nodes share?" in done.stderr
-    )
+    assert done.returncode == batch.UNSEEN
+    assert "is the cache on a file system that the nodes share?" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -239,7 +237,7 @@ def test_a_job_that_never_got_into_slurm_is_given_up(cache, slurm):
 
 
 def test_scontrol_is_read_entry_by_entry():
-    text = "JobId=2 ArrayJobId=1 JobState=FAILED ExitCode=0:53 Reason=with words here NodeList=n[1-2] Socks/Node=*"
+    text = "JobId=2 JobState=FAILED ExitCode=0:53 Reason=with words here NodeList=n[1-2] Socks/Node=*"
     found = client.read_details("noise\n" + text)
     assert (found["ExitCode"], found["Reason"], found["NodeList"]) == ("0:53", "with words here", "n[1-2]")
     assert client.read_details("nothing of the kind") == {}

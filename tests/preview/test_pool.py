@@ -82,7 +82,7 @@ def resolved(source: Source, question: Question) -> Resolved:
 
 @pytest.fixture
 def shop(monkeypatch):
-    monkeypatch.setattr(module, "resolve", resolved)
+    monkeypatch.setattr("gprune.preview.asking.resolve", resolved)
     monkeypatch.setattr("gprune.preview.turns.LOOK_OUT_SECONDS", 0.0)
     return Workshop()
 

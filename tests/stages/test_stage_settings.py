@@ -27,7 +27,7 @@ CHANGES = {
     "evaluation.batch": (4, FREE),
     "evaluation.task_folder": ("/elsewhere", FREE),
     "evaluation.texts": (("python-code",), FREE),
-    "evaluation.tasks": (("demo_cloze",), "accuracy"),
+    "evaluation.tasks": (("demo_cloze",), "accuracy answers questions"),
     "metric": ("wanda_sp", "scores"),
     "retention": (0.7, "learning masks"),
     "seed": (1, "clusters tokens"),
@@ -76,10 +76,10 @@ CHANGES = {
     "sparsity.surrogate": ("sigmoid", "learning"),
     "sparsity.attention": ("gprune", "learning masks"),
     "sparsity.alignment": (8, "learning masks"),
-    "sparsity.bias_compensation": (True, "accuracy checkpoint perplexity speed"),
+    "sparsity.bias_compensation": (True, "accuracy answers checkpoint perplexity speed"),
     "evaluation.preset": ("64", "overlap perplexity"),
     "evaluation.windows": (9, "overlap perplexity"),
-    "evaluation.limit": (7, "accuracy"),
+    "evaluation.limit": (7, "accuracy answers questions"),
     "evaluation.speed": ("gpu", "speed"),
 }
 

@@ -20,11 +20,18 @@ PAGES = (
     "module_agreement",
     "reliability",
     "pruning_decisions",
+    "inspection",
     "calibration_data",
+    "text_lens",
+    "by_hand",
     "jobs",
     "comparison",
+    "report",
+    "flipped_questions",
     "speed_export",
     "guide",
+    "neuron_map",
+    "mask_atlas",
 )
 CHARTS = {
     "overview": 4,
@@ -32,11 +39,18 @@ CHARTS = {
     "module_agreement": 3,
     "reliability": 3,
     "pruning_decisions": 7,
+    "inspection": 0,
     "calibration_data": 2,
+    "text_lens": 0,
+    "by_hand": 0,
     "jobs": 0,
     "comparison": 4,
+    "report": 0,
+    "flipped_questions": 0,
     "speed_export": 2,
     "guide": 2,
+    "neuron_map": 1,
+    "mask_atlas": 3,
 }
 # Each AppTest reads the metadata of every installed package for components, which takes longer than a page.
 manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from made_runs import Makers, Task, an_accuracy
+from made_runs import Makers, Task, an_accuracy, digest
 
-from gprune.records import Accuracy, Perplexity, Throughput
+from gprune.records import Accuracy, Answers, Perplexity, Questions, Throughput
 
 EVIL = "<script>alert(1)</script> ![x](http://example.org/x.png)"
 LEVELS = {"dense": 40.0, "gprune": 62.0, "flap": 118.0, "flap_no_bias": 121.0, "wanda_sp": 190.0}
@@ -30,6 +30,32 @@ ACCURACY = {
 def accuracy(task: Task) -> Accuracy:
     known = ACCURACY.get(task.stage.id.method, {}).get(task.asked)
     return known or an_accuracy(task.asked, float(task.random.random()))
+
+
+OPTIONS = 4
+
+
+def answers(task: Task) -> Answers:
+    """What all models find of a question, and beside it each pruned model's own."""
+    shared = np.random.default_rng(int(digest(task.asked)[:8], 16))
+    count = task.study.evaluation.limit or 100
+    right, likelihoods = shared.integers(0, OPTIONS, count), shared.normal(-20.0, 4.0, (count, OPTIONS))
+    likelihoods[np.arange(count), right] += 4.0
+    if task.stage.id.method != "dense":
+        likelihoods += task.random.normal(scale=3.0, size=likelihoods.shape)
+    lengths = shared.integers(5, 40, count * OPTIONS).astype(np.int32)
+    counts = np.full(count, OPTIONS, np.int32)
+    flat = likelihoods.ravel().astype(np.float32)
+    return Answers(task.asked, count, flat, lengths, counts, right.astype(np.int32))
+
+
+def questions(task: Task) -> Questions:
+    """Questions that are no mark-up, whatever they look like."""
+    count = task.study.evaluation.limit or 100
+    asked = [
+        (f"Question {n} {EVIL}", [f" option {n}.{k} **bold**" for k in range(OPTIONS)]) for n in range(count)
+    ]
+    return Questions.of(task.asked, asked)
 
 
 def speed_rows(
@@ -71,4 +97,4 @@ def speed(task: Task) -> Throughput:
     return a_throughput(models=tuple(task.able))
 
 
-MAKERS: Makers = {made.__name__: made for made in (perplexity, accuracy, speed)}
+MAKERS: Makers = {made.__name__: made for made in (perplexity, accuracy, answers, questions, speed)}

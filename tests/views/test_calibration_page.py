@@ -18,6 +18,8 @@ from views.synthetic_run import a_study, exchange, folder_of, names, write_run
 from gprune import records, scoring, stages
 from gprune.analysis import calibration as analysis
 from gprune.errors import CorpusError, ModelError
+from gprune.preview import Held
+from gprune.preview import own_text as own_text_worker
 from gprune.records import ModelShape
 from gprune.store import Store
 from gprune.study import CalibrationSettings, Study, run_name
@@ -42,6 +44,20 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Study, tuple[str, .
 
     monkeypatch.setattr(own_text.work.queue, "submit", submit)
     return found
+
+
+@pytest.fixture(autouse=True)
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process measures the drift of a text that is brought here: a made-up run has no such model."""
+
+    class Nobody:
+        def ask(self, text: Any, owner: str) -> str:
+            return str(text.identity)
+
+        def latest(self, identity: str) -> Held:
+            return Held("measuring")
+
+    monkeypatch.setattr(own_text_worker, "OWN_TEXTS", Nobody())
 
 
 def page() -> AppTest:

@@ -21,7 +21,7 @@ from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.slurm.batch import INTERRUPTED
 from gprune.jobs.slurm.record import read_record, write_record
-from gprune.jobs.state import LOST, JobState, read_state, update, write_state
+from gprune.jobs.state import JobState, read_state, write_state
 from gprune.jobs.supervisor import supervise
 
 FAILED = 1
@@ -32,15 +32,15 @@ class Signals:
 
     def __init__(self) -> None:
         """Listens from now on."""
-        self.any = False
+        self._heard = False
         self._waiting: signal.Signals | None = None
         for number in (signal.SIGUSR1, signal.SIGTERM):
             signal.signal(number, self._hear)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGUSR1 and not self.any:
+        if number == signal.SIGUSR1 and not self._heard:
             self._waiting = signal.SIGUSR1
-        self.any = True
+        self._heard = True
 
     def next(self) -> signal.Signals | None:
         """What the run is to be sent now; None if nothing."""
@@ -77,13 +77,6 @@ def _sign(folder: Path, environment: dict[str, str]) -> None:
         write_record(folder, told)
 
 
-def _to_be_continued(folder: Path, state: JobState) -> JobState:
-    """A run that a signal of Slurm's ended before it could say so is interrupted and not failed."""
-    asked = (folder / files.CANCEL).exists() or state.cancel_requested is not None
-    stopped = state.state == "cancelled" or (state.state == "failed" and state.error == LOST)
-    return state.ended_as("interrupted") if stopped and not asked else state
-
-
 def main(arguments: Sequence[str]) -> int:
     """Runs the job of a folder to its end, or to its interruption."""
     folder, signals = Path(arguments[0]).absolute(), Signals()
@@ -92,8 +85,6 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         supervise(folder, signals.next)
         state = read_state(folder)
-        if signals.any:
-            state = update(folder, lambda now: _to_be_continued(folder, now))
     except GpruneError as error:
         print(f"node: {error}", file=sys.stderr)
         return FAILED

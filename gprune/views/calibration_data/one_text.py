@@ -43,13 +43,13 @@ def chosen(run: Run) -> str:
     return address.segmented("View", views, "cd_view", ALL, label_visibility="collapsed")
 
 
-@picture("text_noise")
+@picture("text_noise", at={"cd_view": "A"})
 def text_noise(run: Run, *, text: str = "A", share: float = text_card.DEFAULT_SHARE) -> go.Figure:
     """What sampling alone does to the ranks of a text, beside its drift to the others."""
     return figures.noise(_asked(run, text), share)
 
 
-@picture("text_overlap")
+@picture("text_overlap", at={"cd_view": "A"})
 def text_overlap(run: Run, *, text: str = "A") -> go.Figure:
     """How many of the neurons kept by a text another text and another sample of it keep as well."""
     return figures.overlap(_asked(run, text))

@@ -1,4 +1,4 @@
-"""Bring your own text: its tokens and its distance to the other texts at once, its rank drift as a job."""
+"""Bring your own text: its tokens and its distance to the other texts at once, and the jobs of its drift."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from gprune.corpora import source
 from gprune.errors import CorpusError, GpruneError
 from gprune.models.vocabulary import tokenizer
 from gprune.records import Array
+from gprune.stages import PAIR
 from gprune.study import Study
-from gprune.views.frame import address, user_files, work
+from gprune.views.calibration_data.own_drift import Brought
+from gprune.views.frame import address, press, user_files, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain, said
@@ -30,6 +32,7 @@ FEWEST_SEQUENCES = 128
 SHOWN_TOKENS = 60
 SUFFIXES = (".txt", ".jsonl")
 UNTIL_DRIFT = ("--until", "drift")
+_BUTTONS = ("Save it and measure the drift", "The same against B")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,11 @@ class Counted:
     """the first tokens, as they stand in the text"""
 
 
-def draw(run: Run, texts: dict[str, records.Tokens]) -> None:
-    """The form, what can be said of the text at once, and the button that starts its job.
+def draw(run: Run, texts: dict[str, records.Tokens]) -> Brought | None:
+    """The form, what can be said of the text at once, and the buttons that start its jobs.
+
+    Returns:
+        The text, where it has enough sequences for a drift.
 
     Raises:
         CorpusError: the text is empty, too large or not UTF-8, or its records hold no text.
@@ -58,7 +64,7 @@ def draw(run: Run, texts: dict[str, records.Tokens]) -> None:
             f"{MOST_MEGABYTES} MB; an uploaded file goes before pasted text. It stays on this machine, and "
             "is kept only when you start its job."
         )
-        return
+        return None
     if len(raw) > MOST_MEGABYTES * 2**20:
         size = len(raw) / 2**20
         raise CorpusError(f"the text has {size:.1f} MB: at most {MOST_MEGABYTES} MB are taken, cut it")
@@ -68,7 +74,12 @@ def draw(run: Run, texts: dict[str, records.Tokens]) -> None:
     _numbers(run, counted, usable, texts)
     st.caption(f"The first {len(counted.first)} tokens, a bar between them; ⏎ is the end of a line")
     st.code("│".join(counted.first).replace("\n", "⏎"), language=None, wrap_lines=True)
+    fewest = max(2, run.study.calibration.shards)
+    if usable < fewest:
+        st.caption(f"Rank drift needs at least {fewest} sequences of {run.study.calibration.length} tokens.")
+        return None
     _job(run, raw, name, usable)
+    return Brought(raw, name, _suffix(name), usable)
 
 
 def _asked() -> tuple[bytes, str]:
@@ -178,23 +189,22 @@ def _distances(ids: Array, texts: dict[str, records.Tokens]) -> dict[str, float]
 
 
 def _job(run: Run, raw: bytes, name: str, usable: int) -> None:
-    fewest = max(2, run.study.calibration.shards)
-    if usable < fewest:
-        st.caption(f"Rank drift needs at least {fewest} sequences of {run.study.calibration.length} tokens.")
-        return
+    """What a job would do, and a button for each of the run's texts to hold the text against."""
     path = user_files.place(run.root, "texts", name, _suffix(name), raw)
-    study = drift_study(run.study, path, usable)
-    samples = study.calibration.samples
+    studies = {role: drift_study(run.study, path, usable, role) for role in PAIR}
+    samples = studies[PAIR[0]].calibration.samples
     fewer = " A is drawn anew with as few." if samples < run.study.calibration.samples else ""
     st.caption(
         f"The job saves the text as {plain(path.relative_to(run.root))} in the cache and measures the rank "
         f"drift between A ({plain(run.study.primary)}) and it, with {samples:,} sequences of each.{fewer} It "
-        "prunes nothing; its run appears in the list of runs."
+        "prunes nothing; its run appears in the list of runs. The other one does the same for B."
     )
-    st.code(_command(study), language="bash", wrap_lines=True)
-    if st.button("Save it and measure the drift", key="cd_own_start", icon=":material/play_arrow:"):
-        user_files.save(path, raw)
-        _start(run, study)
+    st.code(_command(studies[PAIR[0]]), language="bash", wrap_lines=True)
+    with st.container(horizontal=True):
+        for role, words, key in zip(PAIR, _BUTTONS, ("cd_own_start", "cd_own_start_b"), strict=True):
+            if press.pressed(words, key=key, icon=":material/play_arrow:"):
+                user_files.save(path, raw)
+                _start(run, studies[role])
 
 
 def _command(study: Study) -> str:
@@ -202,22 +212,24 @@ def _command(study: Study) -> str:
     return f"{command(study)} {' '.join(UNTIL_DRIFT)}"
 
 
-def drift_study(study: Study, auxiliary: Path, usable: int) -> Study:
-    """The study that sets the primary text against another one, and asks for nothing else.
+def drift_study(study: Study, auxiliary: Path, usable: int, role: str = PAIR[0]) -> Study:
+    """The study that sets a text of a study against another one, and asks for nothing else.
 
     Args:
         study: the study to start from.
         auxiliary: file of the other text.
         usable: sequences that it gives.
+        role: of the text that it is set against.
     """
     changes = {
+        "primary": getattr(study, role),
         "auxiliary": str(auxiliary),
         "substitute": "",
         "methods": ["dense"],
         "evaluation.texts": [],
         "evaluation.tasks": [],
         "calibration.samples": min(study.calibration.samples, usable),
-        "name": f"Drift {auxiliary.stem.rsplit('-', 1)[0]}",
+        "name": f"Drift {auxiliary.stem.rsplit('-', 1)[0]}{'' if role == PAIR[0] else ' from B'}",
     }
     return study.with_settings(changes)
 

@@ -13,7 +13,7 @@ from gprune.analysis import calibration as analysis
 from gprune.models import vocabulary
 from gprune.text_card.measuring import scored_by
 from gprune.views.calibration_data import charts as figures
-from gprune.views.calibration_data import one_text, own_text
+from gprune.views.calibration_data import one_text, own_drift, own_text
 from gprune.views.calibration_data.pictures import (
     DRIFT,
     GROUPS,
@@ -76,8 +76,11 @@ def _all(run: Run) -> None:
     with right:
         # takes seconds at the size of a real model the first time: the rest of the page does not wait for it
         curves = st.container(height="stretch")
+    brought = None
     with card("cd_own", "Bring your own text", run):
-        own_text.draw(run, tokens_of(run))
+        brought = own_text.draw(run, tokens_of(run))
+    if brought is not None:
+        own_drift.show(run, brought)
     with curves, card("cd_size", "How many sequences are enough?", run) as drawn:
         _sizes(run, drawn)
 

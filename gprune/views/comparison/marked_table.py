@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune.views.comparison import latex
 from gprune.views.frame import address, tables
 from gprune.views.frame.card import Card
 
@@ -45,18 +44,13 @@ def height(table: pd.DataFrame) -> int:
     return tables.height(len(table))
 
 
-def exports(
-    drawn: Card, table: pd.DataFrame, caption: str, name: str, numbers: Callable[[], pd.DataFrame]
-) -> None:
-    """Offers the table as LaTeX, and the numbers behind it as CSV.
+def exports(drawn: Card, table: pd.DataFrame, numbers: Callable[[], pd.DataFrame]) -> None:
+    """Offers the table for a paper, and the numbers behind it as CSV.
 
     Args:
         drawn: the card that the table stands on.
         table: the table as it is shown.
-        caption: what it shows.
-        name: of the LaTeX file, without an ending.
         numbers: makes the numbers.
     """
-    with st.container(horizontal=True, vertical_alignment="center"):
-        latex.popover(drawn.key, table, caption, name)
-        drawn.tools(numbers, switch=False)
+    drawn.reads(lambda: table)
+    drawn.tools(numbers, switch=False)

@@ -59,8 +59,6 @@ def show(drawn: Card, shown: Shown) -> None:
     marked_table.exports(
         drawn,
         as_text(shown),
-        "Perplexity of every method, lower is better",
-        f"{shown.runs[0].name}-cp_table",
         lambda: analysis.long_table(shown.rows, shown.pinned.name, METHOD_LABELS),
     )
 

@@ -145,8 +145,6 @@ def _measured(drawn: Card, table: StudyTable) -> None:
     marked_table.exports(
         drawn,
         shown,
-        table.title,
-        f"{table.name}-measured",
         lambda: analysis.long_table(settings, settings[index]),
     )
 

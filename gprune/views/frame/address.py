@@ -85,6 +85,11 @@ def put_all(values: Mapping[str, Any]) -> None:
         state.write()
 
 
+def page() -> str:
+    """The page that is drawn, as the address calls it."""
+    return address_state.current().page
+
+
 def in_fragment() -> bool:
     """Whether only a part of the page is being drawn."""
     return not address_state.current().collecting

@@ -18,9 +18,21 @@ import streamlit as st
 from gprune.analysis.published import Published, same_setting
 from gprune.errors import CorpusError, GpruneError, ModelError
 from gprune.study import Study
-from gprune.views.frame import address, marks, packed, python_code, selection, tables, work
+from gprune.views.frame import (
+    address,
+    marks,
+    notes,
+    packed,
+    present,
+    python_code,
+    selection,
+    tables,
+    take_along,
+    work,
+)
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame.notes import Noted
 from gprune.views.frame.picture import Call, Picture
 from gprune.views.frame.run_choice import RUN
 from gprune.views.frame.text import csv, said
@@ -50,15 +62,23 @@ class Card:
         self.key, self.run = key, run
         self._calls: list[Call] = []
         self._options: dict[str, Any] = {}
+        self._noted: list[Noted] = []
+        self._said: dict[str, Any] = {}
+        self._figures: list[go.Figure] = []
+        self._table: Callable[[], pd.DataFrame] | None = None
+        self._as_read: Callable[[], pd.DataFrame] | None = None
         self.maximised = address.names(MAXIMISED, key)
         with st.container(horizontal=True, vertical_alignment="top", gap="small"):
             self._heading = st.container(width="stretch").empty()
-            self._copies = st.container(width="content")
+            self._copies = st.container(width="content", horizontal=True, gap="small")
             self._sizing()
         self.title(title)
 
     def title(self, text: str) -> None:
         """Replaces the heading by the finding."""
+        self._title = text
+        for noted in self._noted:
+            noted.title = text
         self._heading.markdown(f"#### {text}")
 
     def _sizing(self) -> None:
@@ -82,7 +102,10 @@ class Card:
             st.html(_FILLS.format(key=self.key, **ground))
 
     def copies(self) -> None:
-        """Offers what the card shows as Python, as a command and as a link; called when it is drawn."""
+        """Offers what the card shows for a paper, as Python, as a command and as a link, at its end."""
+        goods = take_along.Goods(self._title, self._file_name(), self._figures, self._table, self._as_read)
+        with self._copies:
+            take_along.button(self.key, goods)
         if self.run is None:
             return
         python = python_code.code(self.run, self.key, self._calls, self._options)
@@ -105,6 +128,10 @@ class Card:
             st.caption("As a link: this card, for people whom this server lets in")
             st.code(_link(self.run, self.key), language=None, wrap_lines=True)
 
+    def reads(self, table: Callable[[], pd.DataFrame]) -> None:
+        """Says how the card's table is read, where its numbers are arranged otherwise: for LaTeX."""
+        self._as_read = table
+
     def asked(self, **options: Any) -> None:
         """Notes what is set beside a card without a figure, for those who copy what it shows."""
         self._options = options
@@ -112,6 +139,21 @@ class Card:
     def offers(self, call: Call) -> None:
         """Notes what draws a figure of the card, for those who copy what it shows."""
         self._calls.append(call)
+        if (found := notes.current()) is not None:
+            self._noted.append(Noted(self.key, call, title=self._title, **self._said))
+            self._said = {}
+            found.append(self._noted[-1])
+
+    def _note(self, figure: go.Figure | None = None, **said: Any) -> None:
+        """Completes what is noted of the card's figures: what an earlier call has said stands."""
+        if figure is not None and self._noted:
+            self._noted[-1].figure = figure
+        if not self._noted:
+            # the figure of a card that shows it in another form is named at its end
+            self._said = said
+        for noted in self._noted:
+            for name, value in said.items():
+                setattr(noted, name, getattr(noted, name) or value)
 
     def chart(
         self,
@@ -122,7 +164,9 @@ class Card:
         *,
         how: str = "",
         on_point: Callable[[dict[str, Any]], None] | None = None,
+        on_region: Callable[[list[dict[str, Any]]], None] | None = None,
         by_layer: bool = False,
+        switch: bool = True,
     ) -> None:
         """Draws a chart with its caption; the table is made only when someone asks for it.
 
@@ -133,34 +177,47 @@ class Card:
             table: makes the numbers behind the chart.
             how: what else there is to know, behind “How to read”.
             on_point: told of the mark that a person clicks, as Plotly describes it.
+            on_region: told of the marks in a box or a lasso that a person draws; they may be none.
             by_layer: whether the horizontal axis counts layers, of which the selected one is to be marked.
+            switch: whether to offer the table besides its CSV.
         """
         if isinstance(figure, Picture):
             self.offers(figure.call)
             figure = figure.figure
+            self._note(figure, alt=alt)
         options = {
             "displaylogo": False,
-            "modeBarButtonsToRemove": _UNUSED_TOOLS,
+            "modeBarButtonsToRemove": _UNUSED_TOOLS[2:] if on_region else _UNUSED_TOOLS,
             "toImageButtonOptions": {"format": "svg", "filename": self._file_name()},
         }
         if by_layer and self.run is not None:
             marks.layer_line(figure, selection.current(self.run))
+        self._figures.append(figure)
+        figure = present.enlarged(figure)
         if self.maximised:
             # the figure may be one that other sessions are shown
             figure = go.Figure(figure).update_layout(height=MAXIMISED_HEIGHT)
-        chosen: dict[str, Any] = (
-            {"on_select": self._clicked(on_point), "selection_mode": "points"} if on_point else {}
-        )
+        chosen: dict[str, Any] = {}
+        if on_point or on_region:
+            modes = ["points", "box", "lasso"] if on_region else ["points"]
+            chosen = {"on_select": self._selected(on_point, on_region), "selection_mode": modes}
         st.plotly_chart(figure, key=f"{self.key}_chart", config=options, alt=alt or caption, **chosen)
-        self.tools(table, how=how, caption=caption)
+        self.tools(table, switch, how=how, caption=caption)
 
-    def _clicked(self, on_point: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
-        """What Streamlit calls when marks are chosen: passes on the first."""
+    def _selected(
+        self,
+        on_point: Callable[[dict[str, Any]], None] | None,
+        on_region: Callable[[list[dict[str, Any]]], None] | None,
+    ) -> Callable[[], None]:
+        """What Streamlit calls when marks are chosen: passes on the first, or all that a region holds."""
 
         def handle() -> None:
             event = st.session_state.get(f"{self.key}_chart") or {}
-            points = (event.get("selection") or {}).get("points") or []
-            if points:
+            found = event.get("selection") or {}
+            points = found.get("points") or []
+            if on_region and (found.get("box") or found.get("lasso")):
+                on_region(points)
+            elif on_point and points:
                 on_point(points[0])
 
         return handle
@@ -180,6 +237,8 @@ class Card:
             how: what to know for reading the chart.
             caption: one line on how to read it.
         """
+        self._note(caption=caption, how=how, table=table)
+        self._table = self._table or table
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if caption:
                 st.caption(caption, width="stretch")

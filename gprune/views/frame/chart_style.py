@@ -20,7 +20,8 @@ BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "
 TEXT_A, TEXT_B, TEXT_C, PAIR = "#8661C1", "#D55E00", "#8C6D31", "#B0305C"
 """hues of the calibration texts, and of what differs between two of them"""
 GREY, PALE = "#8C8C8C", "rgba(140, 140, 140, 0.45)"
-MAGNITUDE = "Cividis"
+MAGNITUDE, SIGNS = "Cividis", "PuOr"
+"""colours of what has no sign, and of what has one: orange below 0, purple above"""
 
 
 class Looks(Mapping[str, str]):

@@ -16,7 +16,9 @@ from gprune.views.frame import (
     lasting,
     live,
     navigation,
+    notes,
     packed,
+    present,
     press,
     run_choice,
     selection,
@@ -28,13 +30,16 @@ from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run, root
 from gprune.views.frame.text import duration, plain, said, seconds_since
 
-_SITUATION = "frame_situation"
+SITUATION = "frame_situation"
 _LOOK = (
     "<style>.stMainBlockContainer {padding: 3.6rem 1.6rem 2rem 1.6rem; max-width: 1720px;} "
     ".stMainBlockContainer h1 {padding: 0;} .stSelectbox input {text-overflow: ellipsis;} "
-    ".stApp a:focus-visible {box-shadow: inset 0 0 0 2px currentColor;}</style>"
+    ".stApp a:focus-visible {box-shadow: inset 0 0 0 2px currentColor;} "
+    ".stApp [data-tag-index], .stApp [data-testid=stBaseButton-primary] {color: light-dark(#fff, #0a0e13);}"
+    "</style>"
 )
-"""pages use the width that they have; on very wide screens lines stay readable, and what is cut says so"""
+"""pages use the width that they have; on very wide screens lines stay readable, and what is cut says so; in
+the dark, white on the buttons' blue would be too pale"""
 
 
 def run(sections: Mapping[str, Sequence[Any]]) -> None:
@@ -47,6 +52,8 @@ def run(sections: Mapping[str, Sequence[Any]]) -> None:
     _require_door()
     address.begin(page.url_path)
     press.begin(page.url_path)
+    tour.begin(page.url_path)
+    present.show()
     _draw(page, sections)
     complaints = st.container()
     tour.banner(page.url_path, current_run())
@@ -57,6 +64,9 @@ def run(sections: Mapping[str, Sequence[Any]]) -> None:
 
 def _require_door() -> None:
     """Shows nothing to a visitor of a server that has no door: any page of any site could be one."""
+    if notes.current() is not None:
+        # drawn for nobody
+        return
     # whoever comes over the network sends headers; a test has none
     if current_terms() is None and len(st.context.headers):
         st.error(
@@ -72,7 +82,7 @@ def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
     situation = work.look(root())
     if work.autostart(situation):
         situation = work.look(situation.root)
-    st.session_state[_SITUATION] = situation
+    st.session_state[SITUATION] = situation
     with st.sidebar:
         # the links stand first, and know the run that is chosen below them
         links = st.container(gap="xxsmall", key="frame_pages")
@@ -92,7 +102,7 @@ def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
 
 def situation() -> work.Situation:
     """Runs and jobs as they were when the page began to draw."""
-    found: work.Situation = st.session_state[_SITUATION]
+    found: work.Situation = st.session_state[SITUATION]
     return found
 
 
@@ -116,6 +126,7 @@ def _sidebar(situation: work.Situation) -> None:
     if run is not None:
         selection.chip(run)
         _settings(run)
+    present.button()
     if situation.unreadable:
         _unreadable(situation)
 
@@ -187,7 +198,7 @@ def _settings(run: Run) -> None:
     )
     with st.popover("Settings", icon=":material/tune:", width="stretch"):
         st.caption("The whole study, to be copied")
-        st.code(study.to_json(), language="json", height=320)
+        st.code(study.to_json(), language="json", height=320, wrap_lines=True)
         st.caption("The same as a command")
         st.code(command(study), language="bash", wrap_lines=True)
 

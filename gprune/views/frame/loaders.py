@@ -71,7 +71,7 @@ class Run:
 
     @property
     def state(self) -> str:
-        """running, done, failed or cancelled as its record says, or interrupted where its process is gone."""
+        """running, done, failed, cancelled or interrupted, also where its process is just gone."""
         return run_records.standing(self.record)
 
     @property

@@ -16,13 +16,24 @@ NONE = -1
 """stands for no module or no neuron in a mark's custom data"""
 
 
-def identity(layer: int, module: Array | int = NONE, neuron: Array | int = NONE) -> Array:
+def identity(layer: Array | int, module: Array | int = NONE, neuron: Array | int = NONE) -> Array:
     """(marks, 3) custom data that say which layer, module and neuron each mark stands for."""
     parts = np.broadcast_arrays(layer, module, neuron)
     return np.stack([np.atleast_1d(part) for part in parts], axis=1).astype(np.int32)
 
 
-def cells(figure: go.Figure, x: Array, y: Array, layers: Array, values: Array, hover: str) -> None:
+def cells(
+    figure: go.Figure,
+    x: Array,
+    y: Array,
+    layers: Array,
+    values: Array,
+    hover: str,
+    modules: Array | int = NONE,
+    *,
+    together: bool = False,
+    **place: int,
+) -> None:
     """Lays unseen marks over a heat map's cells, because a heat map by itself cannot be clicked.
 
     Args:
@@ -30,18 +41,29 @@ def cells(figure: go.Figure, x: Array, y: Array, layers: Array, values: Array, h
         x: (cells,) position of each cell.
         y: (cells,) position of each cell.
         layers: (cells,) layer that a click on the cell selects.
-        values: (cells,) what the cells show; `%{customdata[3]}` of the sentence.
+        values: (cells,) or (cells, several) what the cells show; `%{customdata[3]}` of the sentence and on.
         hover: what a cell says, as a template of Plotly.
+        modules: (cells,) module that a click selects; none where left out.
+        together: whether the marks go to the graphics card as one: a page of thousands of them is slow else.
+        place: row and col of the panel, where the figure has several.
     """
-    figure.add_scatter(
+    draw: Any = figure.add_scattergl if together else figure.add_scatter
+    draw(
         x=x,
         y=y,
         mode="markers",
-        customdata=np.column_stack([layers, np.full((len(layers), 2), NONE), values]).astype(np.float32),
+        customdata=np.column_stack([identity(layers, modules), values]).astype(np.float32),
         marker={"symbol": "square", "size": 16, "opacity": 0},
         hovertemplate=f"{hover}<extra></extra>",
         showlegend=False,
+        **place,
     )
+
+
+def outline(figure: go.Figure, x: float, y: float) -> None:
+    """Frames the cell of a heat map that is selected."""
+    place = {"x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}
+    figure.add_shape(type="rect", **place, line={"color": RING, "width": 3}, layer="above")
 
 
 def layer_line(figure: go.Figure, chosen: Selection, axis: str = "x") -> None:

@@ -39,12 +39,14 @@ class Picture:
 
 KNOWN: dict[str, Callable[..., Picture]] = {}
 """what draws each figure, by name; the pages' modules enter theirs when they are loaded"""
+PLACES: dict[str, dict[str, str]] = {}
+"""what the address of its page holds where each figure is drawn, by name"""
 _CLICKED: set[str] = set()
 """the figures whose marks can be clicked"""
 
 
 def picture(
-    name: str, *, clicked: bool = False
+    name: str, *, clicked: bool = False, at: Mapping[str, str] | None = None
 ) -> Callable[[Callable[Concatenate[Run, P], go.Figure]], Callable[Concatenate[Run, P], Picture]]:
     """Declares a figure: a function of a run, and of options that have defaults and are named.
 
@@ -53,6 +55,7 @@ def picture(
     Args:
         name: what the figure is called; unique.
         clicked: whether its marks can be clicked, as those of every figure that marks a selection can.
+        at: what the address of its page holds where the figure is on a view that does not open first.
     """
 
     def declared(draw: Callable[Concatenate[Run, P], go.Figure]) -> Callable[Concatenate[Run, P], Picture]:
@@ -64,6 +67,7 @@ def picture(
         # with `wraps` a type checker takes the run for an argument that can be named
         made: Callable[Concatenate[Run, P], Picture] = cast(Any, drawn)
         KNOWN[name] = made
+        PLACES[name] = dict(at or {})
         if clicked or "selected" in options_of(name):
             _CLICKED.add(name)
         return made

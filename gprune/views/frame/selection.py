@@ -12,6 +12,7 @@ import streamlit as st
 from gprune import stages
 from gprune.views.frame import address, tables
 from gprune.views.frame.loaders import Run
+from gprune.views.frame.run_choice import RUN
 
 LAYER, MODULE, NEURON = KEYS = ("layer", "module", "neuron")
 
@@ -133,6 +134,15 @@ def chip(run: Run) -> None:
         help="Selected on every page; click to clear.",
         width="stretch",
     )
+    if address.page() != "inspector":
+        where = address.link("inspector", (RUN, *KEYS))
+        st.page_link(
+            "pages/inspection.py",
+            label="Open in Inspector",
+            icon=":material/frame_inspect:",
+            query_params=where or None,
+            width="stretch",
+        )
     if lacking:
         st.caption(f":orange[:material/warning:] This run has no {lacking}.")
     elif found.module is None and found.neuron is not None:

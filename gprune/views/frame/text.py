@@ -14,6 +14,8 @@ from gprune.analysis import spreadsheet
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-.!|$:<>~&])")
 _ADDRESS = re.compile(r"(?i)(https?:(?=//)|www(?=\.))")
+_ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+\-.!|$:<>~&])")
+_ICON = re.compile(r"(?<!\\):(material/\w+|[a-z]+-badge):?")
 _JOINER = "\u2060"
 """stands between two letters without being seen"""
 
@@ -27,9 +29,21 @@ def plain(text: object) -> str:
     return _SPECIAL.sub(r"\\\1", line)
 
 
+def unmarked(text: str) -> str:
+    """What a reader sees of Markdown as this module and the pages write it: one line without its signs."""
+    line = _ICON.sub("", text.replace(_JOINER, ""))
+    line = re.sub(r"(?<!\\)(\*\*|`)", "", line)
+    return " ".join(_ESCAPED.sub(r"\1", line).split())
+
+
 def in_figure(text: object) -> str:
     """Escapes the mark-up that Plotly understands in names and titles."""
     return html.escape(str(text), quote=False)
+
+
+def from_figure(text: object) -> str:
+    """What a reader sees of a name or a title in a figure: without Plotly's mark-up."""
+    return " ".join(html.unescape(re.sub(r"</?[a-z]+[^<>]*>", " ", str(text))).split())
 
 
 def short(text: str, most: int = 22) -> str:

@@ -17,6 +17,7 @@ _BESIDE = {
     "estimate": "estimating memory and time",
     "pad": "padding to an ordinary folder",
     "gguf": "writing the GGUF file",
+    "map": "laying out the neurons of a layer",
 }
 """what a job reports besides the stages of its study"""
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
 from gprune.errors import GpruneError
-from gprune.views.frame import address, story, work
-from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.views.frame import address, first_visit, present, story, work
+from gprune.views.frame.loaders import MissingResultError, Run, root
+from gprune.views.frame.run_choice import RUN
 from gprune.views.frame.text import plain, said
 
 TOUR = "tour"
@@ -91,6 +93,16 @@ _ON_THE_WAY = "tour_on_the_way"
 _NUMBERS = [*(str(number) for number in range(1, len(STEPS) + 1)), ""]
 
 
+def begin(url: str) -> None:
+    """Begins the tour where the app is opened for the first time; called before a page is drawn.
+
+    Args:
+        url: address of the page.
+    """
+    if first_visit.begins(url, root()):
+        address.put(TOUR, "1")
+
+
 def begin_button() -> None:
     """The button that starts the tour; nothing where somebody is taking it."""
     if address.choice(TOUR, _NUMBERS, ""):
@@ -112,8 +124,9 @@ def banner(url: str, run: Run | None) -> None:
         return
     step = STEPS[int(number) - 1]
     _arrive(step, url)
-    # the bar at the top of the window would cover its frame
-    st.space("xsmall")
+    if not present.on():
+        # the bar at the top of the window would cover its frame
+        st.space("xsmall")
     with st.container(border=True, key="tour"):
         if step.url != url:
             _elsewhere(int(number), step)
@@ -121,6 +134,7 @@ def banner(url: str, run: Run | None) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f":blue-badge[Step {number} of {len(STEPS)}] **{step.title}**", width="stretch")
             _buttons(int(number))
+            _link(int(number), run)
         _finding(step, run)
         st.caption(step.why)
 
@@ -146,6 +160,7 @@ def _buttons(number: int) -> None:
         disabled=number == 1,
         on_click=_go,
         args=(number - 1,),
+        shortcut="PageUp" if present.on() else None,
     )
     last = number == len(STEPS)
     if not last:
@@ -157,13 +172,29 @@ def _buttons(number: int) -> None:
             icon_position="right",
             on_click=_go,
             args=(number + 1,),
+            shortcut="PageDown" if present.on() else None,
         )
     _end(primary=last)
 
 
 def _end(primary: bool = False) -> None:
     kind: Literal["primary", "tertiary"] = "primary" if primary else "tertiary"
-    st.button("End the tour", key="tour_end", type=kind, on_click=address.put, args=(TOUR, ""))
+    st.button("End the tour", key="tour_end", type=kind, on_click=_stop)
+
+
+def _stop() -> None:
+    address.put(TOUR, "")
+    first_visit.end(root())
+
+
+def _link(number: int, run: Run | None) -> None:
+    """The address of a step, for a slide."""
+    with st.popover("", icon=":material/link:", type="tertiary", help="Address of this step, for a slide"):
+        place = urlsplit(st.context.url or "")._replace(path=f"/{STEPS[number - 1].url}", fragment="")
+        held = {TOUR: str(number)} | ({RUN: run.name} if run is not None else {})
+        for words, more in (("This step", {}), ("The same for an audience", {present.PRESENT: "1"})):
+            st.caption(words)
+            st.code(place._replace(query=urlencode(held | more)).geturl(), language=None, wrap_lines=True)
 
 
 def _elsewhere(number: int, step: Step) -> None:

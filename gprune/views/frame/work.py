@@ -204,7 +204,7 @@ def under_way(situation: Situation, job: Job) -> Run | None:
 
 
 def exports(job: Job) -> bool:
-    """Whether a job writes a finished model in another form and computes no run."""
+    """Whether a job makes something of a finished run, as another form of its model, and computes no run."""
     return job.arguments[:1] in {(name,) for name in EXPORTS}
 
 

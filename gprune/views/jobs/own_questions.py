@@ -37,7 +37,7 @@ def uploader(root: str, key: str) -> str:
     st.caption(
         "One question a line; the answer is the index of the right choice from 0, or the choice itself:"
     )
-    st.code(EXAMPLE, language="json")
+    st.code(EXAMPLE, language="json", wrap_lines=True)
     if uploaded is None:
         return ""
     raw = uploaded.getvalue()

@@ -153,7 +153,7 @@ def _detail(situation: work.Situation, job: Job) -> None:
         with right:
             st.caption(f"Last {LOG_LINES} lines of its log, the newest first")
             lines = queue.log_tail(Path(situation.root), job.id, LOG_LINES)[::-1]
-            st.code("\n".join(lines) or "nothing written yet", language=None, height=300)
+            st.code("\n".join(lines) or "nothing written yet", language=None, height=300, wrap_lines=True)
         st.caption("What runs")
         st.code(" ".join(job.command), language=None, wrap_lines=True)
 

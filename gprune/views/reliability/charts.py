@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 
 from gprune.analysis import thresholds
 from gprune.records import AdaptedScores, Array, ModuleStatistics
 from gprune.views.frame import ticks
 from gprune.views.frame.chart_style import GREY, TEXT_A, TEXT_B, layer_axis, style
+from gprune.views.frame.text import in_figure
 
 _GROUPS = (
     (thresholds.KEPT, "not adapted", GREY, "circle", 0.45),
@@ -145,4 +147,32 @@ def by_layer(counts: Array) -> go.Figure:
     figure.update_yaxes(tickformat="d", rangemode="tozero")
     if counts.max() < 5:
         figure.update_yaxes(dtick=1)
+    return figure
+
+
+def sets(table: pd.DataFrame) -> go.Figure:
+    """Modules that each threshold set adapts, stacked by scoring text.
+
+    Args:
+        table: one set a row: set, rule, adapted, from B.
+    """
+    figure = go.Figure()
+    counts = (table["adapted"] - table["from B"], table["from B"])
+    names = [in_figure(name) for name in table["set"]]
+    for count, (_, name, color, _, _) in zip(counts, _GROUPS[1:], strict=True):
+        figure.add_bar(
+            x=count,
+            # two sets can have one name
+            y=list(range(len(names))),
+            customdata=[in_figure(rule) for rule in table["rule"]],
+            orientation="h",
+            name=name,
+            marker={"color": color},
+            hovertemplate="%{customdata}: %{x} modules<extra>" + name + "</extra>",
+        )
+    style(figure, "adapted modules", "", 120 + 34 * len(names), barmode="stack")
+    figure.update_xaxes(tickformat="d", rangemode="tozero")
+    figure.update_yaxes(
+        tickvals=list(range(len(names))), ticktext=names, autorange="reversed", automargin=True
+    )
     return figure

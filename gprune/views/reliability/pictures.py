@@ -15,7 +15,7 @@ from gprune.views.frame import derived
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import MissingResultError, Run
 from gprune.views.frame.picture import picture
-from gprune.views.reliability import charts, lab, whatif_charts
+from gprune.views.reliability import charts, lab, sets, sets_table, whatif_charts
 
 BINS = 5
 """drift bins of the modules"""
@@ -54,7 +54,7 @@ def adapted_by_layer(
     return charts.by_layer(thresholds.by_layer(statistics, adapted, len(adapted.scores)))
 
 
-@picture("quantiles", clicked=True)
+@picture("quantiles", clicked=True, at={"rasa_view": "sets"})
 def quantiles(
     run: Run,
     *,
@@ -120,7 +120,7 @@ def changed_overlap(
     return whatif_charts.jaccard(*binned(run, rule, named), label(named))
 
 
-@picture("kept")
+@picture("kept", at={"rasa_view": "cost"})
 def kept(
     run: Run,
     *,
@@ -142,6 +142,20 @@ def kept(
     own, masks = lab.own_masks(run), lab.lab_masks(run, wanted)
     shares = decisions.layer_retention(own)[0], decisions.layer_retention(masks)[0]
     return whatif_charts.kept_by_layer(*shares, lab.described(run, wanted))
+
+
+@picture("threshold_sets", at={"rasa_view": "sets"})
+def threshold_sets(
+    run: Run,
+    *,
+    drift_quantile: float | None = None,
+    score_quantile: float | None = None,
+    score_scale: str = "",
+    selection: str = "",
+) -> go.Figure:
+    """Modules that each named threshold set adapts, beside the run's own and the present lines."""
+    rule = rule_of(run, drift_quantile, score_quantile, score_scale, selection)
+    return charts.sets(sets_table.table(run, rule, sets.kept(run.root)[0]))
 
 
 def rule_of(

@@ -10,16 +10,15 @@ from typing import Any
 import streamlit as st
 
 from gprune import preview, stages, whatif
-from gprune.analysis.signs import percent, signed
 from gprune.analysis.unseen import unseen
 from gprune.errors import GpruneError
 from gprune.pipeline import outlook
 from gprune.preview import Answer, Question, Source
 from gprune.study import Study
-from gprune.views.frame import address, derived, packed, press, story, work
+from gprune.views.frame import address, derived, packed, paired, press, story, work
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import duration, plain, said, short
+from gprune.views.frame.text import duration, plain, short
 from gprune.views.reliability import controls, curve_card, lab, preview_curve, retention_card
 from gprune.views.reliability.changes_card import NOT_LEARNED
 from gprune.views.reliability.lines_card import changed_study
@@ -163,7 +162,7 @@ def _answered(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked, refining: b
         st.rerun(scope="app")
     answers = _answers(asked)
     for place, (text, identity) in enumerate(asked.texts.items()):
-        _of_text(text, answers[identity], None if place else VALUE)
+        paired.show(text, answers[identity], _against(), None if place else VALUE)
     state = preview.pool().state(Source(run.root, run.graph))
     words = {"loading": "The worker loads the model.", "waiting": "The worker waits for its turn."}
     told = plain(state.reason or words.get(state.phase, "")) if refining else ""
@@ -177,43 +176,15 @@ def _answered(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked, refining: b
     # a method has the curve that was asked for, or the one point of the run
     points += [one for one in wanted.known if one[0] not in {method for method, _, _ in points}]
     curve_card.show(run, drawn, wanted.choice, wanted.methods, wanted.texts[0], points, asked.refused)
-    if refining and not _more(answers):
-        # all is there: the timer goes with the next drawing
+    if refining and not _more(answers) and address.in_fragment():
+        # all is there: the timer goes with the next drawing; not while the page itself is drawn, of which
+        # fields would then show the browser their defaults
         st.rerun(scope="app")
 
 
-def _of_text(text: str, answer: Answer | None, slot: str | None) -> None:
-    """The answer for one text; no digit stands in its slot before a value is known."""
-    if answer is not None and answer.problem:
-        st.error(f"{plain(text)}: {said(answer.problem)}", icon=":material/error:")
-        return
-    with st.container(horizontal=True, vertical_alignment="center"):
-        with st.container(key=slot, width=230):
-            if answer is not None and answer.done:
-                st.metric(
-                    f"perplexity on {plain(text)}",
-                    f"{answer.perplexity:.2f}",
-                    answer.verdict,
-                    delta_color="off",
-                    delta_arrow="off",
-                )
-            else:
-                st.markdown("measuring …")
-        st.caption(_beside(text, answer), width="stretch")
-
-
-def _beside(text: str, answer: Answer | None) -> str:
-    """What a value is held against, and how much of the text is known."""
-    found = answer.difference if answer is not None else None
-    if answer is None or found is None:
-        return f"{plain(text)}: no window is known yet"
-    against = _AGAINST[address.choice(AGAINST, _AGAINST, "gprune")]
-    return (
-        f"against {answer.base_perplexity:.2f} of {against}  \n"
-        f"{signed(found.change, '.2%')} ± {percent(found.error, 2)} of perplexity, "
-        f"{signed(found.nats, '.4f')} ± {found.nats_error:.4f} nats, paired over windows  \n"
-        f"{answer.done} of {answer.windows} windows" + ("" if answer.progress != "open" else " …")
-    )
+def _against() -> str:
+    """What the values are held against, in words."""
+    return _AGAINST[address.choice(AGAINST, _AGAINST, "gprune")]
 
 
 def _full_run(run: Run, choice: whatif.LabChoice) -> None:

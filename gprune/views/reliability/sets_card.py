@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import pandas as pd
 import streamlit as st
 
-from gprune.analysis import flips, thresholds
+from gprune.analysis import thresholds
 from gprune.errors import GpruneError
 from gprune.study import ReliabilitySettings
-from gprune.views.frame import address, derived, press, tables
+from gprune.views.frame import address, press, tables
 from gprune.views.frame.card import Card, card
 from gprune.views.frame.loaders import Run
+from gprune.views.frame.picture import shown
 from gprune.views.frame.text import said
-from gprune.views.reliability import controls, lab, sets
+from gprune.views.reliability import charts, controls, sets, sets_table
+from gprune.views.reliability.pictures import told
 from gprune.views.reliability.sets import ThresholdSet
 
 _ERROR = "rasa_sets_error"
+_BARS = "Each bar counts the modules that a set adapts, by the text that scores them."
+_FLIPS = "Flips: neurons decided otherwise than in this run, its thresholds not learned anew."
 
 
 def show(run: Run, settings: ReliabilitySettings) -> None:
@@ -64,43 +65,18 @@ def _keep(root: str, settings: ReliabilitySettings) -> None:
 
 def _compared(run: Run, drawn: Card, settings: ReliabilitySettings, kept: list[ThresholdSet]) -> None:
     """Every set beside the present lines and the run's own."""
-    own = run.study.reliability
-    rows = [ThresholdSet("this run", own), ThresholdSet("present lines", settings), *kept]
-    table = pd.DataFrame([_row(run, one) for one in rows])
+    table = sets_table.table(run, settings, kept)
     if kept:
         drawn.title(f"{len(kept)} threshold set{'s' if len(kept) > 1 else ''} beside the present lines")
     tables.show(
         table, alt="threshold sets side by side",
         shares={"neurons kept": 2, "key/value groups kept": 2},
     )  # fmt: skip
-    drawn.tools(
-        lambda: table,
-        switch=False,
-        caption="Flips: neurons decided otherwise than in this run, its thresholds not learned anew.",
-    )
-
-
-def _row(run: Run, one: ThresholdSet) -> dict[str, object]:
-    rule = _complete(run, one)
-    statistics, adapted = derived.preview(run, rule)
-    counts = thresholds.count(statistics, adapted)
-    masks = lab.lab_masks(run, lab.choice(run, rule))
-    changed = flips.compare(lab.own_masks(run), masks)
-    return {
-        "set": one.name,
-        "rule": thresholds.described(rule),
-        "adapted": counts.adapted,
-        "from B": counts.from_auxiliary,
-        "neurons in them": counts.neurons,
-        "flips": changed.total,
-        "neurons kept": masks.ffn.mean(),
-        "key/value groups kept": masks.heads.mean(),
-    }
-
-
-def _complete(run: Run, one: ThresholdSet) -> ReliabilitySettings:
-    """A set's rule, with what a set does not say as the run has it."""
-    return replace(one.settings, source=run.study.reliability.source)
+    if kept:
+        drawn.chart(shown("threshold_sets", charts.sets(table), **told(run, settings)), f"{_BARS} {_FLIPS}",
+                    table=lambda: table, switch=False)  # fmt: skip
+    else:
+        drawn.tools(lambda: table, switch=False, caption=_FLIPS)
 
 
 def _use(run: Run, kept: list[ThresholdSet]) -> None:

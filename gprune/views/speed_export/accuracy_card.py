@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pandas as pd
 import streamlit as st
 
 from gprune import stages
 from gprune.analysis import accuracy
 from gprune.analysis.stamps import Stamp, of_accuracy
-from gprune.evaluation.tasks import STANDARD_TASKS, known
 from gprune.records import Accuracy
-from gprune.views.frame import address, press, stamp_line, tables, work
+from gprune.views.frame import address, stamp_line, tables, task_offer
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import Run
+from gprune.views.frame.task_offer import called
 from gprune.views.frame.text import plain, said
 
 _RULE_HELP = (
@@ -30,9 +27,10 @@ NORMALISED = "ⁿ"
 
 def draw(drawn: Card, run: Run) -> None:
     """Draws the card."""
-    missing, found = run.missing_tasks, accuracies(run)
+    found = accuracies(run)
     if not any(found.values()):
-        _nothing(run, missing)
+        task_offer.left_out(run)
+        task_offer.draw(run, "sx_tasks")
         return
     rule = address.radio(
         "Figure that counts", accuracy.RULES, "sx_rule", accuracy.RULES[0], horizontal=True, help=_RULE_HELP
@@ -53,9 +51,9 @@ def draw(drawn: Card, run: Run) -> None:
     )
     stamp_line.show(protocols(run, found, rule))
     drawn.tools(lambda: details(found, rule))
-    _left_out(missing)
+    task_offer.left_out(run)
     for task, reason in run.doubtful_tasks.items():
-        st.warning(f"{plain(_task(task))}: {said(reason)}", icon=":material/warning:")
+        st.warning(f"{plain(called(task))}: {said(reason)}", icon=":material/warning:")
 
 
 def accuracies(run: Run) -> dict[str, dict[str, Accuracy]]:
@@ -89,10 +87,6 @@ def _finding(found: dict[str, dict[str, Accuracy]], rule: str) -> str:
     return f"{many}: {', '.join(parts[:4])}; guessing {100 * first.chance:.1f} %"
 
 
-def _task(name: str) -> str:
-    return name if name in known() or name in STANDARD_TASKS else Path(name).name
-
-
 def summary(found: dict[str, dict[str, Accuracy]], rule: str) -> pd.DataFrame:
     """Tasks by methods under one rule, text cells, the mean of the tasks last where there are several."""
     methods = [method for method in found if found[method]]
@@ -102,7 +96,7 @@ def summary(found: dict[str, dict[str, Accuracy]], rule: str) -> pd.DataFrame:
         one = next(found[method][task] for method in methods if task in found[method])
         cells = {label(method): _cell(found[method].get(task), rule) for method in methods}
         lines.append(
-            {"task": _task(task), "documents": f"{one.samples:,}", "chance": f"{100 * one.chance:.1f}"}
+            {"task": called(task), "documents": f"{one.samples:,}", "chance": f"{100 * one.chance:.1f}"}
             | cells
         )
     if len(tasks) > 1:
@@ -140,7 +134,7 @@ def details(found: dict[str, dict[str, Accuracy]], rule: str) -> pd.DataFrame:
     """One line a task and method with both figures, as numbers in [0, 1]."""
     lines = [
         {
-            "task": _task(task),
+            "task": called(task),
             "method": label(method),
             "acc": each.acc,
             "acc s.e.": each.acc_error,
@@ -155,28 +149,3 @@ def details(found: dict[str, dict[str, Accuracy]], rule: str) -> pd.DataFrame:
         for task, each in tasks.items()
     ]
     return pd.DataFrame(lines).sort_values("task", kind="stable")
-
-
-def _left_out(missing: dict[str, Any]) -> None:
-    for task, reason in missing.items():
-        st.warning(f"{plain(_task(task))} was left out: {said(reason)}", icon=":material/warning:")
-
-
-def _nothing(run: Run, missing: dict[str, Any]) -> None:
-    """Says why there is no accuracy, and offers what needs no data."""
-    _left_out(missing)
-    if not run.complete and work.is_live(run):
-        st.info(
-            "This run is at work: its accuracies stand here at its end, if asked for.", icon=":material/info:"
-        )
-        return
-    if not missing:
-        st.info("This run has been measured on no task.", icon=":material/quiz:")
-    built_in = [name for name in known() if name not in STANDARD_TASKS]
-    st.caption(
-        f"The built-in questions ({plain(', '.join(built_in))}) need no data. The seven tasks of the paper "
-        "and your own questions are chosen on the page Launch & jobs, under Measure an existing run."
-    )
-    if press.pressed("Measure on the built-in questions", key="sx_tasks", icon=":material/play_arrow:"):
-        if work.start(run.root, run.study.with_settings({"evaluation.tasks": built_in})) is not None:
-            st.rerun()

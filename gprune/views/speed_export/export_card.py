@@ -11,6 +11,7 @@ from pathlib import Path
 import streamlit as st
 
 from gprune import stages
+from gprune.by_hand import mask_sets
 from gprune.errors import DamagedError, GpruneError
 from gprune.files import amount
 from gprune.jobs import Job, queue
@@ -44,6 +45,13 @@ PADDED = Form(
     "project. The outputs are the same; part of what pruning saved is given back.",
     lambda digits: f"padded-{digits}",
 )
+CUT = Form(
+    "cut",
+    "The model of a mask set",
+    "The units that a list of the page By hand keeps, at the method’s budget and with its bias "
+    "compensation: a folder as above, whose plan names the list.",
+    lambda digits: f"by-hand-{digits}",
+)
 GGUF = Form(
     "gguf",
     "GGUF file for llama.cpp",
@@ -58,6 +66,12 @@ def draw(drawn: Card, run: Run) -> None:
     Raises:
         StoreError: the record names no plain key, or the model is damaged.
     """
+    _own(drawn, run)
+    _sets(run)
+
+
+def _own(drawn: Card, run: Run) -> None:
+    """GPrune's model, where it is, and other forms of it."""
     if "gprune" not in run.study.methods:
         st.info(
             "Only GPrune's model is written as a folder, and this run does without GPrune.",
@@ -86,10 +100,20 @@ def draw(drawn: Card, run: Run) -> None:
         help="The kept units of every layer: `python -m gprune apply` makes the same cut again.",
     )
     left, right = st.columns(2)
-    with left:
-        _form(run, PADDED, folder)
-    with right:
-        _form(run, GGUF, folder)
+    for column, form in ((left, PADDED), (right, GGUF)):
+        out = destination(run, form)
+        with column:
+            _form(run, form, out, (form.command, str(folder), str(out)))
+
+
+def _sets(run: Run) -> None:
+    """The mask sets that were made by hand, one of which becomes a folder."""
+    kept = {one.name: one for one in mask_sets.kept(run.results)[0]}
+    if not kept or run.packed:
+        return
+    name = address.selectbox("Mask set made by hand", list(kept), "sx_set", next(iter(kept)), width=420)
+    out = Store(Path(run.root)).folder("exports", run.name) / CUT.file(kept[name].digest[:8])
+    _form(run, CUT, out, (CUT.command, run.name, name, str(out), "--cache", run.root))
 
 
 def checkpoint(run: Run) -> Path | None:
@@ -126,10 +150,10 @@ def _snippets(folder: Path) -> None:
     """How to load the folder."""
     tabs = address.tabs(_WAYS, "sx_way", "transformers")
     with tabs["transformers"]:
-        st.code(load_anywhere(folder), language="python")
+        st.code(load_anywhere(folder), language="python", wrap_lines=True)
         st.caption("The folder holds the few lines of code that it needs; read them before you trust them.")
     with tabs["gprune"]:
-        st.code(load_here(folder), language="python")
+        st.code(load_here(folder), language="python", wrap_lines=True)
         st.caption("Where this project is installed, no code of the folder is run.")
     with tabs["lm-eval"]:
         st.code(measure_with_lm_eval(folder), language="bash", wrap_lines=True)
@@ -163,10 +187,8 @@ def measure_with_lm_eval(folder: Path) -> str:
     return f"lm_eval --model hf --model_args {model} --tasks piqa,arc_easy --batch_size 8"
 
 
-def _form(run: Run, form: Form, folder: Path) -> None:
+def _form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> None:
     """One further form: where it is, what makes it, or why it cannot be made."""
-    out = destination(run, form)
-    arguments = (form.command, str(folder), str(out))
     with st.container(border=True, height="stretch"):
         st.markdown(f"**{form.title}**")
         st.caption(form.what)

@@ -11,6 +11,8 @@ from typing import Any
 
 import streamlit as st
 
+from gprune.views.frame import notes
+
 _HERE = Path(__file__).parent
 
 
@@ -23,12 +25,13 @@ def component(name: str, folder: Path, *scripts: str) -> Any:
         scripts: its scripts; one module with the shared one: what each part declares the others use.
     """
     page, looks = (folder / f"{folder.name}.{kind}" for kind in ("html", "css"))
-    return st.components.v2.component(
+    made = st.components.v2.component(
         name,
         html=_read(page),
         css=_read(_HERE / "dragging.css", looks),
         js=_read(_HERE / "dragging.js", *(folder / script for script in scripts)),
     )
+    return notes.where_watched(made)
 
 
 def snapped(value: Any, low: float, high: float, steps: int) -> float | None:

@@ -1,0 +1,168 @@
+"""Answers: which questions does one model answer and another not, and is that more than chance?
+
+A model chooses the option of the highest log-likelihood (acc), or of the highest log-likelihood for its
+length in characters (acc_norm). Questions that both get right, or both wrong, do not tell the models apart:
+what decides are those that flip, and whether they flip one way more often than a coin would (McNemar's exact
+test).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gprune.records import Array
+from gprune.records.answers import Answers
+
+ACC, ACC_NORM = "acc", "acc_norm"
+LOST, GAINED, EITHER = "lost", "gained", "either"
+UNITS = {ACC: "nats", ACC_NORM: "nats a character"}
+CALLED = 0.05
+"""flips that are less probable than this by chance are called a difference"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choices:
+    """What a model chooses under one rule."""
+
+    option: Array
+    """(questions,) index of the option"""
+    hit: Array
+    """(questions,) whether it is the right one"""
+    margin: Array
+    """(questions,) what the right option has beyond the best wrong one; positive where it is chosen"""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How two models answer the same questions."""
+
+    both: int
+    """right by both"""
+    lost: int
+    """right by the first, wrong by the second"""
+    gained: int
+    """wrong by the first, right by the second"""
+    neither: int
+    """wrong by both"""
+
+    @property
+    def questions(self) -> int:
+        """Questions in all."""
+        return self.both + self.lost + self.gained + self.neither
+
+    @property
+    def chance(self) -> float:
+        """Probability of flips at least as uneven if both ways were as likely (McNemar, exact); 1 without."""
+        flips = self.lost + self.gained
+        if not flips:
+            return 1.0
+        from scipy.stats import binomtest
+
+        return float(binomtest(self.lost, flips, 0.5).pvalue)
+
+
+def values(answers: Answers, rule: str) -> Array:
+    """What a rule compares.
+
+    Args:
+        answers: of one model.
+        rule: ACC or ACC_NORM.
+
+    Returns:
+        (options,) log-likelihoods in nats, or in nats a character.
+    """
+    plain: Array = answers.likelihoods.astype(np.float64)
+    return plain / np.maximum(answers.lengths, 1) if rule == ACC_NORM else plain
+
+
+def choices(answers: Answers, rule: str) -> Choices:
+    """What a model chooses: of equal options the first, as lm-eval does."""
+    found, starts = values(answers, rule), _starts(answers)
+    question = np.repeat(np.arange(len(starts)), answers.counts)
+    best = np.flatnonzero(found == np.maximum.reduceat(found, starts)[question])
+    first = best[np.unique(question[best], return_index=True)[1]]
+    right = starts + answers.right
+    others = found.copy()
+    others[right] = -np.inf
+    with np.errstate(invalid="ignore"):
+        margin = found[right] - np.maximum.reduceat(others, starts)
+    return Choices(first - starts, first == right, margin)
+
+
+def counts(base: Choices, other: Choices) -> Counts:
+    """How often both, one or none of two models is right."""
+    kinds = (base.hit & other.hit, base.hit & ~other.hit, ~base.hit & other.hit, ~base.hit & ~other.hit)
+    return Counts(*(int(kind.sum()) for kind in kinds))
+
+
+def moved(base: Choices, other: Choices) -> Array:
+    """(questions,) how far the right option has moved against the best wrong one; negative towards wrong."""
+    with np.errstate(invalid="ignore"):
+        found: Array = np.nan_to_num(other.margin - base.margin, nan=0.0)
+    return found
+
+
+def flips(base: Choices, other: Choices, kind: str = EITHER) -> Array:
+    """Numbers of the questions that flip, those first whose likelihoods have moved most.
+
+    Args:
+        base: what the first model chooses.
+        other: what the second chooses.
+        kind: LOST, GAINED or EITHER.
+    """
+    wanted = {LOST: base.hit & ~other.hit, GAINED: ~base.hit & other.hit, EITHER: base.hit != other.hit}[kind]
+    numbers = np.flatnonzero(wanted)
+    ordered: Array = numbers[np.argsort(-np.abs(moved(base, other)[numbers]), kind="stable")]
+    return ordered
+
+
+def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.DataFrame:
+    """What every model finds of every option of a question.
+
+    Args:
+        answers: of models that were asked the same, by name.
+        rule: ACC or ACC_NORM.
+        number: of the question, from 0.
+
+    Returns:
+        One row an option: its letter, whether it is right, and a column a model.
+    """
+    first = next(iter(answers.values()))
+    begin, count = int(_starts(first)[number]), int(first.counts[number])
+    right = np.arange(count) == first.right[number]
+    columns = {name: values(one, rule)[begin : begin + count] for name, one in answers.items()}
+    return pd.DataFrame({"option": [letter(place) for place in range(count)], "right": right} | columns)
+
+
+def letter(place: int) -> str:
+    """What an option is called: A to Z, then by its number."""
+    return chr(ord("A") + place) if place < 26 else str(place + 1)
+
+
+def headline(found: Counts, name: str, base: str) -> str:
+    """The finding in one sentence.
+
+    Args:
+        found: the counts.
+        name: the second model.
+        base: the first.
+    """
+    if not found.lost + found.gained:
+        return f"{name} answers every question as {base} does, right or wrong"
+    lost, gained = f"{found.lost:,} of {base}’s right answers", f"{found.gained:,} others"
+    verdict = "more than chance" if found.chance < CALLED else "which chance alone can do"
+    return f"{name} loses {lost} and gains {gained}: {verdict}, p {probability(found.chance)}"
+
+
+def probability(value: float) -> str:
+    """A probability as it stands after a p."""
+    return "< 0.001" if value < 0.001 else f"= {value:.3f}"
+
+
+def _starts(answers: Answers) -> Array:
+    starts: Array = np.concatenate([[0], np.cumsum(answers.counts)[:-1]]).astype(np.int64)
+    return starts

@@ -1,0 +1,211 @@
+"""Answers: what is this neuron, module or layer on each text? From slices of the records, layer by layer.
+
+Ranks run from 0 (least important of the layer) to 1 (most important); equal scores share their rank.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gprune.errors import SettingsError
+from gprune.ranking import ranks
+from gprune.records import (
+    AdaptedScores,
+    Array,
+    ModuleStatistics,
+    Partition,
+    StrongestPositions,
+    Tokens,
+)
+from gprune.untrusted import quoted
+
+_WORDS = re.compile(r"(layer|module|neuron)\s*(?:no\.?|number|#)?\s*([0-9]+)")
+_PAIR = re.compile(r"([0-9]+)\s*[/,:.\s]\s*([0-9]+)")
+Parts = Callable[[Sequence[int]], Array]
+"""(neurons,) scores of a layer from the shards of given indices"""
+EXAMPLES = "layer 5 neuron 688, 5/688, or module 3 of layer 2"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the neurons of one layer rank on one text, and on halves of it."""
+
+    score: Array
+    """(neurons,) importance scores"""
+    rank: Array
+    """(neurons,) from 0 to 1"""
+    low: Array
+    """(neurons,) lowest rank on a half of the text; the rank itself where parts cannot be scored"""
+    high: Array
+    """(neurons,) highest rank on a half"""
+
+
+def asked(text: str) -> dict[str, int]:
+    """What a person looks for: layer, module and neuron, as far as named.
+
+    Raises:
+        SettingsError: it names no layer, or something twice.
+    """
+    line = " ".join(text.lower().split())
+    named = [(kind, int(number)) for kind, number in _WORDS.findall(line)]
+    if not named and (pair := _PAIR.fullmatch(line)):
+        named = [("layer", int(pair[1])), ("neuron", int(pair[2]))]
+    found = dict(named)
+    if "layer" not in found or len(found) < len(named):
+        raise SettingsError(f"{quoted(text)} names no layer, module or neuron: type as {EXAMPLES}")
+    return found
+
+
+def scaled(scores: Array) -> Array:
+    """(neurons,) ranks of a layer from 0 to 1."""
+    found: Array = ranks(scores) / max(len(scores) - 1, 1)
+    return found
+
+
+def standing(score: Array, parts: Parts | None, shards: int) -> Standing:
+    """The ranks of a layer with what re-sampling does to them.
+
+    A half is half of the shards, neighbours in a ring; every starting point is taken.
+
+    Args:
+        score: (neurons,) scores of the layer.
+        parts: scores chosen shards of the text; None where they cannot be scored.
+        shards: how many there are.
+    """
+    own = scaled(score)
+    if parts is None:
+        return Standing(np.asarray(score), own, own, own)
+    halves = [
+        scaled(parts([(start + step) % shards for step in range(shards // 2)])) for start in range(shards)
+    ]
+    return Standing(np.asarray(score), own, np.min(halves, axis=0), np.max(halves, axis=0))
+
+
+def percentile(value: float, among: Array) -> float:
+    """Share of the others that a value exceeds, equal ones by half, in [0, 1]; 0 where there are none.
+
+    Args:
+        value: one of `among`.
+        among: (units,) values.
+    """
+    others = len(among) - 1
+    if others < 1:
+        return 0.0
+    return float(((among < value).sum() + ((among == value).sum() - 1) / 2) / others)
+
+
+def neighbours(profiles: Array, neuron: int, members: Array, count: int) -> tuple[Array, Array]:
+    """The neurons whose ranks on all texts are nearest to those of one: who they are, and how far away.
+
+    Args:
+        profiles: (texts, neurons) ranks of a layer.
+        neuron: whose neighbours they are.
+        members: (neurons,) bool, who may be one.
+        count: how many at most.
+
+    Returns:
+        (found,) neurons, the nearest first, and (found,) their Euclidean distances.
+    """
+    others = np.flatnonzero(members & (np.arange(profiles.shape[1]) != neuron))
+    distance = np.sqrt(((profiles[:, others] - profiles[:, [neuron]]) ** 2).sum(axis=0))
+    order = np.argsort(distance, kind="stable")[:count]
+    return others[order], distance[order]
+
+
+def module_table(
+    partition: Partition,
+    layer: int,
+    statistics: ModuleStatistics | None,
+    adapted: AdaptedScores | None,
+    kept: Mapping[str, Array],
+) -> pd.DataFrame:
+    """One row a module of a layer: what RASA decides on, what it did, and how many neurons methods keep.
+
+    Args:
+        partition: modules of every layer.
+        layer: which one.
+        statistics: of the modules, once there.
+        adapted: what RASA did, once it has.
+        kept: (neurons,) bool of the layer, by what to call the method.
+    """
+    labels, count = np.asarray(partition.labels[layer]), int(partition.counts[layer])
+    rows = slice(int(partition.offsets[layer]), int(partition.offsets[layer]) + count)
+    sizes = np.bincount(labels, minlength=count)
+    table = {"layer": layer, "module": np.arange(count), "size": sizes}
+    if statistics is not None:
+        table |= {
+            "drift": statistics.drift[rows],
+            "score": statistics.score[rows],
+            "u on A": statistics.u_primary[rows],
+            "u on B": statistics.u_auxiliary[rows],
+        }
+    if adapted is not None:
+        table["RASA"] = [decision(adapted, place) for place in range(rows.start, rows.stop)]
+    for name, mask in kept.items():
+        table[name] = np.bincount(labels, weights=np.asarray(mask, dtype=float), minlength=count) / sizes
+    return pd.DataFrame(table)
+
+
+def decision(adapted: AdaptedScores, place: int) -> str:
+    """What RASA did with a module, in words.
+
+    Args:
+        adapted: what it decided.
+        place: the module, numbered over all layers.
+    """
+    if not adapted.adapted[place]:
+        return "left alone"
+    return "scored from B" if adapted.source[place] else "adapted, from A"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One of a neuron's strongest positions."""
+
+    sequence: int
+    """of the calibration set, from 0"""
+    position: int
+    """of the token in it, from 0"""
+    value: float
+    """activation with its sign"""
+    ids: tuple[int, ...]
+    """token ids around it"""
+    at: int
+    """where among them it stands"""
+
+
+def strongest(
+    found: StrongestPositions, tokens: Tokens, layer: int, neuron: int, window: int
+) -> Sequence[Place]:
+    """Where a neuron answers most, with the tokens around.
+
+    Args:
+        found: the positions.
+        tokens: of the same calibration set.
+        layer: of the neuron.
+        neuron: within its layer.
+        window: tokens on either side.
+
+    Raises:
+        SettingsError: the positions are those of other tokens.
+    """
+    samples, length = tokens.ids.shape
+    sequences = np.asarray(found.sequences[layer, neuron])
+    positions = np.asarray(found.positions[layer, neuron])
+    same = found.fingerprint == tokens.fingerprint and found.length == length
+    if not same or sequences.max(initial=0) >= samples:
+        what = f"the positions are not those of the tokens of {quoted(tokens.text)}"
+        raise SettingsError(f"{what}: remove the run's results and make them anew")
+    places = []
+    for sequence, position, value in zip(
+        sequences.tolist(), positions.tolist(), found.values[layer, neuron].tolist(), strict=True
+    ):
+        first = max(position - window, 0)
+        ids = tokens.ids[sequence, first : position + window + 1].tolist()
+        places.append(Place(sequence, position, value, tuple(ids), position - first))
+    return places

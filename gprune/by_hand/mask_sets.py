@@ -1,0 +1,230 @@
+"""Lists of edits under names: kept beside the runs, repeated from the edits, and taken elsewhere as a file.
+
+    <cache>/by_hand/<hash of the name and of the masks it starts from>.json
+
+A name is what people read and never a part of a path. A set holds the edits and the keys of the masks and of
+the modules that they were made on, so that it means the same units or says that it does not; the digest of
+the masks that came out says whether repeating it gives them again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gprune import stages, untrusted
+from gprune.by_hand.edits import MOST_EDITS, Edit, from_plain
+from gprune.by_hand.repair import Edited, edited
+from gprune.errors import MethodError, SettingsError, UnreadableError
+from gprune.files import make_folder, write_json
+from gprune.methods import METHODS
+from gprune.records import PruningMasks
+from gprune.stages import Results
+from gprune.store import explain
+
+FORMAT, VERSION = "gprune-mask-set", 1
+LONGEST_NAME, MOST_SETS = 60, 200
+_WORDS = ("name", "method", "masks", "modules", "digest")
+_LONGEST_KEY = 128
+
+
+@dataclass(frozen=True, slots=True)
+class MaskSet:
+    """Edits of a method's masks under a name."""
+
+    name: str
+    """what people call it"""
+    method: str
+    """whose masks were edited, one of METHODS"""
+    edits: tuple[Edit, ...]
+    """the list; a later line counts more than an earlier one"""
+    masks: str
+    """key of the masks that were edited"""
+    modules: str
+    """key of the modules that numbers of modules mean"""
+    digest: str
+    """of the masks that came out, see `digest_of`"""
+
+
+def made(results: Results, name: str, method: str, edits: tuple[Edit, ...]) -> MaskSet:
+    """A set of the edits of a run's masks.
+
+    Raises:
+        GpruneError: the name is none or stands for a set of another method of the run, or the edits cannot be
+            carried out; see `gprune.by_hand.edited`.
+    """
+    found = edited(results, method, edits)
+    keys = _keys(results, method)
+    chosen = MaskSet(_checked(name), method, edits, *keys, digest_of(found.masks))
+    taken = next((one for one in kept(results)[0] if one.name == chosen.name), None)
+    if taken is not None and taken.masks != chosen.masks:
+        raise SettingsError(
+            f"the name {untrusted.quoted(chosen.name)} is that of a set of {METHODS[taken.method].label}: "
+            "choose another name"
+        )
+    return chosen
+
+
+def repeated(results: Results, chosen: MaskSet) -> Edited:
+    """Carries a set out again.
+
+    Raises:
+        MethodError: the run's masks or modules are others, or the rule gives other masks today.
+        GpruneError: see `gprune.by_hand.edited`.
+    """
+    if not fits(results, chosen):
+        raise MethodError(
+            f"the mask set {untrusted.quoted(chosen.name)} was made on other masks than this run's: choose "
+            "the run that it was made on"
+        )
+    found = edited(results, chosen.method, chosen.edits)
+    require_digest(chosen, found)
+    return found
+
+
+def require_digest(chosen: MaskSet, found: Edited) -> None:
+    """Checks that masks are those that came out when a set was saved.
+
+    Raises:
+        MethodError: they are not.
+    """
+    if digest_of(found.masks) != chosen.digest:
+        raise MethodError(
+            f"the mask set {untrusted.quoted(chosen.name)} gives other masks than when it was saved: save it "
+            "again to take the new ones"
+        )
+
+
+def fits(results: Results, chosen: MaskSet) -> bool:
+    """Whether a set was made on the masks and modules that a run has."""
+    return chosen.method in METHODS and _keys(results, chosen.method) == (chosen.masks, chosen.modules)
+
+
+def digest_of(masks: PruningMasks) -> str:
+    """SHA-256 of which units are kept."""
+    found = hashlib.sha256(repr((masks.ffn.shape, masks.heads.shape)).encode())
+    for mask in (masks.ffn, masks.heads):
+        found.update(np.packbits(np.asarray(mask, dtype=bool)).tobytes())
+    return found.hexdigest()
+
+
+def save(root: str, chosen: MaskSet) -> None:
+    """Keeps a set; one of the same name and masks is replaced.
+
+    Raises:
+        SettingsError: there are too many sets.
+        StoreError: the cache cannot be written.
+    """
+    path = _path(root, chosen)
+    if not path.exists() and len(list(path.parent.glob("*.json"))) >= MOST_SETS:
+        raise SettingsError(f"{MOST_SETS} mask sets are kept already: delete one first")
+    try:
+        make_folder(path.parent)
+        write_json(path, _plain(chosen))
+    except OSError as error:
+        raise explain(error, path.parent) from error
+
+
+def delete(root: str, chosen: MaskSet) -> None:
+    """Forgets a set, if it is there.
+
+    Raises:
+        StoreError: the cache cannot be written.
+    """
+    path = _path(root, chosen)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise explain(error, path.parent) from error
+
+
+def kept(results: Results) -> tuple[list[MaskSet], list[str]]:
+    """The sets that were made on a run's masks, by name, and a sentence on each file that cannot be read."""
+    found, faults = list[MaskSet](), list[str]()
+    for path in sorted((results.store.root / "by_hand").glob("*.json")):
+        try:
+            found.append(read(untrusted.contents(path, "the file")))
+        except (OSError, SettingsError, UnreadableError) as error:
+            faults.append(f"{path.name}: {error}")
+    mine = [one for one in found if fits(results, one)]
+    return sorted(mine, key=lambda one: one.name.casefold()), faults
+
+
+def named(results: Results, name: str) -> MaskSet:
+    """The set of a run that has a name.
+
+    Raises:
+        SettingsError: there is none.
+    """
+    sets = kept(results)[0]
+    found = next((one for one in sets if one.name == name), None)
+    if found is None:
+        known = ", ".join(untrusted.quoted(one.name) for one in sets[:8]) or "none"
+        raise SettingsError(
+            f"this run has no mask set {untrusted.quoted(name)}: make it on the page By hand (there: {known})"
+        )
+    return found
+
+
+def export(chosen: MaskSet) -> bytes:
+    """A set as a file to take elsewhere."""
+    return (json.dumps(_plain(chosen), indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def read(raw: bytes) -> MaskSet:
+    """The set of a file.
+
+    Raises:
+        SettingsError: it is no file of a mask set.
+    """
+    try:
+        values = untrusted.json_value(raw, "it")
+    except UnreadableError as error:
+        raise SettingsError(
+            f"the file is not JSON ({error}): choose a file that was exported here"
+        ) from error
+    if not isinstance(values, dict) or values.get("format") != FORMAT or values.get("version") != VERSION:
+        raise SettingsError(
+            f"the file is no mask set of version {VERSION}: choose one that was exported here"
+        )
+    for field in _WORDS:
+        if not isinstance(values.get(field), str) or len(values[field]) > _LONGEST_KEY:
+            raise SettingsError(f"the file has no {field} (got {untrusted.quoted(values.get(field))})")
+    edits = values.get("edits")
+    if not isinstance(edits, list) or len(edits) > MOST_EDITS:
+        raise SettingsError(f"the file has no list `edits` of at most {MOST_EDITS:,} edits")
+    lines = tuple(from_plain(one, f"edit {place} of the file") for place, one in enumerate(edits, start=1))
+    method, masks, modules, digest = (values[field] for field in _WORDS[1:])
+    return MaskSet(_checked(values["name"]), method, lines, masks, modules, digest)
+
+
+def _keys(results: Results, method: str) -> tuple[str, str]:
+    graph = results.graph
+    return stages.masks(graph, METHODS[method].masks).key, stages.partition(graph).key
+
+
+def _checked(name: str) -> str:
+    cleaned = " ".join(name.split())
+    # a command takes what begins with a hyphen for an option
+    if not cleaned or len(cleaned) > LONGEST_NAME or not cleaned.isprintable() or cleaned[0] == "-":
+        raise SettingsError(
+            f"a mask set needs a name of 1 to {LONGEST_NAME} letters without a hyphen before it "
+            f"(got {untrusted.quoted(name)})"
+        )
+    return cleaned
+
+
+def _plain(chosen: MaskSet) -> dict[str, Any]:
+    words = {field: getattr(chosen, field) for field in _WORDS}
+    edits = [one.to_dict() for one in chosen.edits]
+    return {"format": FORMAT, "version": VERSION, **words, "edits": edits}
+
+
+def _path(root: str, chosen: MaskSet) -> Path:
+    content = f"{chosen.masks} {chosen.name}".encode("utf-8", "surrogatepass")
+    return Path(root) / "by_hand" / f"{hashlib.sha256(content).hexdigest()[:24]}.json"

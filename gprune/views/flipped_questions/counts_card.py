@@ -1,0 +1,83 @@
+"""The card of counts: how often every method loses and gains an answer against the dense model."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from gprune.analysis import flipped
+from gprune.analysis.flipped import ACC, ACC_NORM, Counts
+from gprune.views.flipped_questions.given import DENSE, Given
+from gprune.views.frame import tables
+from gprune.views.frame.card import Card
+from gprune.views.frame.chart_style import label
+from gprune.views.frame.text import plain
+
+HOW = (
+    "Right → wrong: the dense model chooses the right option and the method does not; wrong → right the "
+    "other way round. Questions that both get right, or both wrong, tell nothing apart. p is the probability "
+    "of flips at least as uneven if both ways were as likely: McNemar’s exact test, two-sided. Each row is a "
+    "test of its own: of twenty rows one falls below 0.05 by chance."
+)
+
+
+def draw(drawn: Card, found: list[Given], chosen: Given, method: str, rule: str) -> None:
+    """Draws the table, one row a task and method.
+
+    Args:
+        drawn: the card.
+        found: the tasks that have answers.
+        chosen: the task that the page shows.
+        method: the method that it shows.
+        rule: the figure that counts.
+
+    Raises:
+        StoreError: answers are damaged.
+    """
+    drawn.title(f"{plain(_finding(chosen, method, rule))} ({plain(chosen.name)})")
+    table = table_of(found, rule)
+    p = st.column_config.NumberColumn(format="%.3f", help="exact McNemar test on the questions that flip")
+    tables.show(table, column_config={"p": p}, alt="flipped questions of every task and method")
+    normed = "" if rule == ACC else " A task without a normalised figure stands with its plain one."
+    drawn.tools(
+        lambda: table,
+        switch=False,
+        caption="One row a task and method, against the dense model on the same questions; p below 0.05 is "
+        f"more than chance.{normed}",
+        how=HOW,
+    )
+
+
+def table_of(found: list[Given], rule: str) -> pd.DataFrame:
+    """The counts as numbers."""
+    lines = []
+    for one in found:
+        for method in one.others:
+            known = between(one, method, rule)
+            lines.append(
+                {
+                    "task": one.name,
+                    "method": label(method),
+                    "figure": rule if rule in one.rules else ACC,
+                    "right → wrong": known.lost,
+                    "wrong → right": known.gained,
+                    "both right": known.both,
+                    "both wrong": known.neither,
+                    "questions": known.questions,
+                    "p": known.chance,
+                }
+            )
+    return pd.DataFrame(lines)
+
+
+def between(found: Given, method: str, rule: str) -> Counts:
+    """How a method answers a task against the dense model."""
+    return flipped.counts(found.choices(DENSE, rule), found.choices(method, rule))
+
+
+def _finding(chosen: Given, method: str, rule: str) -> str:
+    return flipped.headline(between(chosen, method, rule), label(method), "the dense model")
+
+
+LABELS = {ACC: "Plain (acc)", ACC_NORM: "For its length (acc_norm)"}
+"""what to call the figures"""

@@ -1,0 +1,1 @@
+"""The Inspector: what one neuron, module or layer is, on every text."""

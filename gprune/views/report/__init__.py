@@ -1,0 +1,1 @@
+"""The report: chosen figures of a run as one file that stands alone."""

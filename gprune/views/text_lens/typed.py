@@ -1,0 +1,23 @@
+"""A field for a text of any length: kept while the session lasts, whichever page is shown, in no address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+
+def area(label: str, key: str, default: str = "", **options: Any) -> str:
+    """A field of several lines.
+
+    Args:
+        label: what is typed.
+        key: unique in the app.
+        default: what stands there at first.
+        options: further arguments of `st.text_area`.
+    """
+    widget = f"{key}_area"
+    if widget not in st.session_state:
+        st.session_state[widget] = st.session_state.get(key, default)
+    st.session_state[key] = st.text_area(label, key=widget, **options)
+    return str(st.session_state[key])

@@ -1,0 +1,5 @@
+"""By hand."""
+
+from gprune.views.by_hand import page
+
+page.show()

@@ -1,0 +1,5 @@
+"""Questions that flip."""
+
+from gprune.views.flipped_questions import page
+
+page.show()

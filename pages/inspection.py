@@ -1,0 +1,5 @@
+"""One neuron, module or layer."""
+
+from gprune.views.inspector import page
+
+page.show()

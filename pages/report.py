@@ -1,0 +1,5 @@
+"""Chosen figures of a run in one file."""
+
+from gprune.views.report import page
+
+page.show()

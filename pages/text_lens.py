@@ -1,0 +1,5 @@
+"""Text lens."""
+
+from gprune.views.text_lens import page
+
+page.show()

@@ -1,0 +1,161 @@
+"""A job that is asked by a signal to leave: interrupted, or cancelled where somebody has asked for that."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tiny_study
+from waiting import limit, wait_for
+
+from gprune import run_records
+from gprune.__main__ import EXIT_STOPPED
+from gprune.commands import signals
+from gprune.errors import Interrupted
+from gprune.jobs import JobReporter, get, reconcile, submit
+from gprune.jobs import folder as files
+from gprune.jobs.local import environment, worker_command
+from gprune.jobs.state import JobState, read_state, write_state
+from gprune.store import Store, states
+from gprune.store.resumption import VARIABLE
+from gprune.study import from_dict, run_name
+
+from .conftest import fake_command, make_study
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """Leaves the signals of this process as they were."""
+    before = {one: signal.getsignal(one) for one in signals.SIGNALS}
+    yield
+    for one, handler in before.items():
+        signal.signal(one, handler)
+
+
+@pytest.mark.parametrize("number", signals.SIGNALS)
+def test_the_first_signal_interrupts_and_the_second_is_not_caught(tmp_path: Path, number: int) -> None:
+    for job in (None, tmp_path):
+        signals.listen(job)
+        with pytest.raises(Interrupted):
+            os.kill(os.getpid(), number)
+        assert {signal.getsignal(one) for one in signals.SIGNALS} == {signal.SIG_DFL}
+
+
+@pytest.mark.parametrize("recorded", ["flag", "state"])
+def test_the_signals_of_a_cancellation_cancel_and_disturb_no_farewell(tmp_path: Path, recorded: str) -> None:
+    if recorded == "flag":
+        (tmp_path / files.CANCEL).touch()
+    else:
+        # on a full disk there is no room for the flag
+        write_state(tmp_path, JobState(state="cancelling", started=1.0, cancel_requested=2.0))
+    signals.listen(tmp_path)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert caught.type is KeyboardInterrupt
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
+@pytest.mark.parametrize(("asked", "state"), [(False, "interrupted"), (True, "cancelled")])
+def test_the_job_says_how_it_ended(tmp_path: Path, asked: bool, state: str) -> None:
+    with pytest.raises(Interrupted), JobReporter(tmp_path) as report:
+        if asked:
+            (report.folder / files.CANCEL).touch()
+        raise Interrupted
+    ended = read_state(tmp_path)
+    assert (ended.state, ended.error, ended.finished) == (state, "", True)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("number", "state"),
+    [(signal.SIGTERM, "interrupted"), (signal.SIGUSR1, "interrupted"), (signal.SIGKILL, "failed")],
+)
+def test_of_a_run_that_cannot_say_so_itself_its_supervisor_does(
+    cache: Path, number: signal.Signals, state: str
+) -> None:
+    """The fake run has no handler: the first signal ends it, as the second one ends a real run."""
+    job = submit(cache, make_study(), arguments=("quiet",), build=fake_command)
+    wait_for(lambda: read_state(job.folder).pid)
+    wait_for(lambda: (job.folder / files.EVENTS).exists())
+    pid = read_state(job.folder).pid
+    assert pid is not None
+    os.kill(pid, number)
+    wait_for(lambda: not get(cache, job.id).active)
+    reconcile(cache)
+    assert get(cache, job.id).state == state
+
+
+class LongStudy:
+    """A study whose learning takes longer than any test, and its command as a job of its cache."""
+
+    def __init__(self, home: Path, cache: Path) -> None:
+        texts = tiny_study.write_texts(home / "texts")
+        settings = tiny_study.settings(tiny_study.write_model(home / "model", texts), texts)
+        self.settings = settings | {"sparsity": {"epochs": 5000, "batch": 8}, "methods": ["dense", "gprune"]}
+        self.study, self.cache = from_dict(self.settings), cache
+
+    def start(self, number: int) -> tuple[subprocess.Popen[bytes], Path]:
+        folder = self.cache / "jobs" / f"20260131-12000{number}-0123abcd"
+        folder.mkdir(parents=True)
+        (folder / files.STUDY).write_text(json.dumps(self.settings))
+        log = (folder / files.LOG).open("ab")
+        command = worker_command(folder, ("--until", "masks"))
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment() | {VARIABLE: "2 s"})
+        return process, folder
+
+    def learns(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        """Waits until a run has made some steps."""
+
+        def begun() -> bool:
+            assert process.poll() is None, (folder / files.LOG).read_text()
+            events = folder / files.EVENTS
+            lines = events.read_text().splitlines() if events.exists() else []
+            told = [json.loads(line) for line in lines]
+            return sum(one["stage"] == "learning" and "cross-entropy" in one["message"] for one in told) > 2
+
+        wait_for(begun, 60)
+
+    def step(self) -> int:
+        """After which step the state that is there goes on."""
+        (path,) = (self.cache / "learning").glob(f"*{states.SUFFIX}")
+        state = states.StateFile(Store(self.cache), "learning", path.name.removesuffix(states.SUFFIX)).read()
+        assert state is not None
+        return state.step
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_real_run_saves_and_is_interrupted_continued_and_cancelled(tmp_path: Path) -> None:
+    long = LongStudy(tmp_path / "home", tmp_path / "cache")
+    store, step = Store(long.cache), 0
+    for turn, (number, state) in enumerate(
+        [(signal.SIGUSR1, "interrupted"), (signal.SIGTERM, "interrupted"), (signal.SIGTERM, "cancelled")]
+    ):
+        process, folder = long.start(turn)
+        try:
+            long.learns(process, folder)
+            if state == "cancelled":
+                # as the app's button does: what is recorded comes first, and signals if that is not enough
+                (folder / files.CANCEL).touch()
+            process.send_signal(number)
+            assert process.wait(limit(30)) == EXIT_STOPPED
+        finally:
+            process.kill()
+            process.wait()
+        log = (folder / files.LOG).read_text()
+        assert read_state(folder).state == state, log
+        record = run_records.read(store, run_name(long.study)) or {}
+        assert (record["state"], run_records.standing(record), record["owner"]) == (state, state, None)
+        assert "Traceback" not in log
+        assert (f"goes on at step {step + 1} of 20000" in log) == (turn > 0)
+        assert f"stopped after step {long.step()}: its state is saved" in log
+        assert long.step() > step
+        step = long.step()
+    shutil.rmtree(long.cache)
