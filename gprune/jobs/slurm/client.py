@@ -103,18 +103,24 @@ def submit(arguments: Sequence[str], script: str) -> str:
 
 
 _REFUSALS = (
-    (r"invalid partition", "there is no such partition: `sinfo` lists them, and `partition` names one"),
-    (r"invalid account", "this account may not be used here: correct `account`"),
-    (r"invalid qos", "this quality of service may not be used: correct --qos in `options`"),
-    (r"time limit", "it asks for more time than the partition allows: make `time` shorter"),
-    (r"submit limit|job violates|limit for user|quota",
+    (re.compile(r"invalid partition", re.I),
+     "there is no such partition: `sinfo` lists them, and `partition` names one"),
+    (re.compile(r"invalid account", re.I),
+     "this account may not be used here: correct `account`"),
+    (re.compile(r"invalid qos", re.I),
+     "this quality of service may not be used: correct --qos in `options`"),
+    (re.compile(r"time limit", re.I),
+     "it asks for more time than the partition allows: make `time` shorter"),
+    (re.compile(r"submit limit|job violates|limit for user|quota", re.I),
      "a limit on your jobs is reached: wait until some have ended, or submit fewer"),
-    (r"node configuration is not available|more processors|memory specification|gres",
+    (re.compile(r"node configuration is not available|more processors|memory specification|gres", re.I),
      "no node of the partition has what is asked for: lower `gpus`, `cpus` or `memory`"),
-    (r"invalid job array", "the array is too long for this cluster: submit fewer studies at a time"),
-    (r"unable to contact|connect failure|configuration source|socket",
+    (re.compile(r"invalid job array", re.I),
+     "the array is too long for this cluster: submit fewer studies at a time"),
+    (re.compile(r"unable to contact|connect failure|configuration source|socket", re.I),
      "Slurm's controller cannot be reached from this machine: submit from a login node, or try again later"),
-    (r"unrecognized option|invalid option", "sbatch does not know an option: correct `options`"),
+    (re.compile(r"unrecognized option|invalid option", re.I),
+     "sbatch does not know an option: correct `options`"),
 )  # fmt: skip
 
 
@@ -122,7 +128,7 @@ def refusal(said: str) -> str:
     """One sentence for a job that sbatch did not take."""
     words = untrusted.sentence(said.replace("sbatch: error: ", "").replace("sbatch: ", ""), 140)
     for pattern, meaning in _REFUSALS:
-        if re.search(pattern, said, re.I):
+        if pattern.search(said):
             return f"Slurm refused the job, {meaning} (it said: {words})"
     return f"Slurm refused the job (it said: {words or 'nothing'}): see the Slurm settings"
 
