@@ -10,9 +10,11 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 from waiting import wait_for
 
 PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel")
@@ -80,8 +82,13 @@ def running() -> Iterator[dict[str, str]]:
             subprocess.run(
                 ["scancel", "--user=root"], env={**os.environ, **environment}, timeout=20, capture_output=True
             )
+            # what a step has left to report it reports to the daemons
+            deadline = time.monotonic() + 30
+            while _left(environment) and time.monotonic() < deadline:
+                time.sleep(0.2)
         for process in reversed(started):
             _stop(process)
+        _stop_steps(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -123,6 +130,29 @@ def _start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[
 def _nodes(environment: dict[str, str]) -> str:
     found = subprocess.run(["sinfo", "-h", "-o", "%T"], env=environment, capture_output=True, text=True)
     return found.stdout
+
+
+def _left(environment: dict[str, str]) -> str:
+    """Jobs that run or are being ended."""
+    states = "--states=RUNNING,COMPLETING"
+    found = subprocess.run(
+        ["squeue", "-h", states],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    return found.stdout
+
+
+def _stop_steps(folder: Path) -> None:
+    """Ends what watches over steps and has outlived the daemons that started it."""
+    for process in psutil.process_iter(["name"]):
+        with contextlib.suppress(psutil.Error):
+            if process.info["name"] == "slurmstepd" and str(folder) in process.environ().get(
+                "SLURM_CONF", ""
+            ):
+                process.kill()
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -145,7 +145,8 @@ def standings(arrays: Iterable[str]) -> dict[tuple[str, int], Standing]:
         some = ",".join(names[first : first + MOST_NAMED])
         answer = ask(["squeue", "-h", "-r", "--states=all", f"--jobs={some}", "-o", _FORMAT])
         if answer.code != 0 and not _UNKNOWN.search(answer.said):
-            raise JobError(f"Slurm does not say where its jobs stand: {answer.said or 'squeue failed'}")
+            words = untrusted.sentence(answer.said or "squeue failed", 100)
+            raise JobError(f"Slurm does not say where its jobs stand ({words})")
         found |= read_standings(answer.out)
     return found
 
