@@ -174,9 +174,9 @@ def _table(situation: work.Situation) -> None:
     table["progress"] *= 100.0
     bar = st.column_config.ProgressColumn(min_value=0.0, max_value=100.0, format="%.0f %%", width=100)
     widths = {
-        "job": 276,
+        "job": 196,
         "state": 105,
-        "on": 92,
+        "on": 80,
         "stage": 130,
         "elapsed": 80,
         "time left": 84,
