@@ -85,13 +85,25 @@ def test_the_drift_is_drawn_beside_that_of_the_runs_texts(cache: Path, desk: Des
     histogram, layers = charts(app)[-2:]
     names = ["A | own", "B | own", "A | B", "own re-sampled"]
     assert [trace["name"] for trace in histogram["data"]] == names == [one["name"] for one in layers["data"]]
-    assert "Layer 3 ranks pasted text and A most differently: correlation 0.30" in said
+    # 0.3 on whole sets; as every curve here, beside the halves of the text, it is of halves
+    assert "Layer 3 ranks pasted text and A most differently: correlation 0.28 on halves" in said
     table = app.dataframe[-1].value
     assert table["mean drift"].tolist()[:3] == pytest.approx([0.2, 0.1, 0.15])
     assert table["mean drift, halves"].tolist() == pytest.approx([0.2, 0.1, 0.15, 0.04])
     (text,) = {one.identity: one for one in desk.asked}.values()
     assert text.raw == (PROSE * 40).encode() and text.suffix == ".txt"
     assert text.source.graph.study.calibration.samples == 32 and text.source.root == str(cache)
+
+
+def test_every_curve_is_of_halves_like_the_control_beside_it() -> None:
+    found = {"A | own": a_drift(0.2, 0.04, half=0.31), "A | B": a_drift(0.1, 0.04, half=0.12)}
+    curves = {curve.name: curve for curve in analysis.curves(found, 50)}
+    assert {name: curve.median for name, curve in curves.items()} == pytest.approx(
+        {"A | own": 0.31, "A | B": 0.12, "own re-sampled": 0.04}
+    )
+    table = analysis.layer_table(found)
+    assert table["A | own"].tolist() == pytest.approx((np.linspace(0.9, 0.3, 4) * 0.95).tolist())
+    assert table["own re-sampled"].tolist() == [0.98] * 4
 
 
 def test_fewer_sequences_are_drawn_of_all_three_texts(cache: Path, desk: Desk) -> None:

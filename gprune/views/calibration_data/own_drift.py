@@ -203,13 +203,14 @@ def _histogram(drawn: Card, run: Run, text: Brought, study: Study, found: Mappin
     anew = " A and B are drawn anew with as few." if samples < run.study.calibration.samples else ""
     drawn.chart(
         figures.histogram(analysis.curves(found, BINS)),
-        "Right of the dotted line is what the text does and sampling does not.",
+        "Halves of the texts, all of one size; the dotted line is half of your text against its other half.",
         alt=finding,
         table=lambda: distribution_table(analysis.curves(found, BINS)),
         how=f"{samples:,} sequences of {study.calibration.length} tokens of each text, scores by "
-        f"{label(study.metric)}: what a study with this text as C computes of the drift.{anew} The dotted "
-        "line is the drift between two halves of the text, which have half the sequences each; the columns "
-        "of halves compare like with like. The text and its tokens are forgotten with the page.",
+        f"{label(study.metric)}: what a study with this text as C computes of the drift.{anew} The chart "
+        "compares halves, of half the sequences each. The dotted line is how far sampling alone moves ranks "
+        "at this size; of a single neuron it does not say whether text or sampling has moved it. The table "
+        "has the whole sets too. The text and its tokens are forgotten with the page.",
     )
 
 
@@ -217,9 +218,10 @@ def _layers(drawn: Card, text: Brought, found: Mapping[str, RankDrift]) -> None:
     table = analysis.layer_table(found)
     lowest = int(table[analysis.A_OWN].argmin())
     value = float(table[analysis.A_OWN].min())
-    drawn.title(f"Layer {lowest} ranks {plain(called(text))} and A most differently: correlation {value:.2f}")
+    named = plain(called(text))
+    drawn.title(f"Layer {lowest} ranks {named} and A most differently: correlation {value:.2f} on halves")
     drawn.chart(
         figures.correlations(table),
-        "1 is the same order of the neurons in a layer; the dotted line is what sampling alone leaves.",
+        "On halves; 1 is the same order in a layer. Dotted: half of your text against its other half.",
         table=lambda: table,
     )
