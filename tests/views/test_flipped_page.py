@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,21 @@ def test_every_task_and_method_is_counted_against_the_dense_model(cache: Path) -
     assert 0 < row["p"] <= 1 and not app.error
     # the task without a normalised figure stands with its plain one
     assert page(fq_rule="acc_norm").dataframe[0].value["figure"].tolist() == ["acc_norm"] * 2 + ["acc"] * 2
+
+
+def test_questions_that_were_asked_and_not_kept_are_told(cache: Path) -> None:
+    def more(task: Any) -> Any:
+        made = MAKERS["answers"](task)
+        return replace(made, documents=160) if task.asked == "piqa" else made
+
+    write_run(cache, study=a_study_with_tasks(), makers={**MAKERS, "answers": more})
+    app = page()
+    table = app.dataframe[0].value
+    assert table["questions"].tolist() == [100] * 4 and table["asked"].tolist() == [160] * 2 + [100] * 2
+    told = words(app).replace("\\", "")
+    assert "piqa: 100 of 160 questions shown, because" in told and "boolq: 100 of" not in told
+    assert "(piqa, of its first 100 questions)" in told
+    assert "first 100 questions)" not in words(page(fq_task="1"))
 
 
 def test_what_moved_most_is_open_and_its_neighbours_are_a_button_away(cache: Path) -> None:
