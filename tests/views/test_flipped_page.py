@@ -18,7 +18,7 @@ from views.synthetic_run import MAKERS, a_study, folder_of, write_run
 
 from gprune import packs, stages
 from gprune.analysis import flipped
-from gprune.records import Questions
+from gprune.records import Accuracy, Questions
 from gprune.settings import EvaluationSettings
 from gprune.store import Store
 from gprune.study import Study
@@ -76,6 +76,26 @@ def test_questions_that_were_asked_and_not_kept_are_told(cache: Path) -> None:
     assert "piqa: 100 of 160 questions shown, because" in told and "boolq: 100 of" not in told
     assert "(piqa, of its first 100 questions)" in told
     assert "first 100 questions)" not in words(page(fq_task="1"))
+
+
+@pytest.mark.parametrize("moved", [0.0, 0.01])
+def test_answers_of_another_pass_than_the_accuracy_are_told(cache: Path, moved: float) -> None:
+    write_run(cache, study=a_study_with_tasks(("piqa",)))
+    run, store = the_run(cache), Store(cache)
+    for method in run.study.methods:
+        known, key = run.load(stages.answers, method, "piqa"), run.key(stages.accuracy, method, "piqa")
+        acc, norm = (float(flipped.choices(known, rule).hit.mean()) for rule in ("acc", "acc_norm"))
+        measured = replace(
+            store.get("accuracy", key, Accuracy),
+            acc=acc,
+            acc_norm=norm + (moved if method == "flap" else 0.0),
+        )
+        store.discard("accuracy", key)
+        store.put("accuracy", key, measured)
+    told = words(page()).replace("\\", "")
+    # one question of a hundred is enough
+    assert ("come from another pass than the accuracy" in told) == (moved > 0)
+    assert ("piqa, FLAP: acc_norm" in told) == (moved > 0) and "piqa, GPrune: acc" not in told
 
 
 def test_what_moved_most_is_open_and_its_neighbours_are_a_button_away(cache: Path) -> None:

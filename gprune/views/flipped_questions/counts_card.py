@@ -21,6 +21,9 @@ HOW = (
     "test of its own: of twenty rows one falls below 0.05 by chance."
 )
 
+MOST_NAMED = 3
+"""answers that differ from their accuracy are named so far, the others counted"""
+
 
 def draw(drawn: Card, found: list[Given], chosen: Given, method: str, rule: str) -> None:
     """Draws the table, one row a task and method.
@@ -43,6 +46,8 @@ def draw(drawn: Card, found: list[Given], chosen: Given, method: str, rule: str)
     tables.show(table, column_config={"p": p}, alt="flipped questions of every task and method")
     for sentence in bounds(found):
         st.caption(plain(sentence))
+    if passes := other_passes(found):
+        st.info(plain(passes), icon=":material/difference:")
     normed = "" if rule == ACC else " A task without a normalised figure stands with its plain one."
     drawn.tools(
         lambda: table,
@@ -86,11 +91,28 @@ def cut(found: Given) -> tuple[int, int] | None:
 def bounds(found: list[Given]) -> list[str]:
     """One sentence a task of which the counts and p leave questions out."""
     return [
-        f"{one.name}: {known[0]:,} of {known[1]:,} questions shown, because the answers to the first "
-        f"{MOST_QUESTIONS:,} questions or {MOST_OPTIONS:,} options of a task are kept; its accuracy is of all."
+        f"{one.name}: {known[0]:,} of {known[1]:,} questions shown, because of a task the first "
+        f"{MOST_QUESTIONS:,} questions or {MOST_OPTIONS:,} options are kept; its accuracy is of all."
         for one in found
         if (known := cut(one)) is not None
     ]
+
+
+def other_passes(found: list[Given]) -> str:
+    """Which answers are not those that the accuracies rest on, in one sentence; empty where all are."""
+    known = [
+        f"{one.name}, {label(method)}: {differs}"
+        for one in found
+        for method in one.methods
+        if (differs := one.other_pass(method))
+    ]
+    if not known:
+        return ""
+    more = f"; and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
+    return (
+        "Some answers come from another pass than the accuracy, perhaps on another device or with another "
+        f"library: {'; '.join(known[:MOST_NAMED])}{more}."
+    )
 
 
 def between(found: Given, method: str, rule: str) -> Counts:
