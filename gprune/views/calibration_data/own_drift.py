@@ -21,6 +21,7 @@ from gprune.estimate.work import operations, rate
 from gprune.preview import Held, OwnText, Source
 from gprune.records import RankDrift
 from gprune.stages import Graph
+from gprune.stages.inputs import Inputs, content_of
 from gprune.study import Study
 from gprune.views.calibration_data import own_charts as figures
 from gprune.views.frame import packed, tables
@@ -89,8 +90,19 @@ def graph_of(run: Run, text: Brought) -> Graph:
     for role, letter in stages.graph.LETTERS.items():
         if role != "substitute" and run.graph.inputs.calibration.get(role) == content:
             raise CorpusError(f"the text is {letter} itself, from which it has no drift: bring another one")
-    inputs = replace(run.graph.inputs, calibration={**run.graph.inputs.calibration, "substitute": content})
-    return Graph(study_of(run.study, text.usable), inputs)
+    study, inputs = study_of(run.study, text.usable), run.graph.inputs
+    texts = {**inputs.calibration, **_written(study, inputs), "substitute": content}
+    return Graph(study, replace(inputs, calibration=texts))
+
+
+def _written(study: Study, inputs: Inputs) -> dict[str, str]:
+    """What a run of a study would know A and B by where its model writes them: by how much is drawn too."""
+    names = {role: str(getattr(study, role)) for role in stages.PAIR}
+    return {
+        role: content_of(study, inputs.model, inputs.precision, name, "calibration")
+        for role, name in names.items()
+        if corpora.is_sampled(name)
+    }
 
 
 def study_of(study: Study, usable: int) -> Study:
