@@ -2,7 +2,7 @@
 
 const WORSE = "224, 130, 20"
 const BETTER = "128, 115, 172"
-const STRONGEST = 0.65
+const STRONGEST = 0.58
 const drawn = new WeakMap()
 
 export default function (component) {
