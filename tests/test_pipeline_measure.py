@@ -70,8 +70,22 @@ def test_a_task_that_cannot_be_answered_leaves_the_others_and_the_record_says_wh
     endless = folder / "endless.jsonl"
     endless.write_text(json.dumps({"question": "say", "choices": ["yes", "z" * 300], "answer": 0}))
     study = study_of(workshop, tasks=[str(endless), workshop["questions"]])
-    store = Store(folder / "cache")
-    result = pipeline.run(study, store, silent, until="perplexity")
+    store, heard = Store(folder / "cache"), list[tuple[str, str]]()
+    result = pipeline.run(
+        study,
+        store,
+        lambda name, done, total, message="": heard.append((name, str(message))),
+        until="perplexity",
+    )
+    # the answers would take the same pass once more: they go with their accuracy, and nothing is said twice
+    failed = {name for name, message in heard if message.startswith("left out: ")}
+    assert failed == {f"accuracy.{name}.0" for name in study.methods}
+    assert not any(name.startswith("answers.") and name.endswith(".0") for name, _ in heard)
+    entries = run_records.read(store, result["run"])["unavailable"]
+    assert all(
+        entries[f"answers.{name}.0"]["reason"] == entries[f"accuracy.{name}.0"]["reason"]
+        for name in study.methods
+    )
     assert all(list(tasks) == [workshop["questions"]] for tasks in result["accuracy"].values())
     assert set(result["perplexity"]) == {"dense", "flap", "wanda_sp_dense"} and not result["unavailable"]
     reason = result["unavailable_tasks"][str(endless)]

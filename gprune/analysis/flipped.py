@@ -106,6 +106,16 @@ def moved(base: Choices, other: Choices) -> Array:
     return found
 
 
+def agrees(found: Choices, share: float) -> bool:
+    """Whether choices are as often right as an accuracy that was measured says; of all questions or none.
+
+    Args:
+        found: what a model chooses, of every question that was asked.
+        share: the accuracy, in [0, 1], by the same rule.
+    """
+    return bool(abs(float(found.hit.sum()) - share * len(found.hit)) < 0.5)
+
+
 def flips(base: Choices, other: Choices, kind: str = EITHER) -> Array:
     """Numbers of the questions that flip, those first whose likelihoods have moved most.
 

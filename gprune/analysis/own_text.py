@@ -21,13 +21,16 @@ ALIKE = 0.05
 
 
 def curves(found: Mapping[str, RankDrift], bins: int) -> list[Distribution]:
-    """The drift histogram of every pair that is there, and of the own text against itself.
+    """The drift histogram of every pair that is there, and of the own text against itself, on halves all.
+
+    A half holds half the sequences, which moves ranks more than whole sets do: only halves compare with
+    the own text's two.
 
     Args:
         found: drifts by the name of their pair.
         bins: number of bins in [0, 1].
     """
-    rows = [(name, found[name].magnitude, found[name].correlation) for name in PAIRS if name in found]
+    rows = [(name, found[name].half, found[name].correlation_half) for name in PAIRS if name in found]
     floor = _floor(found)
     if floor is not None:
         rows.append((FLOOR, floor.resample_auxiliary, floor.correlation_auxiliary))
@@ -72,8 +75,8 @@ def pair_table(found: Mapping[str, RankDrift]) -> pd.DataFrame:
 
 
 def layer_table(found: Mapping[str, RankDrift]) -> pd.DataFrame:
-    """The rank correlation of every layer: of each pair, and of the own text's halves."""
-    columns = {name: found[name].correlation for name in PAIRS if name in found}
+    """The rank correlation of every layer, on halves: of each pair, and of the own text's two."""
+    columns = {name: found[name].correlation_half for name in PAIRS if name in found}
     floor = _floor(found)
     if floor is not None:
         columns[FLOOR] = floor.correlation_auxiliary

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import psutil
@@ -87,10 +87,7 @@ class Bench:
         if "sampled" in text:
             ids: Array = self.store.get("sampled", str(text["sampled"]), SampledText).ids
             return ids.ravel()
-        if corpora.fingerprint(name, "evaluation") != text["digest"]:
-            raise CorpusError(
-                f"the text {name!r} has changed since the run: put it back, or run the study again"
-            )
+        require_same_text(name, "evaluation", text["digest"])
         limit = settings.windows * settings.length if settings.windows else None
         return corpora.stream(name, self.decoder.tokenizer, cache=self.store.texts, limit=limit)
 
@@ -155,6 +152,21 @@ class Bench:
             found = [self.store.get("statistics", key, ActivationStatistics) for key in keys]
             self._means[keys] = (found[0] if len(found) == 1 else pool(found[0], found[1])).merge()
         return self._means[keys]
+
+
+def require_same_text(name: str, role: Literal["calibration", "evaluation"], digest: str) -> None:
+    """Checks that a text says what it said when the run has read it.
+
+    Args:
+        name: name of the text.
+        role: what it is read for.
+        digest: what the run knows its content by.
+
+    Raises:
+        CorpusError: it is gone or has changed.
+    """
+    if corpora.fingerprint(name, role) != digest:
+        raise CorpusError(f"the text {name!r} has changed since the run: put it back, or run the study again")
 
 
 def sentence(error: Exception) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gprune.bench.model import Bench
+from gprune import corpora
+from gprune.bench.model import Bench, require_same_text
 from gprune.bench.protocol import OWN_PAIRS
 from gprune.errors import SettingsError
 from gprune.stages import KINDS, Graph, Results, Stage, Work, drift, resolve, served
@@ -68,7 +69,21 @@ class _Maker:
             return self._before[stage.key]
         if self.results.holds(stage):
             return self.results.record(stage)
+        if stage.kind == "tokens":
+            self._require_same(stage.id.texts[0])
         return stage.make(self._work, **resolve(stage.needs, self.record))
+
+    def _require_same(self, role: str) -> None:
+        """Checks a text before it is read: its tokens go under a key that the run's record decides.
+
+        Raises:
+            CorpusError: it is gone or has changed.
+        """
+        graph = self.results.graph
+        name = str(getattr(graph.study, role))
+        # one that the model writes is drawn by its recipe, of the model that was loaded
+        if not corpora.is_sampled(name):
+            require_same_text(name, "calibration", graph.inputs.calibration[role])
 
     def of_the_run(self) -> dict[str, Any]:
         """What was made of the run's own texts alone: the next text is held against the same."""

@@ -112,7 +112,7 @@ class _Runner:
     def run(self, wanted: tuple[Stage[Any], ...], essential: tuple[Stage[Any], ...]) -> None:
         """Goes through the stages; a method that cannot run is left out with all that needs it.
 
-        So is a task that cannot be measured on a method.
+        So is a task that cannot be measured on a method, with all that its stage makes on the way.
 
         Args:
             wanted: the stages, in order.
@@ -123,6 +123,11 @@ class _Runner:
         """
         left_out = self.record.unavailable
         for stage in wanted:
+            makers = [one for one in wanted if stage in one.beside]
+            if makers and left_out.keys() >= {*makers} and stage not in essential and not self._whole(stage):
+                # by itself it would take the work that has just failed, and fail as well
+                left_out[stage] = left_out[makers[0]]
+                continue
             try:
                 lacking = next((left_out[one] for one in self._provided(stage) if one in left_out), None)
                 if lacking is not None and not stage.optional:

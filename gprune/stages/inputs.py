@@ -122,7 +122,7 @@ def read(
             corpora.prepare(text, "evaluation")
     model = identity.fingerprint(study.model, memory, machine.card(study.device))
     precision = precision_of(study)
-    content = partial(_content, study, f"{model} {precision}", memory)
+    content = partial(content_of, study, model, precision, memory=memory)
     calibration = {role: content(text, "calibration") for role, text in texts.items()}
     _require_different(texts, calibration)
     return Inputs(
@@ -162,14 +162,32 @@ def recipe_of(study: Study, text: str, role: Literal["calibration", "evaluation"
     return corpora.recipe(text, role, evaluation.windows, evaluation.length)
 
 
-def _content(
-    study: Study, model: str, memory: Path | None, text: str, role: Literal["calibration", "evaluation"]
+def content_of(
+    study: Study,
+    model: str,
+    precision: str,
+    text: str,
+    role: Literal["calibration", "evaluation"],
+    *,
+    memory: Path | None = None,
 ) -> str:
-    """Digest of what a text says; of one that the model writes, of the model and of all that is drawn by."""
+    """Digest of what a text says; of one that the model writes, of the model and of all that is drawn by.
+
+    Args:
+        study: the study, which decides how much of a sampled text is drawn.
+        model: content of the model folder.
+        precision: number type of the model.
+        text: name of the text.
+        role: what it is read for.
+        memory: see `read`.
+
+    Raises:
+        CorpusError: the text cannot be read.
+    """
     found = corpora.fingerprint(text, role, memory)
     if not corpora.is_sampled(text):
         return found
-    return hashlib.sha256(f"{model} {recipe_of(study, text, role)}".encode()).hexdigest()
+    return hashlib.sha256(f"{model} {precision} {recipe_of(study, text, role)}".encode()).hexdigest()
 
 
 def _require_different(texts: dict[str, str], found: dict[str, str]) -> None:

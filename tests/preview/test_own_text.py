@@ -14,7 +14,7 @@ from gprune import corpora, pipeline, stages
 from gprune.bench.model import Bench
 from gprune.bench.own_text import drifts
 from gprune.bench.protocol import OWN_PAIRS
-from gprune.errors import SettingsError
+from gprune.errors import CorpusError, SettingsError
 from gprune.preview import OwnText, OwnTexts, Source
 from gprune.preview.child import Child
 from gprune.records import RankDrift
@@ -75,6 +75,19 @@ def test_the_arrays_are_those_of_a_study_with_the_text_as_c(source, tmp_path, sa
     kept = {role: stages.statistics(results.graph, role).key in bench.kept for role in stages.graph.ROLES}
     assert kept == {"primary": True, "auxiliary": True, "substitute": False}
     assert not {keys["A | own"], keys["B | own"]} & set(bench.kept)
+
+
+@pytest.mark.slow
+def test_a_text_of_the_run_that_has_changed_is_not_read_under_its_old_key(source, tmp_path):
+    changed = tmp_path / "inspect.txt"
+    changed.write_bytes(Path(source.graph.study.auxiliary).read_bytes()[::-1])
+    # with fewer sequences B is drawn anew
+    text, bench = own(source, tmp_path / "mine.txt", samples=9), Bench(source.model)
+    study = text.study_at(tmp_path / "mine.txt") | {"auxiliary": str(changed)}
+    asked = {"folder": str(tmp_path / "into"), "study": study}
+    with pytest.raises(CorpusError, match=r"the text '.*inspect.txt' has changed since the run"):
+        drifts(bench, {"own": asked | {"inputs": asdict(text.source.graph.inputs)}})
+    assert not bench.kept
 
 
 class FakeWorker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from views.synthetic_run import MAKERS, a_study, folder_of, write_run
 
 from gprune import packs, stages
 from gprune.analysis import flipped
-from gprune.records import Questions
+from gprune.records import Accuracy, Questions
 from gprune.settings import EvaluationSettings
 from gprune.store import Store
 from gprune.study import Study
@@ -60,6 +61,41 @@ def test_every_task_and_method_is_counted_against_the_dense_model(cache: Path) -
     assert 0 < row["p"] <= 1 and not app.error
     # the task without a normalised figure stands with its plain one
     assert page(fq_rule="acc_norm").dataframe[0].value["figure"].tolist() == ["acc_norm"] * 2 + ["acc"] * 2
+
+
+def test_questions_that_were_asked_and_not_kept_are_told(cache: Path) -> None:
+    def more(task: Any) -> Any:
+        made = MAKERS["answers"](task)
+        return replace(made, documents=160) if task.asked == "piqa" else made
+
+    write_run(cache, study=a_study_with_tasks(), makers={**MAKERS, "answers": more})
+    app = page()
+    table = app.dataframe[0].value
+    assert table["questions"].tolist() == [100] * 4 and table["asked"].tolist() == [160] * 2 + [100] * 2
+    told = words(app).replace("\\", "")
+    assert "piqa: 100 of 160 questions shown, because" in told and "boolq: 100 of" not in told
+    assert "(piqa, of its first 100 questions)" in told
+    assert "first 100 questions)" not in words(page(fq_task="1"))
+
+
+@pytest.mark.parametrize("moved", [0.0, 0.01])
+def test_answers_of_another_pass_than_the_accuracy_are_told(cache: Path, moved: float) -> None:
+    write_run(cache, study=a_study_with_tasks(("piqa",)))
+    run, store = the_run(cache), Store(cache)
+    for method in run.study.methods:
+        known, key = run.load(stages.answers, method, "piqa"), run.key(stages.accuracy, method, "piqa")
+        acc, norm = (float(flipped.choices(known, rule).hit.mean()) for rule in ("acc", "acc_norm"))
+        measured = replace(
+            store.get("accuracy", key, Accuracy),
+            acc=acc,
+            acc_norm=norm + (moved if method == "flap" else 0.0),
+        )
+        store.discard("accuracy", key)
+        store.put("accuracy", key, measured)
+    told = words(page()).replace("\\", "")
+    # one question of a hundred is enough
+    assert ("come from another pass than the accuracy" in told) == (moved > 0)
+    assert ("piqa, FLAP: acc_norm" in told) == (moved > 0) and "piqa, GPrune: acc" not in told
 
 
 def test_what_moved_most_is_open_and_its_neighbours_are_a_button_away(cache: Path) -> None:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,11 @@ from views.synthetic_run import a_study, write_run
 
 from gprune import pipeline, stages
 from gprune.analysis import own_text as analysis
+from gprune.bench.protocol import OWN_PAIRS
 from gprune.preview import Held, OwnText
 from gprune.preview import own_text as worker
 from gprune.records import RankDrift
+from gprune.stages.inputs import read
 from gprune.store import Store
 from gprune.study import CalibrationSettings, from_dict
 from gprune.views.calibration_data import own_drift, own_text
@@ -85,13 +88,25 @@ def test_the_drift_is_drawn_beside_that_of_the_runs_texts(cache: Path, desk: Des
     histogram, layers = charts(app)[-2:]
     names = ["A | own", "B | own", "A | B", "own re-sampled"]
     assert [trace["name"] for trace in histogram["data"]] == names == [one["name"] for one in layers["data"]]
-    assert "Layer 3 ranks pasted text and A most differently: correlation 0.30" in said
+    # 0.3 on whole sets; as every curve here, beside the halves of the text, it is of halves
+    assert "Layer 3 ranks pasted text and A most differently: correlation 0.28 on halves" in said
     table = app.dataframe[-1].value
     assert table["mean drift"].tolist()[:3] == pytest.approx([0.2, 0.1, 0.15])
     assert table["mean drift, halves"].tolist() == pytest.approx([0.2, 0.1, 0.15, 0.04])
     (text,) = {one.identity: one for one in desk.asked}.values()
     assert text.raw == (PROSE * 40).encode() and text.suffix == ".txt"
     assert text.source.graph.study.calibration.samples == 32 and text.source.root == str(cache)
+
+
+def test_every_curve_is_of_halves_like_the_control_beside_it() -> None:
+    found = {"A | own": a_drift(0.2, 0.04, half=0.31), "A | B": a_drift(0.1, 0.04, half=0.12)}
+    curves = {curve.name: curve for curve in analysis.curves(found, 50)}
+    assert {name: curve.median for name, curve in curves.items()} == pytest.approx(
+        {"A | own": 0.31, "A | B": 0.12, "own re-sampled": 0.04}
+    )
+    table = analysis.layer_table(found)
+    assert table["A | own"].tolist() == pytest.approx((np.linspace(0.9, 0.3, 4) * 0.95).tolist())
+    assert table["own re-sampled"].tolist() == [0.98] * 4
 
 
 def test_fewer_sequences_are_drawn_of_all_three_texts(cache: Path, desk: Desk) -> None:
@@ -161,6 +176,24 @@ def test_a_text_of_the_run_itself_has_no_drift(cache: Path, desk: Desk) -> None:
     values["provenance"]["inputs"]["calibration"]["auxiliary"] = content
     file.write_text(json.dumps(values))
     assert "the text is B itself, from which it has no drift" in words(brought(PROSE * 40)).replace("\\", "")
+
+
+@pytest.mark.parametrize("usable", [9, 64])
+def test_a_text_that_the_model_writes_is_known_as_a_study_of_so_many_sequences_knows_it(
+    tmp_path: Path, usable: int
+) -> None:
+    texts = tiny_study.write_texts(tmp_path / "texts")
+    model = tiny_study.write_model(tmp_path / "model", texts)
+    study = from_dict(tiny_study.settings(model, texts, device="cpu", primary="self:#keep=0.5"))
+    run: Any = SimpleNamespace(study=study, graph=stages.Graph(study, read(study)))
+    raw, file = (PROSE * 40).encode(), tmp_path / "mine.txt"
+    file.write_bytes(raw)
+    found = own_drift.graph_of(run, own_drift.Brought(raw, "mine.txt", ".txt", usable))
+    as_a_job = own_drift.study_of(study, usable).with_settings({"substitute": str(file)})
+    expected = stages.Graph(as_a_job, read(as_a_job))
+    for pair in OWN_PAIRS.values():
+        assert stages.drift(found, *pair).key == stages.drift(expected, *pair).key
+    assert (stages.tokens(found).key == stages.tokens(run.graph).key) == (usable == 64)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ _LOOKS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def histogram(curves: list[Distribution]) -> go.Figure:
-    """The drift of every pair, and what sampling alone does to the own text's ranks."""
+    """The drift of every pair on halves, and of the own text's two."""
     figure = go.Figure()
     for curve in curves:
         edges = np.linspace(0.0, 1.0, len(curve.shares) + 1)
@@ -34,14 +34,14 @@ def histogram(curves: list[Distribution]) -> go.Figure:
             line={**_LOOKS[curve.name][0], "shape": "hv"},
             hovertemplate=f"d from %{{x:.3f}}: %{{y:.2f}} % of neurons<extra>{curve.name}</extra>",
         )
-    style(figure, "rank drift d", "share of neurons (%)", _HEIGHT)
+    style(figure, "rank drift d between halves", "share of neurons (%)", _HEIGHT)
     last = max(int(np.flatnonzero(curve.shares).max()) for curve in curves)
     figure.update_xaxes(range=[0, min(1.0, (last + 2) / len(curves[0].shares))])
     return figure
 
 
 def correlations(table: pd.DataFrame) -> go.Figure:
-    """The rank correlation of every layer."""
+    """The rank correlation of every layer, on halves."""
     figure = go.Figure()
     for name in table.columns[1:]:
         line, symbol = _LOOKS[name]
@@ -54,6 +54,6 @@ def correlations(table: pd.DataFrame) -> go.Figure:
             marker={"symbol": symbol, "size": 8},
             hovertemplate="layer %{x}: %{y:.3f}<extra>" + name + "</extra>",
         )
-    style(figure, "layer", "Spearman correlation of ranks", _HEIGHT)
+    style(figure, "layer", "Spearman correlation of ranks, halves", _HEIGHT)
     layer_axis(figure, len(table))
     return figure

@@ -21,6 +21,7 @@ from gprune.estimate.work import operations, rate
 from gprune.preview import Held, OwnText, Source
 from gprune.records import RankDrift
 from gprune.stages import Graph
+from gprune.stages.inputs import Inputs, content_of
 from gprune.study import Study
 from gprune.views.calibration_data import own_charts as figures
 from gprune.views.frame import packed, tables
@@ -89,8 +90,19 @@ def graph_of(run: Run, text: Brought) -> Graph:
     for role, letter in stages.graph.LETTERS.items():
         if role != "substitute" and run.graph.inputs.calibration.get(role) == content:
             raise CorpusError(f"the text is {letter} itself, from which it has no drift: bring another one")
-    inputs = replace(run.graph.inputs, calibration={**run.graph.inputs.calibration, "substitute": content})
-    return Graph(study_of(run.study, text.usable), inputs)
+    study, inputs = study_of(run.study, text.usable), run.graph.inputs
+    texts = {**inputs.calibration, **_written(study, inputs), "substitute": content}
+    return Graph(study, replace(inputs, calibration=texts))
+
+
+def _written(study: Study, inputs: Inputs) -> dict[str, str]:
+    """What a run of a study would know A and B by where its model writes them: by how much is drawn too."""
+    names = {role: str(getattr(study, role)) for role in stages.PAIR}
+    return {
+        role: content_of(study, inputs.model, inputs.precision, name, "calibration")
+        for role, name in names.items()
+        if corpora.is_sampled(name)
+    }
 
 
 def study_of(study: Study, usable: int) -> Study:
@@ -203,13 +215,14 @@ def _histogram(drawn: Card, run: Run, text: Brought, study: Study, found: Mappin
     anew = " A and B are drawn anew with as few." if samples < run.study.calibration.samples else ""
     drawn.chart(
         figures.histogram(analysis.curves(found, BINS)),
-        "Right of the dotted line is what the text does and sampling does not.",
+        "Halves of the texts, all of one size; the dotted line is half of your text against its other half.",
         alt=finding,
         table=lambda: distribution_table(analysis.curves(found, BINS)),
         how=f"{samples:,} sequences of {study.calibration.length} tokens of each text, scores by "
-        f"{label(study.metric)}: what a study with this text as C computes of the drift.{anew} The dotted "
-        "line is the drift between two halves of the text, which have half the sequences each; the columns "
-        "of halves compare like with like. The text and its tokens are forgotten with the page.",
+        f"{label(study.metric)}: what a study with this text as C computes of the drift.{anew} The chart "
+        "compares halves, of half the sequences each. The dotted line is how far sampling alone moves ranks "
+        "at this size; of a single neuron it does not say whether text or sampling has moved it. The table "
+        "has the whole sets too. The text and its tokens are forgotten with the page.",
     )
 
 
@@ -217,9 +230,10 @@ def _layers(drawn: Card, text: Brought, found: Mapping[str, RankDrift]) -> None:
     table = analysis.layer_table(found)
     lowest = int(table[analysis.A_OWN].argmin())
     value = float(table[analysis.A_OWN].min())
-    drawn.title(f"Layer {lowest} ranks {plain(called(text))} and A most differently: correlation {value:.2f}")
+    named = plain(called(text))
+    drawn.title(f"Layer {lowest} ranks {named} and A most differently: correlation {value:.2f} on halves")
     drawn.chart(
         figures.correlations(table),
-        "1 is the same order of the neurons in a layer; the dotted line is what sampling alone leaves.",
+        "On halves; 1 is the same order in a layer. Dotted: half of your text against its other half.",
         table=lambda: table,
     )

@@ -7,6 +7,7 @@ import streamlit as st
 
 from gprune.analysis import flipped
 from gprune.analysis.flipped import ACC, ACC_NORM, Counts
+from gprune.records.answers import MOST_OPTIONS, MOST_QUESTIONS
 from gprune.views.flipped_questions.given import DENSE, Given
 from gprune.views.frame import tables
 from gprune.views.frame.card import Card
@@ -19,6 +20,9 @@ HOW = (
     "of flips at least as uneven if both ways were as likely: McNemar’s exact test, two-sided. Each row is a "
     "test of its own: of twenty rows one falls below 0.05 by chance."
 )
+
+MOST_NAMED = 3
+"""answers that differ from their accuracy are named so far, the others counted"""
 
 
 def draw(drawn: Card, found: list[Given], chosen: Given, method: str, rule: str) -> None:
@@ -34,10 +38,16 @@ def draw(drawn: Card, found: list[Given], chosen: Given, method: str, rule: str)
     Raises:
         StoreError: answers are damaged.
     """
-    drawn.title(f"{plain(_finding(chosen, method, rule))} ({plain(chosen.name)})")
+    first = cut(chosen)
+    of = f", of its first {first[0]:,} questions" if first else ""
+    drawn.title(f"{plain(_finding(chosen, method, rule))} ({plain(chosen.name)}{of})")
     table = table_of(found, rule)
     p = st.column_config.NumberColumn(format="%.3f", help="exact McNemar test on the questions that flip")
     tables.show(table, column_config={"p": p}, alt="flipped questions of every task and method")
+    for sentence in bounds(found):
+        st.caption(plain(sentence))
+    if passes := other_passes(found):
+        st.info(plain(passes), icon=":material/difference:")
     normed = "" if rule == ACC else " A task without a normalised figure stands with its plain one."
     drawn.tools(
         lambda: table,
@@ -64,10 +74,45 @@ def table_of(found: list[Given], rule: str) -> pd.DataFrame:
                     "both right": known.both,
                     "both wrong": known.neither,
                     "questions": known.questions,
+                    "asked": one.answers(method).documents,
                     "p": known.chance,
                 }
             )
     return pd.DataFrame(lines)
+
+
+def cut(found: Given) -> tuple[int, int] | None:
+    """How many questions of a task are counted, and how many were asked; None where that is all of them."""
+    answers = found.answers(found.methods[0])
+    kept = len(answers.counts)
+    return (kept, answers.documents) if kept < answers.documents else None
+
+
+def bounds(found: list[Given]) -> list[str]:
+    """One sentence a task of which the counts and p leave questions out."""
+    return [
+        f"{one.name}: {known[0]:,} of {known[1]:,} questions shown, because of a task the first "
+        f"{MOST_QUESTIONS:,} questions or {MOST_OPTIONS:,} options are kept; its accuracy is of all."
+        for one in found
+        if (known := cut(one)) is not None
+    ]
+
+
+def other_passes(found: list[Given]) -> str:
+    """Which answers are not those that the accuracies rest on, in one sentence; empty where all are."""
+    known = [
+        f"{one.name}, {label(method)}: {differs}"
+        for one in found
+        for method in one.methods
+        if (differs := one.other_pass(method))
+    ]
+    if not known:
+        return ""
+    more = f"; and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
+    return (
+        "Some answers come from another pass than the accuracy, perhaps on another device or with another "
+        f"library: {'; '.join(known[:MOST_NAMED])}{more}."
+    )
 
 
 def between(found: Given, method: str, rule: str) -> Counts:

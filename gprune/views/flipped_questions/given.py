@@ -61,6 +61,25 @@ class Given:
         known = rule if rule in self.rules else ACC
         return _choices(self.run.root, self.run.key(stages.answers, method, self.task), known)
 
+    def other_pass(self, method: str) -> str:
+        """How the accuracy of a method differs from its answers; empty where it does not, or none can tell.
+
+        Raises:
+            StoreError: the answers are damaged.
+        """
+        answers = self.answers(method)
+        if len(answers.counts) < answers.documents:
+            return ""
+        try:
+            accuracy = self.run.load(stages.accuracy, method, self.task)
+        except StoreError:
+            return ""
+        for rule, share in ((ACC, accuracy.acc), (ACC_NORM, accuracy.acc_norm)):
+            found = _choices(self.run.root, self.run.key(stages.answers, method, self.task), rule)
+            if not math.isnan(share) and not flipped.agrees(found, share):
+                return f"{rule} {found.hit.mean():.3f} by the answers, {share:.3f} as measured"
+        return ""
+
     @property
     def questions(self) -> Questions | None:
         """The questions themselves; None where they are not there, as in a run that was unpacked."""
