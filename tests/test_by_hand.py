@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from views.synthetic_run import SMALL, a_study, write_run
 
 from gprune import budget, stages
+from gprune.allocation import llm_pruner
 from gprune.by_hand import Edit, edited, mask_sets, obstacle, repair
 from gprune.errors import MethodError, SettingsError
 from gprune.methods import METHODS
 from gprune.records import PruningMasks
+from gprune.stages import baselines
 from gprune.study import SparsitySettings
 from gprune.views.frame.loaders import all_runs
 
@@ -89,6 +91,22 @@ def test_those_that_come_back_are_the_highest_removed_and_those_that_go_the_lowe
         best = np.where(base.ffn, margin, -np.inf).argmax(axis=1)
         stayed[np.arange(SMALL.layers), best] = False
         assert less.removed == went.sum() == 9 and margin[went].max() <= margin[stayed].min()
+
+
+def test_layers_that_llm_pruner_leaves_whole_stay_whole(run):
+    scores = run.results.record(baselines.taylor(run.graph))
+    base = llm_pruner.allocate(scores, SMALL, 0.8)
+    # a layer between, whose group comes back: its weights must go somewhere
+    (layer, *_), group = llm_pruner.pruned_layers(SMALL.layers), 0
+    whole = [n for n in range(SMALL.layers) if n not in llm_pruner.pruned_layers(SMALL.layers)]
+    base.heads.flags.writeable = True
+    base.heads[layer, group] = False
+    margin = repair.margins(run.results, "llm_pruner", base)
+    assert np.isinf(margin[whole]).all() and np.isfinite(margin[layer]).all()
+    partition, alignment = run.load(stages.partition), run.study.sparsity.alignment
+    edits = [Edit(True, "group", layer, group)]
+    found = repair.repaired(SMALL, base, margin, partition, edits, alignment)
+    assert found.removed > 0 and whole and found.masks.ffn[whole].all()
 
 
 def test_learned_margins_are_quantiles_above_the_thresholds(run):
