@@ -195,7 +195,7 @@ def test_a_set_is_kept_by_its_edits_and_repeats(run, tmp_path):
     edits = (Edit(False, "module", 1, 3), Edit(True, "neuron", 0, 7))
     name = "../../<b>mine</b>"
     chosen = mask_sets.made(run.results, f"  {name} ", "gprune", edits)
-    mask_sets.save(run.root, chosen)
+    mask_sets.save(run.results, chosen)
     (file,) = (run.results.store.root / "by_hand").glob("*.json")
     assert file.stem.isalnum() and json.loads(file.read_text())["edits"][0]["number"] == 3
     sets, faults = mask_sets.kept(run.results)
@@ -211,6 +211,31 @@ def test_a_set_is_kept_by_its_edits_and_repeats(run, tmp_path):
     mask_sets.delete(run.root, chosen)
     with pytest.raises(SettingsError, match="has no mask set"):
         mask_sets.named(run.results, name)
+
+
+def test_a_name_stands_for_one_set_of_a_run(tmp_path):
+    write_run(tmp_path, study=a_study(methods=("dense", "gprune", "flap", "flap_no_bias")))
+    results = all_runs(str(tmp_path))[0][0].results
+    edits = (Edit(True, "neuron", 0, 7),)
+    first, same, other = (
+        mask_sets.made(results, "mine", method, edits) for method in ("flap", "flap_no_bias", "gprune")
+    )
+    mask_sets.save(results, first)
+    # the second has the same masks and another model
+    assert same.masks == first.masks and same.digest == first.digest and same.identity != first.identity
+    for refused in (same, other, mask_sets.read(mask_sets.export(other))):
+        with pytest.raises(SettingsError, match="is that of a set of FLAP: delete that one"):
+            mask_sets.save(results, refused)
+    assert mask_sets.kept(results) == ([first], [])
+    longer = mask_sets.made(results, "mine", "flap", (*edits, Edit(False, "module", 1, 3)))
+    mask_sets.save(results, longer)
+    assert mask_sets.named(results, "mine", longer.identity) == longer
+    with pytest.raises(SettingsError, match="another than when it was asked for"):
+        mask_sets.named(results, "mine", first.identity)
+    # two files of one name, as runs that share masks can leave them
+    (tmp_path / "by_hand" / "0.json").write_bytes(mask_sets.export(other))
+    sets, (fault,) = mask_sets.kept(results)
+    assert sets == [other] and "another set is called 'mine'" in fault
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_a_mask_set_made_by_hand_can_be_looked_at(cache: Path, pool: FakePool) -
     write_run(cache)
     run = all_runs(str(cache))[0][0]
     chosen = mask_sets.made(run.results, "mine", "flap", (Edit(False, "module", 1, 3),))
-    mask_sets.save(run.root, chosen)
+    mask_sets.save(run.results, chosen)
     app = on(opened(lens_live="1", lens_right="by-hand:mine"), "text_lens")
     right = pool.asked[0][1][2]
     assert right.method == "flap" and mask_sets.digest_of(right.masks) == chosen.digest
