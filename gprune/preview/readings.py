@@ -1,8 +1,9 @@
 """Readings: how several models read one passage token by token, or go on from one prompt.
 
 Each model is one part of a reading. A part is known by its content, so that the dense model's is had once
-for whatever it is held beside. A continuation grows by a few tokens a turn, as many as half a second gives,
-so that previews have their turns between.
+for whatever it is held beside. A continuation grows by a few tokens a turn, so that previews have their turns
+between: always as many, because a model rounds a token that it reads with others unlike one that it reads
+alone, and near ties would otherwise fall as the clock has it.
 """
 
 from __future__ import annotations
@@ -17,17 +18,15 @@ import numpy as np
 
 from gprune.preview.answer import Progress
 from gprune.preview.docket import PREVIEW, Docket, Entry, surplus
-from gprune.preview.question import Question, Source, digest, key_of, silent, text_of
+from gprune.preview.question import Question, Source, digest, silent, text_of
 from gprune.records import Array
 
 MOST_WRITTEN = 40
 """tokens of a continuation"""
 MOST_CHARACTERS = 6_000_000
 """of a passage that is typed; what is beyond is not sent"""
-TARGET_SECONDS = 0.5
-"""how long a turn of a continuation should take"""
-FIRST_TOKENS = 4
-"""of a first turn, whose pace is not known"""
+TURN_TOKENS = 4
+"""of a continuation in one turn, whatever the pace"""
 MOST_ENTRIES, MOST_PARTS = 24, 96
 """readings and parts that are kept, the newest"""
 
@@ -203,7 +202,6 @@ class Readings(Docket[Asked, Turn]):
         """Knows nothing yet; see Docket."""
         super().__init__(turns)
         self._found: OrderedDict[str, Read | Written] = OrderedDict()
-        self._pace: dict[str, float] = {}
 
     def put(self, wanted: tuple[Part, ...], owner: str, now: float) -> str:
         """Takes a reading up; the owner's other ones are dropped.
@@ -241,14 +239,13 @@ class Readings(Docket[Asked, Turn]):
                     return Turn(part)
                 ids = known.ids if isinstance(known, Written) else ()
                 most = int(part.content["write"]["most"]) - len(ids)
-                return Turn(part, ids, max(1, min(most, self._tokens(entry.model))))
+                return Turn(part, ids, max(1, min(most, TURN_TOKENS)))
         return None
 
     def heard(self, item: Turn, reply: dict[str, Any], seconds: float) -> None:
         """Notes what a model has read or written."""
         if item.part.writes:
             self._found[item.identity] = _written(item, reply)
-            self._pace[key_of(item.part.model)] = seconds / max(len(reply["ids"]), 1)
         else:
             self._found[item.identity] = _read(reply)
         for entry in self.open():
@@ -260,10 +257,6 @@ class Readings(Docket[Asked, Turn]):
         for entry in self.open():
             if item.identity in {part.identity for part in entry.parts}:
                 entry.progress, entry.problem, entry.retry = "failed", problem, retry
-
-    def _tokens(self, model: str) -> int:
-        pace = self._pace.get(model)
-        return FIRST_TOKENS if pace is None else int(TARGET_SECONDS / max(pace, 1e-9))
 
     def _forget(self) -> None:
         self._forget_entries(MOST_ENTRIES)
