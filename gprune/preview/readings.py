@@ -73,7 +73,9 @@ class Read:
     losses: Array
     """(tokens,) negative log-likelihood in nats; NaN for the first, which nothing is before"""
     total: int
-    """tokens that the passage has; more than there are pieces where the model has no places for all"""
+    """tokens that the passage has; more than there are pieces where not all are read"""
+    places: int = 0
+    """tokens that the model has places for; 0 where it does not say"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -268,7 +270,7 @@ class Readings(Docket[Asked, Turn]):
 def _read(reply: dict[str, Any]) -> Read:
     losses = np.array([np.nan, *reply["losses"]], dtype=np.float64)
     pieces = tuple(Piece(str(text), int(place), int(of)) for text, place, of in reply["pieces"])
-    return Read(pieces, losses, int(reply["total"]))
+    return Read(pieces, losses, int(reply["total"]), int(reply["places"]))
 
 
 def _written(item: Turn, reply: dict[str, Any]) -> Written:

@@ -13,7 +13,7 @@ from gprune.preview.readings import Part, Read, Readings, Written
 
 MODEL = {"root": "/cache", "model": "m", "device": "cpu"}
 TEXT = {"name": "t", "digest": "d", "length": 16, "windows": None, "batch": 8}
-READ = {"pieces": [["a", 1, 1], ["b", 1, 1]], "losses": [1.5], "total": 9}
+READ = {"pieces": [["a", 1, 1], ["b", 1, 1]], "losses": [1.5], "total": 9, "places": 64}
 
 
 def reads(name, content=None):
