@@ -12,6 +12,10 @@ import psutil
 
 # clock ticks of the kernel are 0.01 s; two processes of one number start far further apart
 SAME_START_SECONDS = 0.05
+QUIET_SECONDS = 900.0
+"""a process of another machine that has written nothing for so long is given up"""
+BEAT_SECONDS = 60.0
+"""how often a process says at least that it is there, for other machines"""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 

@@ -196,6 +196,8 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
         )
     if scoring != PRIMARY and known.scoring != "single":
         return f"{known.label} is scored on {SCORINGS[known.scoring]}, whichever text is chosen"
+    if scoring != PRIMARY and method == "llm_pruner" and study.baselines.taylor_text:
+        return f"{known.label} is scored on {study.baselines.taylor_text}, whichever text is chosen"
     if scoring == ADAPTED and (known.decision not in ("flap", "uniform") or known.metric != study.metric):
         return f"adapted scores are there by {study.metric} only, which {known.label} does not decide by"
     stage = stages.masks(_variant(results.graph, study.retention, scoring), known.masks)

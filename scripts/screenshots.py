@@ -33,8 +33,10 @@ PAGES = {
     "decisions": "pruning_decisions",
     "compare": "compare",
     "launch": "launch",
+    "inspector?layer=1&neuron=277": "inspector",
+    "atlas": "mask_atlas",
 }
-"""names of the pictures, by the address of the page"""
+"""names of the pictures, by the address of the page and what it holds"""
 SIZE = {"width": 1280, "height": 900}
 MOST_BYTES = 250_000
 PALETTES = (256, 128, 64, 32)
@@ -93,7 +95,8 @@ def take(run: str, cache: Path, folder: Path) -> list[Path]:
         page.goto(server.address)
         at_rest(page)
         for address, name in PAGES.items():
-            page.goto(f"{server.address}/{'' if address == 'home' else address}?run={run}")
+            where, _, held = address.partition("?")
+            page.goto(f"{server.address}/{'' if where == 'home' else where}?run={run}&{held}".rstrip("&"))
             at_rest(page)
             path = folder / f"{name}.png"
             path.write_bytes(small(page.screenshot()))

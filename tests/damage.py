@@ -234,6 +234,7 @@ MANIFESTS: dict[str, Damage] = {
     "shape": _other_shape,
     "seconds": _entry("seconds", "long", -1, [], True, {}),
     "passes": _entry("passes", [1], 3, {"forward": "one"}, {"forward": -1}, "all"),
+    "resumed": _entry("resumed", 3, [], {"step": 1}, {"step": -1, "seconds": 1.0, "passes": None}),
     "left out": _entry("left_out", 3, "masks", [1], {"a": 1}),
     "checksums": _sealed_entry(SUMS, None, [], {}, "a" * 64, {"ids.npy": "A" * 64}),
     "checksums lost": _without(SUMS),

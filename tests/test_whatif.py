@@ -18,7 +18,8 @@ from gprune.records import PruningMasks
 from gprune.reliability import adapt
 from gprune.sparsity.masks import MaskFamily
 from gprune.sparsity.rounding import exact_masks
-from gprune.study import SparsitySettings
+from gprune.store import Store
+from gprune.study import BaselineSettings, SparsitySettings
 from gprune.views.frame.loaders import all_runs
 
 METHODS = ("dense", "gprune", "flap", "flap_no_bias", "flap_pooled", "llm_pruner", "wanda_sp")
@@ -151,6 +152,13 @@ def test_what_cannot_be_decided_here_says_why(run, method, scoring, reason):
     assert whatif.obstacle(run.results, method, scoring).startswith(reason)
     with pytest.raises(MethodError, match=reason[:20]):
         whatif.decide(run.results, method, 0.5, scoring)
+
+
+def test_a_text_of_its_own_is_not_exchanged_with_the_others(tmp_path):
+    study = a_study(methods=METHODS, baselines=BaselineSettings(taylor_text="calculus"))
+    found = stages.Results(Store(tmp_path), stages.Graph(study))
+    reason = "LLM-Pruner is scored on calculus, whichever text is chosen"
+    assert whatif.obstacle(found, "llm_pruner", "auxiliary") == reason
 
 
 def test_flips_are_counted_by_layer_and_by_side():

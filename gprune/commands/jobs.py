@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.commands import COMMANDS, add_cache
+from gprune.commands import COMMANDS, add_cache, place
 from gprune.errors import JobError
 from gprune.settings import require
 
@@ -31,8 +31,12 @@ _PIECE = 1 << 16
 def add(commands: Any) -> None:
     """Registers the five commands."""
     submit = commands.add_parser("submit", help=COMMANDS["submit"].about)
-    submit.add_argument("studies", metavar="STUDY", nargs="+", help="a study's JSON file, or demo")
+    submit.add_argument("studies", metavar="STUDY", nargs="*", help="a study's JSON file, or demo")
     submit.add_argument("--label", default="", help="what to call the job; the study's name by default")
+    add_engine(submit)
+    submit.add_argument(
+        "--slurm-template", action="store_true", help="print a file of Slurm settings with every field"
+    )
     submit.set_defaults(command=_submit)
     listing = commands.add_parser("jobs", help=COMMANDS["jobs"].about)
     listing.add_argument("--all", action="store_true", help=f"also those that ended before the last {LISTED}")
@@ -52,6 +56,37 @@ def add(commands: Any) -> None:
         add_cache(parser)
 
 
+def add_engine(parser: Any) -> None:
+    """Adds the options that say who starts jobs."""
+    parser.add_argument(
+        "--engine",
+        choices=("local", "slurm"),
+        default="local",
+        help="who starts the jobs: this machine's queue (default), or Slurm",
+    )
+    parser.add_argument(
+        "--slurm",
+        type=place,
+        metavar="FILE",
+        help="Slurm settings (default: the cache folder's slurm-settings.json)",
+    )
+
+
+def slurm_settings(options: argparse.Namespace, cache: Path) -> Any:
+    """The Slurm settings that a command was told; None where this machine's queue starts the jobs.
+
+    Raises:
+        JobError: they cannot be read.
+        SettingsError: settings are named for jobs that Slurm does not start.
+    """
+    from gprune.jobs.slurm import settings
+
+    if options.engine == "slurm":
+        return settings.read(cache, options.slurm)
+    require(options.slurm is None, "--slurm", str(options.slurm), "given with --engine slurm")
+    return None
+
+
 def _cache(options: argparse.Namespace) -> Path:
     from gprune.store import Store
 
@@ -61,11 +96,23 @@ def _cache(options: argparse.Namespace) -> Path:
 def _submit(options: argparse.Namespace) -> int:
     from gprune import jobs
     from gprune.commands.run import read
+    from gprune.jobs.slurm import settings
+    from gprune.jobs.slurm.submission import Errand
 
+    if options.slurm_template:
+        print(settings.template(), end="")
+        return 0
+    require(bool(options.studies), "STUDY", "nothing", "at least one study's file, or demo")
+    cache, studies = _cache(options), [read(name) for name in options.studies]
     # all are read before the first one starts
-    studies = [read(name) for name in options.studies]
+    slurm = slurm_settings(options, cache)
+    if slurm is not None:
+        errands = [Errand(study, options.label) for study in studies]
+        for job in jobs.submit_slurm(cache, errands, slurm):
+            print(_line(job))
+        return 0
     for study in studies:
-        print(_line(jobs.submit(_cache(options), study, options.label)))
+        print(_line(jobs.submit(cache, study, options.label)))
     return 0
 
 
@@ -75,6 +122,7 @@ def _jobs(options: argparse.Namespace) -> int:
     cache = _cache(options)
     # whoever looks keeps the queue going, as the app does
     jobs.reconcile(cache)
+    jobs.ask_slurm(cache)
     found = jobs.jobs(cache)
     ended = [job for job in found if not job.active]
     left_out = [] if options.all or options.json else ended[LISTED:]
@@ -166,12 +214,27 @@ def _line(job: Job) -> str:
         words.append(f"{now.stage} {now.done}/{now.total}" if now.total else now.stage)
     words.append(job.label)
     words.append(job.error or job.run_id)
+    words.append(job.note)
     return "  ".join(word for word in words if word)
 
 
 def _plain(job: Job) -> dict[str, Any]:
     """A job for programs; times are seconds since 1970."""
-    names = ("id", "label", "state", "position", "created", "started", "ended", "error", "run_id", "summary")
+    names = (
+        "id",
+        "label",
+        "state",
+        "engine",
+        "note",
+        "returns",
+        "position",
+        "created",
+        "started",
+        "ended",
+        "error",
+        "run_id",
+        "summary",
+    )
     return {name: getattr(job, name) for name in names} | {"folder": str(job.folder)}
 
 

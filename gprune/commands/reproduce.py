@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from gprune import profiles, untrusted
 from gprune.commands import COMMANDS, EXIT_UNFILLED, add_cache, place
+from gprune.commands.jobs import add_engine, slurm_settings
 from gprune.commands.study import add_field, add_profile
 from gprune.errors import SettingsError, StoreError
 from gprune.methods import choices
@@ -45,6 +46,7 @@ def add(commands: Any) -> None:
         "--report", type=place, metavar="FILE", help="write what the table `study` says of all the models"
     )
     parser.add_argument("--devices", nargs="+", default=[], help="as cuda:0 cuda:1: one study on each")
+    add_engine(parser)
     _add_scale(parser)
     parser.set_defaults(command=_reproduce)
     add_cache(parser)
@@ -207,8 +209,9 @@ def _run(options: argparse.Namespace, chosen: list[Table], series: Series) -> in
     made = _work(options, chosen, series)
     print(f"{short(series.model)}: {_outlook(made)}", file=sys.stderr)
     schedule.allow(options.devices)
+    slurm = slurm_settings(options, made.store.root)
     with Shown() as shown:
-        tables = made.run(options.devices, shown.watch, shown.ended)
+        tables = made.run(options.devices, shown.watch, shown.ended, slurm=slurm)
     for table in tables:
         _print(table)
     print(f"tables: {made.folder}", file=sys.stderr)

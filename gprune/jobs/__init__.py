@@ -7,6 +7,7 @@ from gprune.jobs.folder import LOG
 from gprune.jobs.job import Job
 from gprune.jobs.local import CommandBuilder, worker_command
 from gprune.jobs.queue import (
+    ask_slurm,
     cancel,
     get,
     jobs,
@@ -16,6 +17,7 @@ from gprune.jobs.queue import (
     resume,
     study_of,
     submit,
+    submit_slurm,
 )
 from gprune.jobs.reporting import JobReporter
 from gprune.jobs.timeline import JobProgress, StageTime
@@ -27,6 +29,7 @@ __all__ = [
     "JobProgress",
     "JobReporter",
     "StageTime",
+    "ask_slurm",
     "cancel",
     "get",
     "jobs",
@@ -36,5 +39,6 @@ __all__ = [
     "resume",
     "study_of",
     "submit",
+    "submit_slurm",
     "worker_command",
 ]

@@ -5,6 +5,7 @@
                       state.json     where the job stands; replaced as a whole at each change
                       events.jsonl   progress, one JSON object a line, only appended to
                       log.txt        standard output and error of the run
+                      slurm.json     of a job that Slurm starts: its number there, and what Slurm last said
                       cancel         exists once someone asked the run to stop
 
 The files are the only truth: the app, the command line and the run itself read and write them, and none of
@@ -34,6 +35,7 @@ STATE = "state.json"
 EVENTS = "events.jsonl"
 LOG = "log.txt"
 CANCEL = "cancel"
+SLURM = "slurm.json"
 LOCK = ".lock"
 
 # UTC date, UTC time, and eight digits that tell apart jobs of the same second

@@ -16,9 +16,12 @@ from gprune.errors import JobError
 from gprune.files import make_folder, write_text
 from gprune.jobs import folder as files
 from gprune.jobs.local import CommandBuilder
+from gprune.jobs.slurm.record import Record, is_slurm, read_record, write_record
 from gprune.jobs.state import JobState, is_text, is_time, one_line, read_state, write_state
 from gprune.study import Study
 from gprune.untrusted import quoted
+
+LOCAL, SLURM = "local", "slurm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +59,18 @@ class Job:
     summary: dict[str, Any]
     """a few plain values of the result, once done"""
     position: int | None = None
-    """place in the queue from 1; None unless queued"""
+    """place in the queue from 1; None unless queued on this machine"""
+    engine: str = LOCAL
+    """who starts it: this machine's queue, or Slurm"""
+    returns: bool = False
+    """whether an interrupted job is started again without anybody's doing"""
+    note: str = ""
+    """what Slurm calls the job, and does with it, in words"""
 
     @property
     def active(self) -> bool:
         """Whether something is still to happen."""
-        return self.state in ("queued", "running", "cancelling")
+        return self.returns or self.state in ("queued", "running", "cancelling")
 
     @property
     def elapsed(self) -> float | None:
@@ -78,7 +87,13 @@ def fingerprint(study: Study, arguments: Sequence[str]) -> str:
 
 
 def create(
-    home: Path, study: Study, label: str, arguments: Sequence[str], build: CommandBuilder, number: int = 0
+    home: Path,
+    study: Study,
+    label: str,
+    arguments: Sequence[str],
+    build: CommandBuilder,
+    number: int = 0,
+    slurm: Record | None = None,
 ) -> Job:
     """Writes the folder of a new job under another name and renames it: no reader sees half a job.
 
@@ -89,6 +104,7 @@ def create(
         arguments: further arguments of the command line.
         build: makes the argument list from the job's folder and the arguments.
         number: larger than those of all jobs before it.
+        slurm: for a job that Slurm starts, its part there; from the first moment, so that no queue takes it.
 
     Raises:
         JobError: the folder cannot be written.
@@ -111,6 +127,8 @@ def create(
     draft = home / f".new-{nonce}"
     try:
         _write(draft, study, record)
+        if slurm is not None:
+            write_record(draft, slurm)
         draft.rename(folder)
     except OSError as error:
         raise files.unwritable(home, error) from error
@@ -136,6 +154,7 @@ def read_job(folder: Path) -> Job:
     """
     values = files.read_json(folder / files.JOB) or {}
     state = read_state(folder)
+    slurm = read_record(folder) if is_slurm(folder) else None
     try:
         _require_form(values)
         return Job(
@@ -154,10 +173,20 @@ def read_job(folder: Path) -> Job:
             error=state.error,
             run_id=state.run_id,
             summary=state.summary,
+            engine=LOCAL if slurm is None else SLURM,
+            returns=slurm is not None and state.state == "interrupted" and slurm.known,
+            note="" if slurm is None else _note(state, slurm),
         )
     except (ValueError, KeyError, TypeError) as error:
         reason = f"its {files.JOB} is missing or damaged ({type(error).__name__}: {error})"
         raise JobError(f"job {folder.name} cannot be read, {reason}: submit its study anew") from error
+
+
+def _note(state: JobState, slurm: Record) -> str:
+    """What Slurm calls a job, and what it does with it while there is something to do."""
+    words = f"Slurm's {slurm.name}" if slurm.name else "on its way to Slurm"
+    goes_on = not state.finished or (state.state == "interrupted" and slurm.known)
+    return f"{words}: {slurm.note()}" if goes_on and slurm.note() else words
 
 
 def _require_form(values: dict[str, Any]) -> None:

@@ -12,12 +12,15 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from gprune import installation, machine
+from gprune import installation, machine, processes
 from gprune.jobs import folder as files
 from gprune.jobs.state import JobState
+from gprune.processes import QUIET_SECONDS
 from gprune.processes import is_alive as is_alive
 from gprune.processes import process_start as process_start
 
@@ -88,13 +91,40 @@ def reap() -> None:
 
 
 def worker_alive(state: JobState) -> bool:
-    """Whether the process of the run exists."""
-    return is_alive(state.pid, state.process_started)
+    """Whether the process of the run exists; of another machine's, whether it counts as there."""
+    return _alive(state, state.pid, state.process_started)
 
 
 def supervisor_alive(state: JobState) -> bool:
-    """Whether the process that watches the run exists."""
-    return is_alive(state.supervisor, state.supervisor_started)
+    """Whether the process that watches the run exists; of another machine's, whether it counts as there."""
+    return _alive(state, state.supervisor, state.supervisor_started)
+
+
+def _alive(state: JobState, pid: int | None, started: float | None) -> bool:
+    if elsewhere(state):
+        # what it reported as its end is believed: nobody here could wait for its process to leave
+        return not state.finished and not silent(state, time.time())
+    if state.boot and state.boot != processes.boot():
+        # the machine has started anew since: whatever has that number now is something else
+        return False
+    return is_alive(pid, started)
+
+
+def elsewhere(state: JobState) -> bool:
+    """Whether the processes of a job are another machine's, where nothing can be asked or signalled."""
+    return state.host not in ("", processes.host())
+
+
+def silent(state: JobState, now: float) -> bool:
+    """Whether a job of another machine has said nothing for so long that it is given up."""
+    said = max((moment for moment in (state.beat, state.started) if moment is not None), default=0.0)
+    # a moment in the future is one of another machine's clock
+    return abs(now - said) >= QUIET_SECONDS
+
+
+def here() -> dict[str, Any]:
+    """Which machine this is, and which start of it: what a state holds of its processes."""
+    return {"host": processes.host(), "boot": processes.boot(), "beat": time.time()}
 
 
 def due_signal(state: JobState, now: float) -> signal.Signals | None:

@@ -160,6 +160,7 @@ class JobReporter:
             state="cancelling" if state.state == "cancelling" else "running",
             pid=pid,
             process_started=local.process_start(pid),
+            **local.here(),
         )
 
     def _end(self, state: JobState, error: BaseException | None) -> JobState:

@@ -39,6 +39,12 @@ class JobState:
     """process that watches the run"""
     supervisor_started: float | None = None
     """when that process started"""
+    host: str = ""
+    """machine of those processes, whose numbers mean nothing elsewhere; empty in earlier versions"""
+    boot: str = ""
+    """which start of that machine"""
+    beat: float | None = None
+    """when the process that watches the run last said that it is there"""
     started: float | None = None
     """when the job left the queue"""
     claimed: float | None = None
@@ -79,6 +85,11 @@ class JobState:
         return self
 
 
+def silence(host: str) -> str:
+    """Why a job of another machine is given up."""
+    return f"nothing was heard for 15 minutes from {one_line(host)[:80]}, where it ran; {REMEDY}"
+
+
 def one_line(text: str) -> str:
     """The text without line breaks and of bounded length; its end, where the remedy stands, survives."""
     return untrusted.sentence(text)
@@ -94,9 +105,17 @@ def read_state(folder: Path) -> JobState:
 def _plausible(values: dict[str, Any]) -> bool:
     if values.get("state") not in STATES:
         return False
-    texts = all(is_text(values.get(name, "")) for name in ("error", "run_id"))
+    texts = all(is_text(values.get(name, "")) for name in ("error", "run_id", "host", "boot"))
     pids = all(values.get(name) is None or _is_pid(values[name]) for name in ("pid", "supervisor"))
-    times = ("process_started", "supervisor_started", "started", "claimed", "ended", "cancel_requested")
+    times = (
+        "process_started",
+        "supervisor_started",
+        "started",
+        "claimed",
+        "beat",
+        "ended",
+        "cancel_requested",
+    )
     numbers = all(values.get(name) is None or is_time(values[name]) for name in times)
     grace = is_time(values.get("grace", 0.0))
     return texts and pids and numbers and grace and isinstance(values.get("summary", {}), dict)

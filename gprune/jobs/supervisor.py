@@ -7,11 +7,13 @@ is free. All this without the app, and in a process that loads neither models no
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,12 +21,17 @@ from gprune.errors import GpruneError
 from gprune.jobs import folder as files
 from gprune.jobs import local, queue
 from gprune.jobs.state import LOST, REMEDY, JobState, read_state, update, write_state
+from gprune.processes import BEAT_SECONDS
 
 TICK_SECONDS = 0.1
 
 
-def supervise(folder: Path) -> None:
+def supervise(folder: Path, heard: Callable[[], signal.Signals | None] = lambda: None) -> None:
     """Runs one job from its start to its end.
+
+    Args:
+        folder: the job's folder.
+        heard: a signal that came since it was last asked, to be passed on to the run.
 
     Raises:
         JobError: the folder cannot be written.
@@ -32,7 +39,7 @@ def supervise(folder: Path) -> None:
     worker = _launch(folder)
     if worker is None:
         return
-    code = _watch(folder, worker)
+    code = _watch(folder, worker, heard)
     # the second of two signals: the first has not come to say so itself
     interrupted = code in (-signal.SIGTERM, -signal.SIGUSR1)
     ended = update(folder, lambda state: state.without_result(_reason(code, folder), interrupted))
@@ -70,6 +77,7 @@ def _register(folder: Path, state: JobState, pid: int) -> None:
                 process_started=local.process_start(pid),
                 supervisor=os.getpid(),
                 supervisor_started=local.process_start(os.getpid()),
+                **local.here(),
             ),
         )
     except GpruneError as error:
@@ -77,14 +85,20 @@ def _register(folder: Path, state: JobState, pid: int) -> None:
         print(f"supervisor: {error}", file=sys.stderr)
 
 
-def _watch(folder: Path, worker: subprocess.Popen[bytes]) -> int:
-    """Waits for the run to end, and makes it end when that is due."""
-    started, last, since = local.process_start(worker.pid), "", 0.0
+def _watch(folder: Path, worker: subprocess.Popen[bytes], heard: Callable[[], signal.Signals | None]) -> int:
+    """Waits for the run to end, makes it end when that is due, and says that it is watched."""
+    started, last, since, beat = local.process_start(worker.pid), "", 0.0, time.monotonic()
     while True:
         try:
             return worker.wait(timeout=TICK_SECONDS)
         except subprocess.TimeoutExpired:
             state = read_state(folder)
+        if time.monotonic() - beat >= BEAT_SECONDS:
+            beat = time.monotonic()
+            _beat(folder)
+        passed_on = heard()
+        if passed_on is not None:
+            local.send(worker.pid, started, passed_on)
         if state.state != last:
             last, since = state.state, time.monotonic()
         # whatever becomes of the clock, a run gets no more time than it is due
@@ -92,6 +106,12 @@ def _watch(folder: Path, worker: subprocess.Popen[bytes]) -> int:
         due = local.due_signal(state, max(time.time(), moment + time.monotonic() - since))
         if due is not None:
             local.send(worker.pid, started, due)
+
+
+def _beat(folder: Path) -> None:
+    """Tells other machines that the run is watched; what cannot be written is told by the next one."""
+    with contextlib.suppress(GpruneError):
+        update(folder, lambda state: state if state.finished else replace(state, beat=time.time()))
 
 
 def _reason(code: int, folder: Path) -> str:

@@ -80,7 +80,7 @@ def last_time(wanted: Iterable[Stage[Any]], results: Results) -> dict[str, float
     seen = _seen(results)
     taken: dict[str, float | None] = {}
     for stage in wanted:
-        known = _own_seconds(results.details(stage))
+        known = results.details(stage).get("seconds")
         taken[stage.name] = seen.get(stage.name) if known is None else float(known)
     return taken
 
@@ -104,9 +104,3 @@ def _seen(results: Results) -> dict[str, float]:
             if "with" not in entry:
                 found.setdefault(stage, float(entry.get("seconds") or 0.0))
     return found
-
-
-def _own_seconds(made: Mapping[str, Any]) -> float | None:
-    """What a result took; None where it is not known, or another result was made with it."""
-    seconds = made.get("seconds")
-    return None if seconds is None or "with" in made else float(seconds)

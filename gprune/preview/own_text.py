@@ -130,7 +130,8 @@ class OwnTexts:
     def latest(self, identity: str) -> Held | None:
         """What is known of a text; None where it was never asked for, or dropped."""
         with self._changed:
-            self._seen[identity] = time.monotonic()
+            if identity in self._held:
+                self._seen[identity] = time.monotonic()
             return self._held.get(identity)
 
     def close(self) -> None:
@@ -179,6 +180,11 @@ class OwnTexts:
                     self._changed.wait(_LOOK_OUT)
                     if identity not in self._asked:
                         return None
+            with self._changed:
+                if identity not in self._asked:
+                    return None
+                # from here on nothing takes its place
+                self._note(identity, Held("loading"))
             return self._measured(identity, text)
         except _RefusedError as error:
             return Held("failed", str(error))
@@ -191,7 +197,7 @@ class OwnTexts:
             )
 
     def _measured(self, identity: str, text: OwnText) -> Held:
-        child = self._worker(identity, text.source.model)
+        child = self._worker(text.source.model)
         with self._changed:
             self._note(identity, Held("measuring"))
         with tempfile.TemporaryDirectory(prefix="gprune-own-") as name:
@@ -205,7 +211,7 @@ class OwnTexts:
             found = {pair: _copied(kept.get("drift", str(keys[pair]), RankDrift)) for pair in OWN_PAIRS}
         return Held("complete", drifts=found)
 
-    def _worker(self, identity: str, model: dict[str, Any]) -> Child:
+    def _worker(self, model: dict[str, Any]) -> Child:
         """The worker with a model; another one makes way."""
         with self._changed:
             child = self._child
@@ -213,7 +219,6 @@ class OwnTexts:
                 self._end()
                 child = None
             if child is None:
-                self._note(identity, Held("loading"))
                 child = self._child = self._start(model, lambda: None)
         if not child.ready:
             child.ready = bool(self._reply(child).get("ready"))

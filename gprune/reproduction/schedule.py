@@ -20,6 +20,8 @@ from pathlib import Path
 from gprune import jobs
 from gprune.errors import GpruneError, JobError
 from gprune.jobs.queue import SLOTS_VARIABLE, slots
+from gprune.jobs.slurm import submission
+from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.pipeline import opened
 from gprune.reproduction.series import Errand
 from gprune.stages.course import wanted
@@ -77,6 +79,7 @@ class Schedule:
         ended: Ended = lambda _errand, _reason: None,
         needed: Callable[[Errand], bool] = lambda _: True,
         build: jobs.CommandBuilder = jobs.worker_command,
+        slurm: SlurmSettings | None = None,
     ) -> None:
         """Prepares a schedule; nothing is started yet.
 
@@ -87,7 +90,9 @@ class Schedule:
             ended: told of every errand that has ended.
             needed: asked before an errand is started, since a job of an earlier command may just have ended.
             build: makes a run's argument list, as for gprune.jobs.submit.
+            slurm: has Slurm run the studies, as it is told here, all at once; None uses this machine's queue.
         """
+        self._slurm = slurm
         self.cache, self.devices = cache, tuple(devices)
         self._watch, self._ended, self._needed, self._build = watch, ended, needed, build
         self._open: list[Open] = []
@@ -110,6 +115,8 @@ class Schedule:
         failures = dict[Study, str]()
         try:
             while waiting or self._open:
+                if self._slurm is not None:
+                    self._hand_over(waiting, self._slurm)
                 while waiting and self._room(waiting[0]):
                     self._start(waiting.popleft())
                 self._look(failures)
@@ -120,6 +127,20 @@ class Schedule:
             self._cancel()
             raise
         return failures
+
+    def _hand_over(self, waiting: deque[Errand], slurm: SlurmSettings) -> None:
+        """Puts every errand into Slurm: one array, and one of those with a clock, which share no node."""
+        for timed in (False, True):
+            due = [errand for errand in waiting if errand.timed == timed]
+            for errand in due:
+                waiting.remove(errand)
+                if not self._needed(errand):
+                    self._ended(errand, "")
+            due = [errand for errand in due if self._needed(errand)]
+            some = [submission.Errand(errand.study, errand.study.name, _arguments(errand)) for errand in due]
+            found = jobs.submit_slurm(self.cache, some, slurm, exclusive=timed) if some else []
+            for errand, job in zip(due, found, strict=True):
+                self._open.append(Open(errand, job.id, "", own=True))
 
     def _room(self, errand: Errand) -> bool:
         if errand.timed:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gprune import jobs
+from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.pipeline import opened
 from gprune.pipeline.outlook import expected
 from gprune.reproduction import series as grouping
@@ -88,6 +89,7 @@ class Work:
         watch: Watcher = lambda _: None,
         told: Callable[[Errand, str], None] = lambda _errand, _reason: None,
         build: jobs.CommandBuilder = jobs.worker_command,
+        slurm: SlurmSettings | None = None,
     ) -> list[Assembled]:
         """Has the missing studies run and writes the tables, again after every study.
 
@@ -96,6 +98,7 @@ class Work:
             watch: told where the work stands.
             told: told of every study that has ended, with the reason where it failed.
             build: makes a run's argument list, as for gprune.jobs.submit.
+            slurm: has Slurm run the studies, as it is told here; None uses this machine's queue.
 
         Returns:
             The tables as they are at the end.
@@ -114,7 +117,7 @@ class Work:
 
         self.write(self.tables)
         left = missing(self.tables, self.series, self.finished)
-        Schedule(self.store.root, devices, watch, ended, self._needed, build).run(left)
+        Schedule(self.store.root, devices, watch, ended, self._needed, build, slurm).run(left)
         return self.write(self.tables)
 
     def outlook(self) -> tuple[int, float]:

@@ -15,12 +15,12 @@ import filelock
 
 from gprune import processes
 from gprune.files import make_folder
+from gprune.processes import BEAT_SECONDS as BEAT_SECONDS
+from gprune.processes import QUIET_SECONDS as QUIET_SECONDS
 from gprune.store import Store
 
 INTERRUPTED = "interrupted"
 """the state of a run that a signal has ended, or that reads as running while no process is at work on it"""
-QUIET_SECONDS = 900.0
-BEAT_SECONDS = 60.0
 
 
 class Ownership:

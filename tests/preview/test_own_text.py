@@ -152,13 +152,16 @@ def test_texts_are_measured_one_after_the_other_by_one_worker(source, tmp_path, 
 
 def test_what_a_person_asks_next_takes_the_place_of_what_waits(source, tmp_path, desk, workshop):
     workshop.hold = True
-    first, second, third = (
-        desk.ask(own(source, tmp_path / "mine.txt", RAW[: 2000 + n]), "me") for n in range(3)
-    )
-    wait_for(lambda: desk.latest(first) is None or desk.latest(first).phase == "measuring", 30)
-    assert desk.latest(second) is None
+    texts = [own(source, tmp_path / "mine.txt", RAW[: 2000 + n]) for n in range(3)]
+    first = desk.ask(texts[0], "me")
+    wait_for(lambda: workshop.sent, 30)
+    second, other = desk.ask(texts[1], "me"), desk.ask(texts[2], "another person")
+    third = desk.ask(own(source, tmp_path / "mine.txt", RAW[:2003]), "me")
+    # what has its turn goes on, and so do the questions of others
+    phases = [held and held.phase for held in map(desk.latest, (first, second, other, third))]
+    assert phases == ["measuring", None, "waiting", "waiting"]
     workshop.made[0].free.set()
-    assert settled(desk, third).drifts and len(workshop.sent) <= 2
+    assert settled(desk, third).drifts and settled(desk, other).drifts and len(workshop.sent) == 3
 
 
 def test_a_job_goes_before_and_a_failure_is_told(source, tmp_path, desk, workshop):

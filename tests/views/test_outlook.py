@@ -96,10 +96,10 @@ def test_a_clock_that_was_set_back_makes_no_time_negative(tmp_path: Path) -> Non
 def test_a_job_at_work_says_its_step_its_stage_and_the_time_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elapsed: float | None
 ) -> None:
-    run = a_run(tmp_path, 9)
+    run = a_run(tmp_path, 11)
     at = JobProgress(stage="clusters", done=2, total=4, elapsed=elapsed)
     sentence, share = _described(run, at, monkeypatch)
-    assert f"step 10 of {len(names())}, clusters of the neurons’ parameters 2/4" in sentence
+    assert f"step 12 of {len(names())}, clusters of the neurons’ parameters 2/4" in sentence
     assert share == titles.outlook(run, at).share and sentence.endswith(" left in all")
 
 

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
@@ -18,6 +19,7 @@ from views.synthetic_run import a_study, write_run
 from gprune.__main__ import main
 from gprune.errors import SettingsError
 from gprune.settings import ReliabilitySettings
+from gprune.study import EvaluationSettings
 from gprune.views.frame import figure_numbers, paper_figure
 from gprune.views.frame.loaders import Run, all_runs
 from gprune.views.frame.text import plain, unmarked
@@ -176,7 +178,7 @@ def test_the_command_writes_what_the_page_and_python_write(
 
 def test_the_page_offers_every_figure_and_makes_what_is_chosen(cache: Path) -> None:
     write_run(cache)
-    app = on(opened(), "report")
+    app = on(opened(), "report_file")
     chosen = app.multiselect(key="rp_cards_multiselect")
     assert len(chosen.options) == len(gathering.names()) and len(chosen.value) == 4
     app.multiselect(key="rp_cards_multiselect").set_value(["module_counts", "speed"]).run()
@@ -188,7 +190,7 @@ def test_the_page_offers_every_figure_and_makes_what_is_chosen(cache: Path) -> N
 
 
 def test_a_page_without_a_run_offers_nothing(cache: Path) -> None:
-    app = on(opened(), "report")
+    app = on(opened(), "report_file")
     assert not app.exception and not app.multiselect
 
 
@@ -220,3 +222,19 @@ def test_the_numbers_of_a_figure_are_those_that_it_draws() -> None:
 )
 def test_words_on_a_page_are_read_back_as_they_were(text: Any) -> None:
     assert unmarked(plain(text)) == " ".join(text.split())
+
+
+def test_a_figure_that_a_page_shows_on_every_text_is_there_for_every_text(tmp_path: Path) -> None:
+    evaluation = EvaluationSettings(texts=("python-reference", "c4"), windows=96)
+    write_run(tmp_path, study=a_study(evaluation=evaluation))
+    entries = gathering.gather(all_runs(str(tmp_path))[0][0], ["perplexity"])
+    told = {entry.title.rpartition(" (")[2] for entry in entries}
+    assert told == {"text python-reference)", "text c4)"} and len(entries) == 2
+    assert all(entry.page == "Compare" for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(12345.6, "12345.6"), (np.float32(5.6789), "5.6789"), (2.5e7, "25000000"), (3, "3")]
+)
+def test_numbers_of_a_table_keep_their_digits(value: Any, shown: str) -> None:
+    assert document._cell(value) == shown

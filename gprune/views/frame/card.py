@@ -146,12 +146,15 @@ class Card:
 
     def _note(self, figure: go.Figure | None = None, **said: Any) -> None:
         """Completes what is noted of the card's figures: what an earlier call has said stands."""
-        if figure is not None and self._noted:
-            self._noted[-1].figure = figure
-        if not self._noted:
+        named = self._noted
+        if figure is not None and named:
+            # a chart speaks for its own figure alone
+            named = named[-1:]
+            named[0].figure = figure
+        if not named:
             # the figure of a card that shows it in another form is named at its end
             self._said = said
-        for noted in self._noted:
+        for noted in named:
             for name, value in said.items():
                 setattr(noted, name, getattr(noted, name) or value)
 
@@ -184,7 +187,9 @@ class Card:
         if isinstance(figure, Picture):
             self.offers(figure.call)
             figure = figure.figure
-            self._note(figure, alt=alt)
+            self._note(figure, alt=alt, caption=caption, how=how, table=table)
+        else:
+            self._note(caption=caption, how=how, table=table)
         options = {
             "displaylogo": False,
             "modeBarButtonsToRemove": _UNUSED_TOOLS[2:] if on_region else _UNUSED_TOOLS,
@@ -202,7 +207,7 @@ class Card:
             modes = ["points", "box", "lasso"] if on_region else ["points"]
             chosen = {"on_select": self._selected(on_point, on_region), "selection_mode": modes}
         st.plotly_chart(figure, key=f"{self.key}_chart", config=options, alt=alt or caption, **chosen)
-        self.tools(table, switch, how=how, caption=caption)
+        self._tools(table, switch, how, caption)
 
     def _selected(
         self,
@@ -238,6 +243,9 @@ class Card:
             caption: one line on how to read it.
         """
         self._note(caption=caption, how=how, table=table)
+        self._tools(table, switch, how, caption)
+
+    def _tools(self, table: Callable[[], pd.DataFrame] | None, switch: bool, how: str, caption: str) -> None:
         self._table = self._table or table
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if caption:

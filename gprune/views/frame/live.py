@@ -14,6 +14,7 @@ import streamlit as st
 
 from gprune.errors import GpruneError
 from gprune.jobs import Job, JobProgress, queue
+from gprune.jobs.job import SLURM
 from gprune.study import Study
 from gprune.views.frame import lookout, titles, work
 from gprune.views.frame.text import duration, plain, said
@@ -110,6 +111,8 @@ def told(seen: lookout.Look, job: Job) -> tuple[str, float]:
 def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
     """One sentence about a job, and its finished share in [0, 1]."""
     name = f"**{plain(job.label)}**"
+    if job.engine == SLURM and job.state != "running" and job.state != "cancelling":
+        return f":material/hourglass_empty: {name} waits: {plain(job.note)}", 0.0
     if job.state == "queued":
         return f":material/hourglass_empty: {name} waits in the queue, place {job.position or 1}", 0.0
     try:
@@ -117,7 +120,8 @@ def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
         progress = queue.progress(Path(situation.root), job.id)
     except GpruneError as error:
         return f"{name}: {said(error)}", 0.0
-    verb = "is being stopped" if job.state == "cancelling" else "is being computed on this machine"
+    place = "by Slurm" if job.engine == SLURM else "on this machine"
+    verb = "is being stopped" if job.state == "cancelling" else f"is being computed {place}"
     if work.exports(job):
         return f":material/hourglass_top: {name} {verb}: {_now(study, progress)}", min(1.0, progress.fraction)
     run = work.under_way(situation, job)

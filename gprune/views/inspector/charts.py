@@ -31,20 +31,22 @@ def rank_on_texts(standings: Mapping[str, Standing], neuron: int, names: Mapping
     for letter, found in standings.items():
         rank = float(found.rank[neuron])
         low, high = float(found.low[neuron]), float(found.high[neuron])
+        place, color = f"{letter} ({names[letter]})", COLORS[letter]
+        # a line of its own: on the whole text the rank may lie outside of all that halves give
+        figure.add_scatter(
+            x=[low, high],
+            y=[place, place],
+            mode="lines+markers",
+            line={"color": color, "width": 2},
+            marker={"color": color, "symbol": "line-ns-open", "size": 12},
+            hoverinfo="skip",
+            showlegend=False,
+        )
         figure.add_scatter(
             x=[rank],
-            y=[f"{letter} ({names[letter]})"],
+            y=[place],
             mode="markers",
-            marker={"color": COLORS[letter], "symbol": _SYMBOLS[letter], "size": 12},
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                # on a half of the text the rank may lie on either side of that on the whole
-                "array": [max(high - rank, 0.0)],
-                "arrayminus": [max(rank - low, 0.0)],
-                "thickness": 2,
-                "width": 6,
-            },
+            marker={"color": color, "symbol": _SYMBOLS[letter], "size": 12},
             hovertemplate=f"rank {rank:.3f}, on halves {low:.3f} to {high:.3f}<extra>{letter}</extra>",
             showlegend=False,
         )

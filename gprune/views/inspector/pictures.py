@@ -69,9 +69,12 @@ def standings(run: Run, layer: int) -> dict[str, Standing]:
 
 def not_parts(run: Run) -> str:
     """Why halves of a text cannot be scored for a run; empty where they can."""
-    if run.study.metric in scoring.METRICS:
-        return ""
-    return "Its metric cannot score parts of a text: no whiskers."
+    if run.study.metric not in scoring.METRICS:
+        return "Its metric cannot score parts of a text: no whiskers."
+    if run.study.metric == "flap" and run.study.calibration.flap_variant == "released":
+        # a half scored by the variance is no part of a rank by the recursion
+        return "FLAP's released recursion cannot score parts of a text: no whiskers."
+    return ""
 
 
 # a layer at 7B takes 1.4 MB a text, and is drawn for every neuron of it

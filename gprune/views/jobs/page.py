@@ -13,6 +13,7 @@ import streamlit as st
 from gprune import stages
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
+from gprune.jobs.job import SLURM
 from gprune.views.frame import address, frame, live, lookout, run_choice, tables, titles, work
 from gprune.views.frame.card import card
 from gprune.views.frame.text import duration, plain, said
@@ -79,13 +80,13 @@ def _choose(found: list[Job]) -> Job:
 def _controls(root: str, job: Job) -> None:
     """Cancel with a second click, resume, and the way to the run."""
     with st.container(horizontal=True):
-        if job.state in ("queued", "running"):
+        if job.active and job.state != "cancelling":
             with st.popover("Cancel", icon=":material/stop_circle:"):
                 st.caption("Finished stages are kept; the run can be continued later.")
                 st.button(
                     "Yes, stop this job", key=f"jobs_cancel_{job.id}", on_click=_cancel, args=(root, job.id)
                 )
-        if job.state in ("cancelled", "interrupted", "failed"):
+        if job.state in ("cancelled", "interrupted", "failed") and not job.returns:
             st.button(
                 "Resume",
                 key=f"jobs_resume_{job.id}",
@@ -143,6 +144,8 @@ def _detail(situation: work.Situation, job: Job) -> None:
             sentence, fraction = live.describe(situation, job)
             st.markdown(sentence)
             st.progress(fraction)
+        if job.note:
+            st.caption(plain(job.note))
         left, right = st.columns([2, 3])
         with left:
             st.caption("Time of each stage")
@@ -170,7 +173,15 @@ def _table(situation: work.Situation) -> None:
     table = pd.DataFrame([_row(situation, job) for job in situation.jobs[:MOST_ROWS]])
     table["progress"] *= 100.0
     bar = st.column_config.ProgressColumn(min_value=0.0, max_value=100.0, format="%.0f %%", width=100)
-    widths = {"job": 276, "state": 105, "stage": 130, "elapsed": 80, "time left": 84, "submitted": 130}
+    widths = {
+        "job": 196,
+        "state": 105,
+        "on": 80,
+        "stage": 130,
+        "elapsed": 80,
+        "time left": 84,
+        "submitted": 130,
+    }
     columns: dict[str, Any] = {name: st.column_config.Column(width=width) for name, width in widths.items()}
     tables.show(table, column_config=columns | {"progress": bar}, alt="all jobs")
 
@@ -186,7 +197,8 @@ def _row(situation: work.Situation, job: Job) -> dict[str, Any]:
         share, left = found.share, found.left
     return {
         "job": job.label,
-        "state": f"queued, place {job.position}" if job.state == "queued" else job.state,
+        "state": f"queued, place {job.position}" if job.position is not None else job.state,
+        "on": "Slurm" if job.engine == SLURM else "this machine",
         "stage": titles.title(study, progress.stage) if job.active and progress.stage and study else "",
         "progress": share,
         "elapsed": duration(progress.elapsed),

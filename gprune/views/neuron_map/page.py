@@ -127,9 +127,9 @@ def _how(run: Run, asked: dict[str, Any]) -> str:
     laid = (
         "PCA shows the two components of largest variance."
         if asked["layout"] == pictures.PCA
-        else f"UMAP is given {analysis.MOST_COMPONENTS} principal components, takes {analysis.NEIGHBOURS} "
-        f"neighbours, least distance {analysis.APART} and seed {run.study.seed}; another seed gives another "
-        "picture."
+        else f"UMAP is given at most {analysis.MOST_COMPONENTS} principal components, takes "
+        f"{analysis.NEIGHBOURS} neighbours, least distance {analysis.APART} and seed {run.study.seed}; "
+        "another seed gives another picture."
     )
     scores = "Colours of scores are ranks within the layer, 0 least and 1 most important."
     kept = (

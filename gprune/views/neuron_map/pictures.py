@@ -123,8 +123,8 @@ def plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
         texts = texts_of(run) if basis == BEHAVIOUR else ()
         found = run.load(stages.neuron_map, layer, basis, texts)
         told = (
-            f"{percent(float(found.kept.mean()))} of a neuron's {analysis.NEIGHBOURS} nearest in "
-            f"{analysis.MOST_COMPONENTS} components are its nearest here as well"
+            f"{percent(float(found.kept.mean()))} of a neuron's {analysis.NEIGHBOURS} nearest in the "
+            f"principal components, at most {analysis.MOST_COMPONENTS}, are its nearest here as well"
         )
         return Plane(found.places, ("UMAP 1 (no unit)", "UMAP 2 (no unit)"), told)
     if basis == PARAMETERS:

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
@@ -143,7 +144,11 @@ def _table(entry: Entry) -> str:
 def _cell(value: Any) -> str:
     if not isinstance(value, str) and (value is None or pd.isna(value)):
         return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float | np.floating):
+        return str(value)
+    number = float(value)
+    # no exponent where digits serve
+    return f"{number:.0f}" if 1e6 <= abs(number) < 1e15 else f"{number:.6g}"
 
 
 def _origin(origin: Origin) -> str:

@@ -27,7 +27,11 @@ from gprune.views.frame import address, address_state, frame, notes, run_choice,
 from gprune.views.frame.card import MAXIMISED
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.notes import Noted
+from gprune.views.frame.page_names import NAMES
+from gprune.views.frame.picture import Call
 from gprune.views.frame.text import unmarked
+
+_UNSEEN = "Drawn by itself, with its own defaults: its page does not show it now."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ def page_of(name: str) -> str:
     Args:
         name: what the figure is called.
     """
-    return _package(name).rpartition(".")[2].replace("_", " ").capitalize()
+    return NAMES[_package(name).rpartition(".")[2]]
 
 
 def about(name: str) -> str:
@@ -94,21 +98,31 @@ def gather(run: Run, chosen: Sequence[str], values: Mapping[str, Any] | None = N
     for name in chosen:
         require_choice("card", name, names())
     noted = _noted(run, chosen, {key: value for key, value in (values or {}).items() if key != MAXIMISED})
-    made = [_entry(run, name, noted.get(name)) for name in dict.fromkeys(chosen)]
+    made = list[Entry]()
+    for name in dict.fromkeys(chosen):
+        # one that no card has shown is drawn by itself
+        shown: Sequence[Noted | None] = noted.get(name) or [None]
+        several = _told_apart([one.call for one in shown if one is not None])
+        made += [_entry(run, name, one, more) for one, more in zip(shown, several or [""], strict=True)]
     titles = Counter(entry.title for entry in made)
     # two figures of one card have its title both
     return [_apart(entry) if titles[entry.title] > 1 else entry for entry in made]
 
 
-def _noted(run: Run, chosen: Sequence[str], values: dict[str, Any]) -> dict[str, Noted]:
-    """What the cards say of the chosen figures, each view of a page drawn once."""
+def _noted(run: Run, chosen: Sequence[str], values: dict[str, Any]) -> dict[str, list[Noted]]:
+    """What the cards say of the chosen figures, each view of a page drawn once.
+
+    A page can show a figure more than once, as the perplexity on each text; a card is on several views.
+    """
     situation = work.look(run.root)
-    found: dict[str, Noted] = {}
+    found: dict[str, list[Noted]] = {}
     views = {(_package(name), tuple(pictures.PLACES[name].items())) for name in chosen}
     for package, place in sorted(views):
         module = importlib.import_module(f"{package}.page")
         for one in unwatched.inside(partial(_drawn, module, run, situation, values | dict(place))):
-            found.setdefault(one.call.name, one)
+            others = found.setdefault(one.call.name, [])
+            if one.call not in [other.call for other in others]:
+                others.append(one)
     return found
 
 
@@ -123,18 +137,33 @@ def _drawn(page: ModuleType, run: Run, situation: work.Situation, values: dict[s
     return found
 
 
-def _entry(run: Run, name: str, noted: Noted | None) -> Entry:
+def _told_apart(calls: Sequence[Call]) -> list[str]:
+    """What is set otherwise in each of several calls, for their titles; empty words for a single one."""
+    differ = {
+        option
+        for call in calls
+        for option, value in call.options.items()
+        if any(other.options.get(option) != value for other in calls)
+    }
+    words = [
+        ", ".join(f"{option} {call.options[option]}" for option in sorted(differ) if option in call.options)
+        for call in calls
+    ]
+    return [f" ({one})" if one else "" for one in words]
+
+
+def _entry(run: Run, name: str, noted: Noted | None, more: str) -> Entry:
     page, plain = page_of(name), about(name)
     try:
         if noted is None:
-            return Entry(name, page, plain, alt=plain, figure=pictures.KNOWN[name](run).figure)
+            return Entry(name, page, plain, _UNSEEN, alt=plain, figure=pictures.KNOWN[name](run).figure)
         figure = noted.figure or pictures.KNOWN[name](run, **noted.call.options).figure
         table = noted.table() if noted.table is not None else None
     except GpruneError as error:
         return Entry(name, page, plain, problem=sentence(error))
     caption = unmarked(noted.caption)
     alt = unmarked(noted.alt) or caption or plain
-    return Entry(name, page, unmarked(noted.title), caption, unmarked(noted.how), alt, figure, table)
+    return Entry(name, page, unmarked(noted.title) + more, caption, unmarked(noted.how), alt, figure, table)
 
 
 def _apart(entry: Entry) -> Entry:

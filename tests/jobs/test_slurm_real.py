@@ -1,0 +1,190 @@
+"""Jobs in a real Slurm of two slots on this machine: arrays, a job put back, and cancellation."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import tiny_study
+from run_starters import contents
+from waiting import limit, wait_for
+
+from gprune import jobs, pipeline
+from gprune.errors import JobError
+from gprune.jobs.slurm import watching
+from gprune.jobs.slurm.record import read_record
+from gprune.jobs.slurm.settings import SlurmSettings
+from gprune.jobs.slurm.submission import Errand
+from gprune.jobs.state import read_state
+from gprune.store import Store
+from gprune.study import Study, from_dict
+
+from . import slurm_machine
+
+REASON = slurm_machine.why_not()
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.process,
+    # one Slurm for all of them
+    pytest.mark.xdist_group("slurm"),
+    pytest.mark.skipif(bool(REASON), reason=REASON or "Slurm is here"),
+]
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[None]:
+    """A Slurm of our own, whose clients every test finds."""
+    with slurm_machine.running() as environment, pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setattr(watching, "SETTLE_SECONDS", 1.0)
+        yield
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    folder = tmp_path_factory.mktemp("slurm")
+    texts = tiny_study.write_texts(folder / "texts")
+    return from_dict(tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts))
+
+
+def of_seeds(study: Study, *seeds: int) -> list[Study]:
+    return [replace(study, seed=seed) for seed in seeds]
+
+
+def submit(cache: Path, studies: list[Study], **settings: object) -> list[jobs.Job]:
+    chosen = SlurmSettings(partition="main", **settings)  # type: ignore[arg-type]
+    return jobs.submit_slurm(cache, [Errand(one) for one in studies], chosen)
+
+
+def ended(cache: Path, found: list[jobs.Job]) -> bool:
+    time.sleep(0.3)
+    jobs.ask_slurm(cache)
+    return not any(jobs.get(cache, job.id).active for job in found)
+
+
+def at_work(cache: Path) -> list[int]:
+    """Processes whose command line names the cache, this one aside."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        words, gone = " ".join(process.info["cmdline"] or []), process.info["status"] == psutil.STATUS_ZOMBIE
+        if str(cache) in words and not gone and process.pid != os.getpid():
+            found.append(process.pid)
+    return found
+
+
+def taken_back(cache: Path, job: jobs.Job) -> bool:
+    """Whether Slurm has the job waiting again, after what was left of it has ended."""
+    time.sleep(0.3)
+    jobs.ask_slurm(cache)
+    return read_record(job.folder).state == "PENDING"
+
+
+def test_an_array_in_two_slots_makes_the_arrays_of_a_local_run(slurm, study, tmp_path):
+    studies = of_seeds(study, 0, 1, 2)
+    for one in studies:
+        pipeline.run(one, Store(tmp_path / "local"), lambda *_: None)
+    # a folder whose name a shell would read otherwise
+    cache = tmp_path / "it's $HOME; 50%"
+    found = submit(cache, studies)
+    assert [job.engine for job in found] == ["slurm"] * 3
+    assert len({read_record(job.folder).array for job in found}) == 1
+    assert submit(cache, studies[:1])[0].id == found[0].id
+    wait_for(lambda: ended(cache, found), 120)
+    states = [(read_state(job.folder).state, read_state(job.folder).error) for job in found]
+    assert states == [("done", "")] * 3
+    assert contents(cache) == contents(tmp_path / "local")
+
+
+def test_a_job_put_back_in_its_middle_ends_with_the_same_arrays(slurm, study, tmp_path):
+    long = replace(study, sparsity=replace(study.sparsity, epochs=30))
+    pipeline.run(long, Store(tmp_path / "local"), lambda *_: None)
+    cache = tmp_path / "cache"
+    (job,) = submit(cache, [long])
+    wait_for(lambda: jobs.progress(cache, job.id).stage, 60)
+    name = read_record(job.folder).name
+    subprocess.run(["scontrol", "requeue", name], check=True)
+    wait_for(lambda: read_state(job.folder).state == "interrupted", 30)
+    wait_for(lambda: taken_back(cache, job), 30)
+    between = jobs.get(cache, job.id)
+    assert between.active and between.returns and "lets some time pass" in between.note
+    # Slurm waits for two minutes before it starts it again
+    subprocess.run(["scontrol", "update", f"JobId={name}", "StartTime=now"], check=True)
+    wait_for(lambda: ended(cache, [job]), 120)
+    assert read_state(job.folder).state == "done" and jobs.get(cache, job.id).returns is False
+    assert (job.folder / "node.txt").read_text().split()[2::3] == ["0", "1"]
+    assert contents(cache) == contents(tmp_path / "local")
+
+
+def test_the_time_limit_s_warning_puts_a_job_back(slurm, study, tmp_path):
+    endless = replace(study, sparsity=replace(study.sparsity, epochs=3000))
+    cache = tmp_path / "cache"
+    (job,) = submit(cache, [endless])
+    wait_for(lambda: jobs.progress(cache, job.id).stage, 60)
+    name = read_record(job.folder).name
+    # what Slurm does before the limit: USR1, to the batch script alone
+    subprocess.run(["scancel", "--batch", "--signal=USR1", name], check=True)
+    wait_for(lambda: read_state(job.folder).state == "interrupted", 30)
+    wait_for(lambda: taken_back(cache, job), 30)
+    assert jobs.get(cache, job.id).returns
+    assert jobs.cancel(cache, job.id).state == "cancelled"
+    wait_for(lambda: not at_work(cache), 30)
+
+
+def test_a_cancelled_array_leaves_no_process(slurm, study, tmp_path):
+    endless = replace(study, sparsity=replace(study.sparsity, epochs=3000))
+    cache = tmp_path / "cache"
+    found = submit(cache, of_seeds(endless, 0, 1, 2))
+    wait_for(lambda: sum(read_state(job.folder).pid is not None for job in found) == 2, 60)
+    assert at_work(cache)
+    for job in found:
+        jobs.cancel(cache, job.id)
+    wait_for(lambda: ended(cache, found), 60)
+    assert [read_state(job.folder).state for job in found] == ["cancelled"] * 3
+    wait_for(lambda: not at_work(cache), 30)
+
+
+def test_what_slurm_refuses_leaves_nothing_behind(slurm, study, tmp_path):
+    with pytest.raises(JobError, match="no such partition.*nope"):
+        jobs.submit_slurm(tmp_path, [Errand(study)], SlurmSettings(partition="nope"))
+    with pytest.raises(JobError, match="no node of the partition"):
+        jobs.submit_slurm(tmp_path, [Errand(study)], SlurmSettings(memory="900000G"))
+    assert jobs.jobs(tmp_path) == []
+
+
+def test_a_folder_that_the_node_cannot_see_is_told(slurm, study, tmp_path):
+    cache = tmp_path / "cache"
+    (job,) = submit(cache, [study], options=("--hold",))
+    aside = tmp_path / "aside"
+    job.folder.rename(aside)
+    subprocess.run(["scontrol", "release", read_record(aside).name], check=True)
+    time.sleep(limit(0.5))
+    aside.rename(job.folder)
+    wait_for(lambda: ended(cache, [job]), 30)
+    state = read_state(job.folder)
+    assert state.state == "failed" and "cannot see this folder" in state.error
+
+
+def test_the_command_line_puts_a_study_into_slurm(slurm, study, tmp_path):
+    file, settings = tmp_path / "study.json", tmp_path / "mine.json"
+    file.write_text(replace(study, name="from a terminal").to_json())
+    settings.write_text('{"partition": "main", "cpus": 1}')
+    words = ["submit", str(file), "--engine", "slurm", "--slurm", str(settings), "--cache", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "gprune", *words],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "from a terminal" in done.stdout and "Slurm's" in done.stdout
+    wait_for(lambda: ended(tmp_path, jobs.jobs(tmp_path)), 120)
+    assert jobs.jobs(tmp_path)[0].state == "done"
