@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from views.synthetic_run import SMALL, a_study, write_run
 
 from gprune import budget, stages
+from gprune.allocation import llm_pruner
 from gprune.by_hand import Edit, edited, mask_sets, obstacle, repair
 from gprune.errors import MethodError, SettingsError
 from gprune.methods import METHODS
 from gprune.records import PruningMasks
+from gprune.stages import baselines
 from gprune.study import SparsitySettings
 from gprune.views.frame.loaders import all_runs
 
@@ -89,6 +91,22 @@ def test_those_that_come_back_are_the_highest_removed_and_those_that_go_the_lowe
         best = np.where(base.ffn, margin, -np.inf).argmax(axis=1)
         stayed[np.arange(SMALL.layers), best] = False
         assert less.removed == went.sum() == 9 and margin[went].max() <= margin[stayed].min()
+
+
+def test_layers_that_llm_pruner_leaves_whole_stay_whole(run):
+    scores = run.results.record(baselines.taylor(run.graph))
+    base = llm_pruner.allocate(scores, SMALL, 0.8)
+    # a layer between, whose group comes back: its weights must go somewhere
+    (layer, *_), group = llm_pruner.pruned_layers(SMALL.layers), 0
+    whole = [n for n in range(SMALL.layers) if n not in llm_pruner.pruned_layers(SMALL.layers)]
+    base.heads.flags.writeable = True
+    base.heads[layer, group] = False
+    margin = repair.margins(run.results, "llm_pruner", base)
+    assert np.isinf(margin[whole]).all() and np.isfinite(margin[layer]).all()
+    partition, alignment = run.load(stages.partition), run.study.sparsity.alignment
+    edits = [Edit(True, "group", layer, group)]
+    found = repair.repaired(SMALL, base, margin, partition, edits, alignment)
+    assert found.removed > 0 and whole and found.masks.ffn[whole].all()
 
 
 def test_learned_margins_are_quantiles_above_the_thresholds(run):
@@ -177,7 +195,7 @@ def test_a_set_is_kept_by_its_edits_and_repeats(run, tmp_path):
     edits = (Edit(False, "module", 1, 3), Edit(True, "neuron", 0, 7))
     name = "../../<b>mine</b>"
     chosen = mask_sets.made(run.results, f"  {name} ", "gprune", edits)
-    mask_sets.save(run.root, chosen)
+    mask_sets.save(run.results, chosen)
     (file,) = (run.results.store.root / "by_hand").glob("*.json")
     assert file.stem.isalnum() and json.loads(file.read_text())["edits"][0]["number"] == 3
     sets, faults = mask_sets.kept(run.results)
@@ -193,6 +211,31 @@ def test_a_set_is_kept_by_its_edits_and_repeats(run, tmp_path):
     mask_sets.delete(run.root, chosen)
     with pytest.raises(SettingsError, match="has no mask set"):
         mask_sets.named(run.results, name)
+
+
+def test_a_name_stands_for_one_set_of_a_run(tmp_path):
+    write_run(tmp_path, study=a_study(methods=("dense", "gprune", "flap", "flap_no_bias")))
+    results = all_runs(str(tmp_path))[0][0].results
+    edits = (Edit(True, "neuron", 0, 7),)
+    first, same, other = (
+        mask_sets.made(results, "mine", method, edits) for method in ("flap", "flap_no_bias", "gprune")
+    )
+    mask_sets.save(results, first)
+    # the second has the same masks and another model
+    assert same.masks == first.masks and same.digest == first.digest and same.identity != first.identity
+    for refused in (same, other, mask_sets.read(mask_sets.export(other))):
+        with pytest.raises(SettingsError, match="is that of a set of FLAP: delete that one"):
+            mask_sets.save(results, refused)
+    assert mask_sets.kept(results) == ([first], [])
+    longer = mask_sets.made(results, "mine", "flap", (*edits, Edit(False, "module", 1, 3)))
+    mask_sets.save(results, longer)
+    assert mask_sets.named(results, "mine", longer.identity) == longer
+    with pytest.raises(SettingsError, match="another than when it was asked for"):
+        mask_sets.named(results, "mine", first.identity)
+    # two files of one name, as runs that share masks can leave them
+    (tmp_path / "by_hand" / "0.json").write_bytes(mask_sets.export(other))
+    sets, (fault,) = mask_sets.kept(results)
+    assert sets == [other] and "another set is called 'mine'" in fault
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ The first line from the app says which model to load; every later one asks for t
                                                             -> {"losses": [3.21, 3.4]}
 
 A passage is read token by token, a window of a text or what was typed; a prompt is gone on from greedily, a
-few tokens a question. Both say what is silent as above, and how many tokens there were in all:
+few tokens a question. Both say what is silent as above, and how many tokens there were in all; `places`
+are the model's positions, 0 where it does not say:
 
     {"read": {"text": {...}, "number": 3} | {"typed": "..."}, ...}
-                                       -> {"pieces": [["The", 1, 1], ...], "losses": [...], "total": 128}
+                       -> {"pieces": [["The", 1, 1], ...], "losses": [...], "total": 128, "places": 4096}
     {"write": {"prompt": "...", "most": 40}, "ids": [5, 9], "tokens": 4, ...}
                        -> {"ids": [3, 1], "text": "...", "ended": false, "read": 12, "total": 12}
 

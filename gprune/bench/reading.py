@@ -50,7 +50,7 @@ def read(bench: Bench, question: dict[str, Any]) -> dict[str, Any]:
             "overflows in its number type, so run the study with float32 or bfloat16"
         )
     told = [[text, place, of] for text, place, of in pieces(used, bench.decoder.tokenizer)]
-    return {"pieces": told, "losses": losses.tolist(), "total": len(ids)}
+    return {"pieces": told, "losses": losses.tolist(), "total": len(ids), "places": _places(bench) or 0}
 
 
 def write(bench: Bench, question: dict[str, Any]) -> dict[str, Any]:
@@ -74,8 +74,13 @@ def write(bench: Bench, question: dict[str, Any]) -> dict[str, Any]:
 
 def most_read(bench: Bench) -> int:
     """Tokens that are read at most: the model's own positions, where they are not too many to show."""
-    positions = getattr(bench.decoder.model.config, "max_position_embeddings", None)
-    return min(MOST_READ, int(positions or MOST_READ))
+    return min(MOST_READ, _places(bench) or MOST_READ)
+
+
+def _places(bench: Bench) -> int | None:
+    """Positions of the model; None where it does not say."""
+    found = getattr(bench.decoder.model.config, "max_position_embeddings", None)
+    return int(found) if found else None
 
 
 def pieces(ids: Array, tokenizer: Any) -> list[tuple[str, int, int]]:

@@ -50,24 +50,20 @@ class MaskSet:
     digest: str
     """of the masks that came out, see `digest_of`"""
 
+    @property
+    def identity(self) -> str:
+        """Which model comes out: methods that share masks may differ in their biases."""
+        return hashlib.sha256(f"{self.method} {self.digest}".encode()).hexdigest()[:16]
+
 
 def made(results: Results, name: str, method: str, edits: tuple[Edit, ...]) -> MaskSet:
     """A set of the edits of a run's masks.
 
     Raises:
-        GpruneError: the name is none or stands for a set of another method of the run, or the edits cannot be
-            carried out; see `gprune.by_hand.edited`.
+        GpruneError: the name is none, or the edits cannot be carried out; see `gprune.by_hand.edited`.
     """
     found = edited(results, method, edits)
-    keys = _keys(results, method)
-    chosen = MaskSet(_checked(name), method, edits, *keys, digest_of(found.masks))
-    taken = next((one for one in kept(results)[0] if one.name == chosen.name), None)
-    if taken is not None and taken.masks != chosen.masks:
-        raise SettingsError(
-            f"the name {untrusted.quoted(chosen.name)} is that of a set of {METHODS[taken.method].label}: "
-            "choose another name"
-        )
-    return chosen
+    return MaskSet(_checked(name), method, edits, *_keys(results, method), digest_of(found.masks))
 
 
 def repeated(results: Results, chosen: MaskSet) -> Edited:
@@ -113,14 +109,20 @@ def digest_of(masks: PruningMasks) -> str:
     return found.hexdigest()
 
 
-def save(root: str, chosen: MaskSet) -> None:
-    """Keeps a set; one of the same name and masks is replaced.
+def save(results: Results, chosen: MaskSet) -> None:
+    """Keeps a set of a run; one of the same name, method and masks is replaced.
 
     Raises:
-        SettingsError: there are too many sets.
+        SettingsError: the name is that of another method's set of the run, or there are too many sets.
         StoreError: the cache cannot be written.
     """
-    path = _path(root, chosen)
+    taken = next((one for one in kept(results)[0] if one.name == chosen.name), None)
+    if taken is not None and (taken.method, taken.masks) != (chosen.method, chosen.masks):
+        raise SettingsError(
+            f"the name {untrusted.quoted(chosen.name)} is that of a set of {METHODS[taken.method].label}: "
+            "delete that one, or choose another name"
+        )
+    path = _path(str(results.store.root), chosen)
     if not path.exists() and len(list(path.parent.glob("*.json"))) >= MOST_SETS:
         raise SettingsError(f"{MOST_SETS} mask sets are kept already: delete one first")
     try:
@@ -144,22 +146,34 @@ def delete(root: str, chosen: MaskSet) -> None:
 
 
 def kept(results: Results) -> tuple[list[MaskSet], list[str]]:
-    """The sets that were made on a run's masks, by name, and a sentence on each file that cannot be read."""
-    found, faults = list[MaskSet](), list[str]()
+    """The sets that were made on a run's masks, by name, and a sentence on each file that is left out.
+
+    A name stands for one set. Runs that share masks can have given it to two: the first file counts.
+    """
+    found, faults = dict[str, MaskSet](), list[str]()
     for path in sorted((results.store.root / "by_hand").glob("*.json")):
         try:
-            found.append(read(untrusted.contents(path, "the file")))
+            one = read(untrusted.contents(path, "the file"))
         except (OSError, SettingsError, UnreadableError) as error:
             faults.append(f"{path.name}: {error}")
-    mine = [one for one in found if fits(results, one)]
-    return sorted(mine, key=lambda one: one.name.casefold()), faults
+            continue
+        if fits(results, one) and found.setdefault(one.name, one) is not one:
+            faults.append(
+                f"{path.name}: another set is called {untrusted.quoted(one.name)}; delete that first"
+            )
+    return sorted(found.values(), key=lambda one: one.name.casefold()), faults
 
 
-def named(results: Results, name: str) -> MaskSet:
+def named(results: Results, name: str, identity: str = "") -> MaskSet:
     """The set of a run that has a name.
 
+    Args:
+        results: of the run.
+        name: of the set.
+        identity: the set's as the asker knows it; empty where any will do.
+
     Raises:
-        SettingsError: there is none.
+        SettingsError: there is none, or it was saved anew since with other masks.
     """
     sets = kept(results)[0]
     found = next((one for one in sets if one.name == name), None)
@@ -167,6 +181,10 @@ def named(results: Results, name: str) -> MaskSet:
         known = ", ".join(untrusted.quoted(one.name) for one in sets[:8]) or "none"
         raise SettingsError(
             f"this run has no mask set {untrusted.quoted(name)}: make it on the page By hand (there: {known})"
+        )
+    if identity and found.identity != identity:
+        raise SettingsError(
+            f"the mask set {untrusted.quoted(name)} is another than when it was asked for: ask again"
         )
     return found
 

@@ -22,7 +22,7 @@ from gprune.methods import METHODS
 from gprune.records import Array, ModelShape, Partition, PruningMasks
 from gprune.sparsity.units import RankedUnits
 from gprune.stages import Results
-from gprune.stages.baselines import ranked_scores
+from gprune.stages.baselines import ranked_scores, taylor_margins
 
 RULE = "nearest to the cut"
 
@@ -85,7 +85,8 @@ def margins(results: Results, method: str, base: PruningMasks) -> Array:
     """(layers, neurons) by how much a method keeps a neuron: 0 is its cut.
 
     Of learned masks the rank quantile in the module above the module's threshold; of the others the rank
-    quantile in the layer above the share that was removed there, as where widths are rounded.
+    quantile in the layer above the share that was removed there, as where widths are rounded. Layers that
+    LLM-Pruner leaves whole are infinitely far from its cut.
     """
     known, graph = METHODS[method], results.graph
     if known.decision == "learned":
@@ -98,7 +99,7 @@ def margins(results: Results, method: str, base: PruningMasks) -> Array:
         return units.split(units.margins(thresholds))[0]
     needs = _read(results, stages.masks(graph, known.masks).needs)
     if known.decision == "llm_pruner":
-        return margin(needs["scores"].ffn, base.ffn)
+        return taylor_margins(needs["scores"].ffn, base.ffn)
     found = ranked_scores(graph.study, known, needs["shape"], needs["parts"])
     return margin(found.ffn, base.ffn)
 

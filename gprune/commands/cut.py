@@ -29,6 +29,8 @@ def add(commands: Any) -> None:
     cut.add_argument("set", metavar="SET", help="name of a mask set of this run")
     cut.add_argument("out", metavar="OUT", type=place, help="folder to write")
     cut.add_argument("--job", type=place, help=argparse.SUPPRESS)
+    # what a page names the folder after
+    cut.add_argument("--identity", default="", help=argparse.SUPPRESS)
     cut.set_defaults(command=_cut)
     add_cache(cut)
 
@@ -43,7 +45,7 @@ def _cut(options: argparse.Namespace) -> int:
     store = Store(options.cache)
     record = run_records.required(store, options.run)
     results = Results(store, graph_of(record, f"the record of the run {quoted(options.run)}"))
-    chosen = mask_sets.named(results, options.set)
+    chosen = mask_sets.named(results, options.set, options.identity)
     found = mask_sets.repeated(results, chosen)
     with shown("cut", options.job) as progress:
         _write(results, chosen, found, options, progress)

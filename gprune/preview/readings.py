@@ -1,8 +1,9 @@
 """Readings: how several models read one passage token by token, or go on from one prompt.
 
 Each model is one part of a reading. A part is known by its content, so that the dense model's is had once
-for whatever it is held beside. A continuation grows by a few tokens a turn, as many as half a second gives,
-so that previews have their turns between.
+for whatever it is held beside. A continuation grows by a few tokens a turn, so that previews have their turns
+between: always as many, because a model rounds a token that it reads with others unlike one that it reads
+alone, and near ties would otherwise fall as the clock has it.
 """
 
 from __future__ import annotations
@@ -17,17 +18,15 @@ import numpy as np
 
 from gprune.preview.answer import Progress
 from gprune.preview.docket import PREVIEW, Docket, Entry, surplus
-from gprune.preview.question import Question, Source, digest, key_of, silent, text_of
+from gprune.preview.question import Question, Source, digest, silent, text_of
 from gprune.records import Array
 
 MOST_WRITTEN = 40
 """tokens of a continuation"""
 MOST_CHARACTERS = 6_000_000
 """of a passage that is typed; what is beyond is not sent"""
-TARGET_SECONDS = 0.5
-"""how long a turn of a continuation should take"""
-FIRST_TOKENS = 4
-"""of a first turn, whose pace is not known"""
+TURN_TOKENS = 4
+"""of a continuation in one turn, whatever the pace"""
 MOST_ENTRIES, MOST_PARTS = 24, 96
 """readings and parts that are kept, the newest"""
 
@@ -74,7 +73,9 @@ class Read:
     losses: Array
     """(tokens,) negative log-likelihood in nats; NaN for the first, which nothing is before"""
     total: int
-    """tokens that the passage has; more than there are pieces where the model has no places for all"""
+    """tokens that the passage has; more than there are pieces where not all are read"""
+    places: int = 0
+    """tokens that the model has places for; 0 where it does not say"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,7 +204,6 @@ class Readings(Docket[Asked, Turn]):
         """Knows nothing yet; see Docket."""
         super().__init__(turns)
         self._found: OrderedDict[str, Read | Written] = OrderedDict()
-        self._pace: dict[str, float] = {}
 
     def put(self, wanted: tuple[Part, ...], owner: str, now: float) -> str:
         """Takes a reading up; the owner's other ones are dropped.
@@ -241,14 +241,13 @@ class Readings(Docket[Asked, Turn]):
                     return Turn(part)
                 ids = known.ids if isinstance(known, Written) else ()
                 most = int(part.content["write"]["most"]) - len(ids)
-                return Turn(part, ids, max(1, min(most, self._tokens(entry.model))))
+                return Turn(part, ids, max(1, min(most, TURN_TOKENS)))
         return None
 
     def heard(self, item: Turn, reply: dict[str, Any], seconds: float) -> None:
         """Notes what a model has read or written."""
         if item.part.writes:
             self._found[item.identity] = _written(item, reply)
-            self._pace[key_of(item.part.model)] = seconds / max(len(reply["ids"]), 1)
         else:
             self._found[item.identity] = _read(reply)
         for entry in self.open():
@@ -261,10 +260,6 @@ class Readings(Docket[Asked, Turn]):
             if item.identity in {part.identity for part in entry.parts}:
                 entry.progress, entry.problem, entry.retry = "failed", problem, retry
 
-    def _tokens(self, model: str) -> int:
-        pace = self._pace.get(model)
-        return FIRST_TOKENS if pace is None else int(TARGET_SECONDS / max(pace, 1e-9))
-
     def _forget(self) -> None:
         self._forget_entries(MOST_ENTRIES)
         needed = {part.identity for entry in self._entries.values() for part in entry.parts}
@@ -275,7 +270,7 @@ class Readings(Docket[Asked, Turn]):
 def _read(reply: dict[str, Any]) -> Read:
     losses = np.array([np.nan, *reply["losses"]], dtype=np.float64)
     pieces = tuple(Piece(str(text), int(place), int(of)) for text, place, of in reply["pieces"])
-    return Read(pieces, losses, int(reply["total"]))
+    return Read(pieces, losses, int(reply["total"]), int(reply["places"]))
 
 
 def _written(item: Turn, reply: dict[str, Any]) -> Written:

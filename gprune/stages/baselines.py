@@ -266,11 +266,21 @@ def _llm_pruner(graph: Graph, _: Method) -> Declared:
 
     def decide(work: Work, shape: ModelShape, scores: UnitScores) -> Decision:
         kept = llm_pruner.allocate(scores, shape, work.study.retention)
-        # layers that are not pruned stay whole
-        stays = kept.ffn.all(axis=1, keepdims=True)
-        return kept, np.where(stays, np.inf, margin(scores.ffn, kept.ffn))
+        return kept, taylor_margins(scores.ffn, kept.ffn)
 
     return {"scores": taylor(graph)}, decide
+
+
+def taylor_margins(scores: Array, kept: Array) -> Array:
+    """(layers, neurons) margins of LLM-Pruner, infinite in layers that it leaves whole: they stay so.
+
+    Args:
+        scores: (layers, neurons) its importance scores.
+        kept: (layers, neurons) bool, what it keeps.
+    """
+    stays = kept.all(axis=1, keepdims=True)
+    found: Array = np.where(stays, np.inf, margin(scores, kept))
+    return found
 
 
 def _plugged(graph: Graph, method: Method) -> Declared:

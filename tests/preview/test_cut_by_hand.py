@@ -23,7 +23,7 @@ def test_the_saved_model_is_the_cut_of_the_edited_masks(tiny_run, tmp_path, caps
     results = run.source.results
     edits = (Edit(False, "module", 0, 0), Edit(True, "neuron", 1, 3))
     chosen = mask_sets.made(results, f"mine {method}", method, edits)
-    mask_sets.save(str(run.root), chosen)
+    mask_sets.save(results, chosen)
     out = tmp_path / "model"
     assert main(["cut", run.name, chosen.name, str(out), "--cache", str(run.root)]) == 0
     assert f"{method} by hand" in capsys.readouterr().out
@@ -53,6 +53,9 @@ def test_what_cannot_be_cut_gets_a_sentence(tiny_run, tmp_path, capsys):
     cache = ["--cache", str(run.root)]
     assert main(["cut", run.name, "none of this name", str(tmp_path / "out"), *cache]) != 0
     assert "has no mask set" in capsys.readouterr().err
+    mask_sets.save(run.source.results, mask_sets.made(run.source.results, "mine", "gprune", ()))
+    assert main(["cut", run.name, "mine", str(tmp_path / "out"), "--identity", "0", *cache]) != 0
+    assert "another than when it was asked for" in capsys.readouterr().err
     assert main(["cut", "no-run", "x", str(tmp_path / "out"), *cache]) != 0
     assert "there is no run" in capsys.readouterr().err and not (tmp_path / "out").exists()
     with pytest.raises(mask_sets.SettingsError, match="hyphen"):

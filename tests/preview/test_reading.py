@@ -99,11 +99,16 @@ def test_a_continuation_is_that_of_generate_however_it_is_cut_into_turns(source,
         assert (reply["read"], reply["total"]) == (ids.shape[1], ids.shape[1])
 
 
-def test_what_is_longer_than_the_models_positions_is_read_as_far_as_they_go(source, desk):
+def test_what_is_longer_than_the_models_positions_is_read_as_far_as_they_go(source, desk, monkeypatch):
     long = TYPED * 200
     reply = asked(desk, source, Passage(typed=long), Question("", DENSE))
     most = reading.most_read(desk.bench)
     assert len(reply["pieces"]) == most < reply["total"] and len(reply["losses"]) == most - 1
+    assert reply["places"] == most == desk.bench.decoder.model.config.max_position_embeddings
+    monkeypatch.setattr(reading, "MOST_READ", 20)
+    fewer = asked(desk, source, Passage(typed=long), Question("", DENSE))
+    assert len(fewer["pieces"]) == 20 and fewer["places"] == most
+    monkeypatch.undo()
     reply = asked(desk, source, Prompt(long, 10), Question("", DENSE), ids=[], tokens=10)
     assert reply["read"] == most - 10 < reply["total"] and len(reply["ids"]) <= 10
 

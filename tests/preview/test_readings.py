@@ -1,4 +1,4 @@
-"""Readings take turns with previews, share what is the same, grow by half seconds, and stay few."""
+"""Readings take turns with previews, share what is the same, grow by as many tokens a turn, and stay few."""
 
 import itertools
 
@@ -13,7 +13,7 @@ from gprune.preview.readings import Part, Read, Readings, Written
 
 MODEL = {"root": "/cache", "model": "m", "device": "cpu"}
 TEXT = {"name": "t", "digest": "d", "length": 16, "windows": None, "batch": 8}
-READ = {"pieces": [["a", 1, 1], ["b", 1, 1]], "losses": [1.5], "total": 9}
+READ = {"pieces": [["a", 1, 1], ["b", 1, 1]], "losses": [1.5], "total": 9, "places": 64}
 
 
 def reads(name, content=None):
@@ -86,17 +86,18 @@ def test_a_part_that_is_known_is_not_read_again_and_its_losses_have_no_first(bot
     assert serve(readings)["id"] == "b" and serve(readings) is None
 
 
-def test_a_continuation_grows_by_half_a_second_and_ends_at_its_length(both):
+@pytest.mark.parametrize("seconds", [0.0, 0.4, 60.0])
+def test_a_continuation_grows_alike_whatever_a_turn_takes_and_ends_at_its_length(both, seconds):
     _, readings = both
-    asked = readings.put((writes("w", most=40),), "me", 0.0)
+    asked = readings.put((writes("w", most=42),), "me", 0.0)
     counts = []
-    while sent := serve(readings, seconds=0.4):
+    while sent := serve(readings, seconds=seconds):
         counts.append(sent["tokens"])
         assert len(sent["ids"]) == sum(counts[:-1])
-    # the first four took a tenth of a second each
-    assert counts[:2] == [4, 5] and sum(counts) == 40
+    # where a turn begins the model reads all anew, and rounds otherwise
+    assert counts == [4] * 10 + [2]
     found = readings.look(asked, 0.0).found[0]
-    assert isinstance(found, Written) and found.ended and len(found.ids) == 40
+    assert isinstance(found, Written) and found.ended and len(found.ids) == 42
 
 
 def test_a_newer_reading_drops_the_owners_older_and_nobody_looking_drops_all(both):

@@ -111,7 +111,9 @@ def test_a_set_is_saved_measured_taken_up_exported_and_deleted(
     shown = on(app, "speed_export")
     shown.button(key="sx_cut").click().run()
     ((_, arguments),) = started
-    assert arguments[:3] == ("cut", run.name, "../../<b>evil</b>") and arguments[4:] == ("--cache", run.root)
+    identity = mask_sets.named(run.results, "../../<b>evil</b>").identity
+    assert arguments[:3] == ("cut", run.name, "../../<b>evil</b>")
+    assert arguments[4:] == ("--identity", identity, "--cache", run.root) and identity[:8] in arguments[3]
     assert Path(arguments[3]).parent == cache / "exports" / run.name
     on(app, "by_hand").button(key="hand_sets_delete").click().run()
     assert list((cache / "by_hand").iterdir()) == [] and "No mask set of this run" in words(app)
@@ -119,7 +121,8 @@ def test_a_set_is_saved_measured_taken_up_exported_and_deleted(
 
 def test_a_set_of_other_masks_is_not_offered_and_a_broken_file_is_named(cache: Path) -> None:
     write_run(cache)
-    mask_sets.save(str(cache), mask_sets.made(the_run(cache).results, "mine", "gprune", ()))
+    results = the_run(cache).results
+    mask_sets.save(results, mask_sets.made(results, "mine", "gprune", ()))
     write_run(cache, study=a_study(retention=0.4, name="Other"))
     (cache / "by_hand" / "broken.json").write_text("{}")
     app = on(

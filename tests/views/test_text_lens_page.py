@@ -33,7 +33,7 @@ class FakePool:
 
     def __init__(self, problem: str = "", total: int = len(PIECES)) -> None:
         self.asked: list[tuple[Any, Any]] = []
-        self.problem, self.total = problem, total
+        self.problem, self.total, self.places = problem, total, 0
 
     def read(self, source: Any, what: Any, models: Any, owner: str) -> str:
         self.asked.append((what, models))
@@ -51,7 +51,8 @@ class FakePool:
         losses = np.array([np.nan, *np.linspace(1, 2, len(PIECES) - 1)])
         slopes = np.arange(len(PIECES)) / 10
         return Reading(
-            "complete", tuple(Read(pieces(), losses + n * slopes, self.total) for n in range(len(models)))
+            "complete",
+            tuple(Read(pieces(), losses + n * slopes, self.total, self.places) for n in range(len(models))),
         )
 
     def state(self, source: Any) -> State:
@@ -71,7 +72,9 @@ def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(
     write_run(cache)
     app = on(opened(), "text_lens")
     assert pool.asked == [] and "nothing leaves this machine" in words(app)
+    assert "Here will be the passage" in words(app) and "Here will be how the dense model" in words(app)
     app.toggle(key="lens_live_toggle").set_value(True).run()
+    assert "Here will be" not in words(app)
     (passage, models), (prompt, same) = pool.asked
     assert passage == Passage("python-reference", 0) and models == same
     assert [model.method for model in models] == ["dense", "gprune", "flap"]
@@ -123,7 +126,10 @@ def test_own_text_and_what_is_too_long_or_empty(cache: Path, pool: FakePool) -> 
     app.text_area(key="lens_typed_area").set_value("א" * 2_000_000).run()
     passage = next(what for what, _ in reversed(pool.asked) if isinstance(what, Passage))
     assert len(passage.typed) == 2_000_000 and not app.exception
-    assert "The first 8 of 1,234,567 tokens are read" in words(app)
+    assert "The first 8 of 1,234,567 tokens are read: the page shows no more" in words(app)
+    pool.places = len(PIECES)
+    app.run()
+    assert "The first 8 of 1,234,567 tokens are read: the model has places for no more" in words(app)
     assert "The last 3 of 1,234,567 tokens of the prompt are read" in words(app)
     assert "א" not in str(dict(app.query_params))
     # it is there still after another page
@@ -149,7 +155,7 @@ def test_a_mask_set_made_by_hand_can_be_looked_at(cache: Path, pool: FakePool) -
     write_run(cache)
     run = all_runs(str(cache))[0][0]
     chosen = mask_sets.made(run.results, "mine", "flap", (Edit(False, "module", 1, 3),))
-    mask_sets.save(run.root, chosen)
+    mask_sets.save(run.results, chosen)
     app = on(opened(lens_live="1", lens_right="by-hand:mine"), "text_lens")
     right = pool.asked[0][1][2]
     assert right.method == "flap" and mask_sets.digest_of(right.masks) == chosen.digest

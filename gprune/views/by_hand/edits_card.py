@@ -164,7 +164,7 @@ def _saving(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
 def _save(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
     typed = str(st.session_state.get(_NAME) or "") or f"{called(name)}, {len(lines)} by hand"
     try:
-        mask_sets.save(run.root, mask_sets.made(run.results, typed, name, lines))
+        mask_sets.save(run.results, mask_sets.made(run.results, typed, name, lines))
         st.session_state[_NAME] = ""
     except GpruneError as error:
         st.session_state[_ERROR] = str(error)

@@ -154,7 +154,7 @@ def _file(run: Run, kept: list[MaskSet]) -> None:
                         "The set was made on other masks than this run’s: choose the run it was made on."
                     )
                     return
-                mask_sets.save(run.root, found)
+                mask_sets.save(run.results, found)
             except GpruneError as error:
                 st.error(said(error), icon=":material/error:")
                 return

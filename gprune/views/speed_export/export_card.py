@@ -112,8 +112,9 @@ def _sets(run: Run) -> None:
     if not kept or run.packed:
         return
     name = address.selectbox("Mask set made by hand", list(kept), "sx_set", next(iter(kept)), width=420)
-    out = Store(Path(run.root)).folder("exports", run.name) / CUT.file(kept[name].digest[:8])
-    _form(run, CUT, out, (CUT.command, run.name, name, str(out), "--cache", run.root))
+    out = Store(Path(run.root)).folder("exports", run.name) / CUT.file(kept[name].identity[:8])
+    which = ("--identity", kept[name].identity)
+    _form(run, CUT, out, (CUT.command, run.name, name, str(out), *which, "--cache", run.root))
 
 
 def checkpoint(run: Run) -> Path | None:

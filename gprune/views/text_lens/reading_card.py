@@ -32,7 +32,13 @@ def show(run: Run, chosen: Chosen, live: bool) -> None:
     """Draws the card."""
     with card("lens_reading", "Where does the pruned model do worse?", run) as drawn:
         passage = _passage(run)
-        if passage is None or not live:
+        if passage is None:
+            return
+        if not live:
+            st.caption(
+                "Here will be the passage, coloured by what each pruned model predicts worse, and the tokens "
+                "that get worst: switch on “Ask the model” above."
+            )
             return
         source = Source(run.root, run.graph)
         identity = preview.pool().read(source, passage, chosen.questions, looking.owner("reading"))
@@ -87,9 +93,8 @@ def _show(drawn: Card, chosen: Chosen, reading: Reading) -> None:
         changes = {label: lens.change(dense.losses, own) for label, own in losses.items()}
         drawn.title(plain(lens.headline(changes)))
     if len(shown) < dense.total:
-        st.caption(
-            f"The first {len(shown):,} of {dense.total:,} tokens are read: the model has places for no more."
-        )
+        why = "the model has places for" if len(shown) == dense.places else "the page shows"
+        st.caption(f"The first {len(shown):,} of {dense.total:,} tokens are read: {why} no more.")
     _passages(chosen, shown, dense.losses, losses)
     _listed(drawn, shown, dense.losses, losses)
 

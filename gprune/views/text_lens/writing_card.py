@@ -30,6 +30,10 @@ def show(run: Run, chosen: Chosen, live: bool) -> None:
             st.caption("The prompt is empty: type some words.")
             return
         if not live:
+            st.caption(
+                "Here will be how the dense model and the pruned ones go on, side by side: switch on "
+                "“Ask the model” above."
+            )
             return
         source = Source(run.root, run.graph)
         asked = preview.pool().read(source, Prompt(prompt), chosen.questions, looking.owner("writing"))
