@@ -64,7 +64,7 @@ def test_half_a_run_draws_what_is_there_and_says_what_is_missing(cache: Path) ->
         "comparison": "Needs “the perplexity of any method”",
     }.items():
         assert missing in words(on(app, page)), page
-        assert f"This run stopped after 9 of {len(names())} steps" in words(app)
+        assert f"This run stopped after 11 of {len(names())} steps" in words(app)
         assert app.button(key="frame_continue").label == "Continue this run"
 
 
@@ -191,9 +191,10 @@ def test_the_chart_of_a_live_run_appears_with_its_stage(cache: Path) -> None:
 
 def test_page_files_are_short_and_their_addresses_differ_from_their_names() -> None:
     entry = (PROJECT / "app.py").read_text(encoding="utf-8")
-    assert len(entry.splitlines()) <= 40
     calls = [node for node in ast.walk(ast.parse(entry)) if isinstance(node, ast.Call)]
     named = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "_page"]
+    # a line a page, and little beside them
+    assert len(entry.splitlines()) <= 25 + len(named)
     listed = [(ast.literal_eval(call.args[0]), ast.literal_eval(call.args[3])) for call in named]
     assert (
         {stem for stem, _ in listed} == set(PAGES) == {path.stem for path in (PROJECT / "pages").glob("*.py")}

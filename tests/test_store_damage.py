@@ -140,6 +140,9 @@ def test_has_and_get_agree_on_every_damaged_manifest(spare, kind):
     chosen = random.Random(kind)
     for stage, key in damage.results(store)[:: 1 if kind == "another digit" else 4]:
         record = KINDS[stage].record
+        if record is None and kind in ("file forgotten", "values"):
+            # a folder has no form that a manifest of one file less, sealed anew, could contradict
+            continue
         damage.MANIFESTS[kind](store.folder(stage, key), chosen)
         assert not store.has(stage, key, record) and not store.has(stage, key, record)
         with pytest.raises(StoreError, match="no whole result"):
@@ -151,6 +154,8 @@ def test_a_run_makes_good_what_damaged_manifests_have_spoilt(whole, spare, part)
     study, store = spare
     chosen, places = random.Random(part), damage.results(store)
     kinds = [kind for _ in range(3) for kind in damage.MANIFESTS][part::2]
+    # see above of folders; and what is extra is made again when it is asked for, a run is whole without it
+    places = [place for place in places if KINDS[place[0]].record is not None and not KINDS[place[0]].extra]
     hit = dict(zip(chosen.sample(places, min(COUNT // 2, len(places))), kinds, strict=False))
     for place, kind in hit.items():
         damage.MANIFESTS[kind](store.folder(*place), chosen)

@@ -226,7 +226,8 @@ class _Runner:
         store = self.results.store
         waiting = partial(self.listener, maker.name, 1, 1, "waiting for another run that computes the same")
         with store.lock(stage.kind, stage.key, waiting):
-            self.results.set_aside(stage)
+            if spoilt := self.results.set_aside(stage):
+                self.listener(stage.name, 0, 1, spoilt)
             details = {"seconds": 0.0, "with": maker.name, **provenance.versions()}
             store.put(stage.kind, stage.key, made, details)
         self.on_the_way.add(stage)
