@@ -68,6 +68,7 @@ CEILINGS = {
     "masks": (13.5, 25, 16),
     "perplexity": (19, 37, 22),
     "accuracy": (21, 38, 27),
+    "answers": (21, 38, 27),
     "checkpoint": (19, 36.5, 22),
     "speed": (46, 78, 30.5),
 }

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import streamlit as st
+from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
 
 from gprune.views.frame import address_sentences as sentences
 from gprune.views.frame import address_state
@@ -32,7 +33,7 @@ def begin(page: str) -> None:
         state.page, state.faults = page, {}
         # a link does not bring all: what the address never held on this page has not been taken back
         state.seen = {key: found for key, found in state.seen.items() if key in st.query_params}
-    elif st.query_params:
+    elif st.query_params or _by_history():
         # Back to a view in which something was not chosen yet
         for key in [key for key in state.seen if key not in st.query_params]:
             del state.seen[key]
@@ -43,6 +44,12 @@ def begin(page: str) -> None:
             state.seen[key] = state.arrived[key] = brought
             state.values.pop(key, None)
     state.defaults[page], state.collecting = {}, True
+
+
+def _by_history() -> bool:
+    """Whether the browser went back or forward, which an empty address alone does not say."""
+    context = get_script_run_ctx()
+    return context is not None and context.is_history_navigation
 
 
 def finish(slot: Any) -> None:
