@@ -122,9 +122,12 @@ def leave(
             needs = stages.resolve(stage.needs, lambda need: made.get(stages.served(need, made.__contains__)))
             made[stage] = makers[stage.kind](Task(stage, results.graph, shape, modules, needs))
             if stage.name in there and made[stage] is not None:
-                seconds = 0.5 + number
-                _put(record, stage, made[stage], {"seconds": seconds, **provenance.versions()})
-                record.stages[stage.name] = {"key": stage.key, "seconds": seconds, "reused": number % 2 == 0}
+                maker = next((one for one in made if stage in one.beside), None)
+                taken: dict[str, Any] = (
+                    {"seconds": 0.5 + number} if maker is None else {"seconds": 0.0, "with": maker.name}
+                )
+                _put(record, stage, made[stage], {**taken, **provenance.versions()})
+                record.stages[stage.name] = {"key": stage.key, **taken, "reused": number % 2 == 0}
     record.save(state, {"run": record.name} if state == "done" else None, error)
     return record.name
 

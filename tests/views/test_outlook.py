@@ -12,6 +12,7 @@ from views.synthetic_run import a_study, names, read, write_run
 
 from gprune import run_records
 from gprune.jobs import JobProgress
+from gprune.jobs.job import LOCAL
 from gprune.methods import METHODS
 from gprune.pipeline.outlook import Outlook
 from gprune.store import Store
@@ -135,7 +136,9 @@ def test_the_record_of_an_earlier_run_is_not_the_progress_of_a_job_that_has_just
 def _described(
     run: Run, progress: JobProgress, monkeypatch: pytest.MonkeyPatch, started: float = 0.0
 ) -> tuple[str, float]:
-    job: Any = SimpleNamespace(id="1", label="a job", state="running", arguments=(), started=started)
+    job: Any = SimpleNamespace(
+        id="1", label="a job", state="running", arguments=(), started=started, engine=LOCAL
+    )
     monkeypatch.setattr(live.queue, "study_of", lambda *_: run.study)
     monkeypatch.setattr(live.queue, "progress", lambda *_: progress)
     monkeypatch.setattr(live.work, "made_by", lambda *_: run.name)
