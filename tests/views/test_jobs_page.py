@@ -13,6 +13,7 @@ from waiting import limit
 
 from gprune import run_records
 from gprune.jobs import JobProgress
+from gprune.jobs.job import LOCAL
 from gprune.store import Store
 from gprune.views.frame import work
 from gprune.views.jobs import page
@@ -43,6 +44,7 @@ def test_a_row_names_the_stage_and_the_time_left_of_a_job_at_work(
     job: Any = SimpleNamespace(
         id="1", label="a job", state=state, active=state == "running", arguments=(), created=0.0, started=0.0
     )
+    job.position, job.engine, job.note, job.elapsed = None, LOCAL, "", 3.0
     situation = work.look(str(tmp_path))
     assert situation.run_named(name) is not None
     row = page._row(situation, job)
