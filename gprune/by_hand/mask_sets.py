@@ -17,18 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from gprune import stages, untrusted
+from gprune import named_files, stages, untrusted
 from gprune.by_hand.edits import MOST_EDITS, Edit, from_plain
 from gprune.by_hand.repair import Edited, edited
-from gprune.errors import MethodError, SettingsError, UnreadableError
-from gprune.files import make_folder, write_json
+from gprune.errors import MethodError, SettingsError
 from gprune.methods import METHODS
 from gprune.records import PruningMasks
 from gprune.stages import Results
-from gprune.store import explain
 
 FORMAT, VERSION = "gprune-mask-set", 1
-LONGEST_NAME, MOST_SETS = 60, 200
+FOLDER = "by_hand"
 _WORDS = ("name", "method", "masks", "modules", "digest")
 _LONGEST_KEY = 128
 
@@ -122,14 +120,7 @@ def save(results: Results, chosen: MaskSet) -> None:
             f"the name {untrusted.quoted(chosen.name)} is that of a set of {METHODS[taken.method].label}: "
             "delete that one, or choose another name"
         )
-    path = _path(str(results.store.root), chosen)
-    if not path.exists() and len(list(path.parent.glob("*.json"))) >= MOST_SETS:
-        raise SettingsError(f"{MOST_SETS} mask sets are kept already: delete one first")
-    try:
-        make_folder(path.parent)
-        write_json(path, _plain(chosen))
-    except OSError as error:
-        raise explain(error, path.parent) from error
+    named_files.save(_path(str(results.store.root), chosen), _plain(chosen), "mask sets")
 
 
 def delete(root: str, chosen: MaskSet) -> None:
@@ -138,11 +129,7 @@ def delete(root: str, chosen: MaskSet) -> None:
     Raises:
         StoreError: the cache cannot be written.
     """
-    path = _path(root, chosen)
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise explain(error, path.parent) from error
+    named_files.delete(_path(root, chosen))
 
 
 def kept(results: Results) -> tuple[list[MaskSet], list[str]]:
@@ -150,17 +137,11 @@ def kept(results: Results) -> tuple[list[MaskSet], list[str]]:
 
     A name stands for one set. Runs that share masks can have given it to two: the first file counts.
     """
-    found, faults = dict[str, MaskSet](), list[str]()
-    for path in sorted((results.store.root / "by_hand").glob("*.json")):
-        try:
-            one = read(untrusted.contents(path, "the file"))
-        except (OSError, SettingsError, UnreadableError) as error:
-            faults.append(f"{path.name}: {error}")
-            continue
+    files, faults = named_files.kept(results.store.root, FOLDER, read)
+    found = dict[str, MaskSet]()
+    for file, one in files:
         if fits(results, one) and found.setdefault(one.name, one) is not one:
-            faults.append(
-                f"{path.name}: another set is called {untrusted.quoted(one.name)}; delete that first"
-            )
+            faults.append(f"{file}: another set is called {untrusted.quoted(one.name)}; delete that first")
     return sorted(found.values(), key=lambda one: one.name.casefold()), faults
 
 
@@ -200,12 +181,7 @@ def read(raw: bytes) -> MaskSet:
     Raises:
         SettingsError: it is no file of a mask set.
     """
-    try:
-        values = untrusted.json_value(raw, "it")
-    except UnreadableError as error:
-        raise SettingsError(
-            f"the file is not JSON ({error}): choose a file that was exported here"
-        ) from error
+    values = named_files.values_of(raw)
     if not isinstance(values, dict) or values.get("format") != FORMAT or values.get("version") != VERSION:
         raise SettingsError(
             f"the file is no mask set of version {VERSION}: choose one that was exported here"
@@ -227,14 +203,8 @@ def _keys(results: Results, method: str) -> tuple[str, str]:
 
 
 def _checked(name: str) -> str:
-    cleaned = " ".join(name.split())
-    # a command takes what begins with a hyphen for an option
-    if not cleaned or len(cleaned) > LONGEST_NAME or not cleaned.isprintable() or cleaned[0] == "-":
-        raise SettingsError(
-            f"a mask set needs a name of 1 to {LONGEST_NAME} letters without a hyphen before it "
-            f"(got {untrusted.quoted(name)})"
-        )
-    return cleaned
+    # the command `cut` is told the name
+    return named_files.cleaned(name, "a mask set", hyphen=False)
 
 
 def _plain(chosen: MaskSet) -> dict[str, Any]:
@@ -244,5 +214,4 @@ def _plain(chosen: MaskSet) -> dict[str, Any]:
 
 
 def _path(root: str, chosen: MaskSet) -> Path:
-    content = f"{chosen.masks} {chosen.name}".encode("utf-8", "surrogatepass")
-    return Path(root) / "by_hand" / f"{hashlib.sha256(content).hexdigest()[:24]}.json"
+    return named_files.place(root, FOLDER, f"{chosen.masks} {chosen.name}")

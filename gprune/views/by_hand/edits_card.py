@@ -7,7 +7,7 @@ import functools
 import pandas as pd
 import streamlit as st
 
-from gprune import stages
+from gprune import named_files, stages
 from gprune.analysis.signs import percent
 from gprune.by_hand import KINDS, RULE, Edit, Edited, mask_sets, obstacle
 from gprune.errors import GpruneError
@@ -154,7 +154,7 @@ def _saving(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
     """Keeps the list under a name."""
     left, right = st.columns([4, 1], vertical_alignment="bottom")
     with left:
-        st.text_input("Keep as a mask set called", key=_NAME, max_chars=mask_sets.LONGEST_NAME,
+        st.text_input("Keep as a mask set called", key=_NAME, max_chars=named_files.LONGEST_NAME,
                       placeholder=f"{called(name)}, {len(lines)} by hand")  # fmt: skip
     with right:
         st.button("Keep", key="hand_save", icon=":material/bookmark_add:", width="stretch",

@@ -7,21 +7,18 @@ A name is what people read and never a part of a path. A list names places, whic
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from gprune import untrusted
-from gprune.errors import SettingsError, UnreadableError
-from gprune.files import make_folder, write_json
-from gprune.store import explain
+from gprune import named_files, untrusted
+from gprune.errors import SettingsError
 
 FORMAT, VERSION = "gprune-neurons", 1
-LONGEST_NAME, MOST_LISTS, MOST_NEURONS = 60, 200, 20_000
+MOST_NEURONS = 20_000
 _MOST = 2**24
 FOLDER = "neurons"
+_WHAT = "a list"
 Place = tuple[int, int]
 """layer and neuron, from 0"""
 
@@ -43,17 +40,10 @@ def save(root: str, chosen: NeuronList) -> None:
         SettingsError: the name is empty or too long, or there is too much.
         StoreError: the cache cannot be written.
     """
-    chosen = NeuronList(_checked(chosen.name), tuple(dict.fromkeys(chosen.neurons)))
-    path = _path(root, chosen.name)
+    chosen = NeuronList(named_files.cleaned(chosen.name, _WHAT), tuple(dict.fromkeys(chosen.neurons)))
     if len(chosen.neurons) > MOST_NEURONS:
         raise SettingsError(f"a list holds at most {MOST_NEURONS:,} neurons (got {len(chosen.neurons):,})")
-    if not path.exists() and len(list(path.parent.glob("*.json"))) >= MOST_LISTS:
-        raise SettingsError(f"{MOST_LISTS} lists are kept already: delete one first")
-    try:
-        make_folder(path.parent)
-        write_json(path, _plain([chosen]))
-    except OSError as error:
-        raise explain(error, path.parent) from error
+    named_files.save(named_files.place(root, FOLDER, chosen.name), _plain([chosen]), "lists")
 
 
 def delete(root: str, name: str) -> None:
@@ -62,21 +52,13 @@ def delete(root: str, name: str) -> None:
     Raises:
         StoreError: the cache cannot be written.
     """
-    path = _path(root, name)
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise explain(error, path.parent) from error
+    named_files.delete(named_files.place(root, FOLDER, name))
 
 
 def kept(root: str) -> tuple[list[NeuronList], list[str]]:
     """Every list that is kept, by name, and a sentence on each file that cannot be read."""
-    found, faults = list[NeuronList](), list[str]()
-    for path in sorted((Path(root) / FOLDER).glob("*.json")):
-        try:
-            found += read(untrusted.contents(path, "the file"))
-        except (OSError, SettingsError, UnreadableError) as error:
-            faults.append(f"{path.name}: {error}")
+    files, faults = named_files.kept(root, FOLDER, read)
+    found = [one for _, lists in files for one in lists]
     return sorted(found, key=lambda one: one.name.casefold()), faults
 
 
@@ -91,20 +73,11 @@ def read(raw: bytes) -> list[NeuronList]:
     Raises:
         SettingsError: it is not a file of lists, or one of them is not valid.
     """
-    try:
-        values = untrusted.json_value(raw, "it")
-    except UnreadableError as error:
-        raise SettingsError(
-            f"the file is not JSON ({error}): choose a file that was exported here"
-        ) from error
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise SettingsError(f"the file is not one of neurons: its `format` is not {FORMAT!r}")
-    if values.get("version") != VERSION:
-        shown = untrusted.quoted(values.get("version"))
-        raise SettingsError(f"the file has version {shown} and {VERSION} is read here: export it again")
+    values = named_files.values_of(raw)
+    named_files.require_form(values, FORMAT, VERSION, "neurons")
     entries = values.get("lists")
-    if not isinstance(entries, list) or not entries or len(entries) > MOST_LISTS:
-        raise SettingsError(f"the file has no entry `lists` of 1 to {MOST_LISTS} lists")
+    if not isinstance(entries, list) or not entries or len(entries) > named_files.MOST:
+        raise SettingsError(f"the file has no entry `lists` of 1 to {named_files.MOST} lists")
     return [_parsed(entry, number) for number, entry in enumerate(entries, start=1)]
 
 
@@ -119,7 +92,7 @@ def _parsed(entry: Any, number: int) -> NeuronList:
             raise SettingsError(f"{where}: a neuron is a pair of layer and neuron, from 0 on (got {shown})")
     try:
         places = dict.fromkeys((pair[0], pair[1]) for pair in neurons)
-        return NeuronList(_checked(entry.get("name")), tuple(places))
+        return NeuronList(named_files.cleaned(entry.get("name"), _WHAT), tuple(places))
     except SettingsError as error:
         raise SettingsError(f"{where}: {error}") from error
 
@@ -129,19 +102,6 @@ def _is_place(pair: Any) -> bool:
     return whole and all(type(part) is int and 0 <= part < _MOST for part in pair)
 
 
-def _checked(name: Any) -> str:
-    cleaned = " ".join(name.split()) if isinstance(name, str) else ""
-    if not cleaned or len(cleaned) > LONGEST_NAME or not cleaned.isprintable():
-        shown = untrusted.quoted(name)
-        raise SettingsError(f"a list needs a name of 1 to {LONGEST_NAME} letters (got {shown})")
-    return cleaned
-
-
 def _plain(chosen: list[NeuronList]) -> dict[str, Any]:
     lists = [{"name": one.name, "neurons": [list(place) for place in one.neurons]} for one in chosen]
     return {"format": FORMAT, "version": VERSION, "lists": lists}
-
-
-def _path(root: str, name: str) -> Path:
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-    return Path(root) / FOLDER / f"{digest}.json"

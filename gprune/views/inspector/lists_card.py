@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from gprune import stages
+from gprune import named_files, stages
 from gprune.by_hand import Edit
 from gprune.errors import GpruneError
 from gprune.views.by_hand import listed
@@ -58,7 +58,7 @@ def _adding(run: Run, shown: Selection, chosen: NeuronList | None) -> None:
             "Name of a new list",
             key=_NAME,
             placeholder=plain(chosen.name) if chosen else "my neurons",
-            max_chars=lists.LONGEST_NAME,
+            max_chars=named_files.LONGEST_NAME,
             width=320,
         )
         st.button(

@@ -7,20 +7,17 @@ A name is what people read and never a part of a path.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from gprune import untrusted
-from gprune.errors import SettingsError, UnreadableError
-from gprune.files import make_folder, write_json
-from gprune.store import explain
+from gprune import named_files, untrusted
+from gprune.errors import SettingsError
 from gprune.study import ReliabilitySettings
 
 FORMAT, VERSION = "gprune-thresholds", 1
-LONGEST_NAME, MOST_SETS = 60, 200
+FOLDER = "thresholds"
+_WHAT = "a threshold set"
 _FIELDS = ("drift_quantile", "score_quantile", "score_scale", "selection")
 
 
@@ -41,15 +38,8 @@ def save(root: str, chosen: ThresholdSet) -> None:
         SettingsError: the name is empty or too long, or there are too many sets.
         StoreError: the cache cannot be written.
     """
-    chosen = ThresholdSet(_checked(chosen.name), chosen.settings)
-    path = _path(root, chosen.name)
-    if not path.exists() and len(list(path.parent.glob("*.json"))) >= MOST_SETS:
-        raise SettingsError(f"{MOST_SETS} threshold sets are kept already: delete one first")
-    try:
-        make_folder(path.parent)
-        write_json(path, _plain([chosen]))
-    except OSError as error:
-        raise explain(error, path.parent) from error
+    chosen = ThresholdSet(named_files.cleaned(chosen.name, _WHAT), chosen.settings)
+    named_files.save(named_files.place(root, FOLDER, chosen.name), _plain([chosen]), "threshold sets")
 
 
 def delete(root: str, name: str) -> None:
@@ -58,21 +48,13 @@ def delete(root: str, name: str) -> None:
     Raises:
         StoreError: the cache cannot be written.
     """
-    path = _path(root, name)
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise explain(error, path.parent) from error
+    named_files.delete(named_files.place(root, FOLDER, name))
 
 
 def kept(root: str) -> tuple[list[ThresholdSet], list[str]]:
     """Every set that is kept, by name, and a sentence on each file that cannot be read."""
-    found, faults = list[ThresholdSet](), list[str]()
-    for path in sorted((Path(root) / "thresholds").glob("*.json")):
-        try:
-            found += read(untrusted.contents(path, "the file"))
-        except (OSError, SettingsError, UnreadableError) as error:
-            faults.append(f"{path.name}: {error}")
+    files, faults = named_files.kept(root, FOLDER, read)
+    found = [one for _, sets in files for one in sets]
     return sorted(found, key=lambda one: one.name.casefold()), faults
 
 
@@ -87,21 +69,12 @@ def read(raw: bytes) -> list[ThresholdSet]:
     Raises:
         SettingsError: it is not a file of threshold sets, or one of them is not valid.
     """
-    try:
-        # a number that is none is named with its field below
-        values = untrusted.json_value(raw, "it", finite=False)
-    except UnreadableError as error:
-        raise SettingsError(
-            f"the file is not JSON ({error}): choose a file that was exported here"
-        ) from error
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise SettingsError(f"the file is not one of threshold sets: its `format` is not {FORMAT!r}")
-    if values.get("version") != VERSION:
-        shown = untrusted.quoted(values.get("version"))
-        raise SettingsError(f"the file has version {shown} and {VERSION} is read here: export it again")
+    # a number that is none is named with its field below
+    values = named_files.values_of(raw, finite=False)
+    named_files.require_form(values, FORMAT, VERSION, "threshold sets")
     entries = values.get("sets")
-    if not isinstance(entries, list) or not entries or len(entries) > MOST_SETS:
-        raise SettingsError(f"the file has no list `sets` of 1 to {MOST_SETS} threshold sets")
+    if not isinstance(entries, list) or not entries or len(entries) > named_files.MOST:
+        raise SettingsError(f"the file has no list `sets` of 1 to {named_files.MOST} threshold sets")
     return [_parsed(entry, number) for number, entry in enumerate(entries, start=1)]
 
 
@@ -121,24 +94,11 @@ def _parsed(entry: Any, number: int) -> ThresholdSet:
             raise SettingsError(f"{where}: {field} must be a number from 0 to 1 (got {shown})")
     try:
         settings = ReliabilitySettings(**{field: entry[field] for field in _FIELDS})
-        return ThresholdSet(_checked(entry["name"]), settings)
+        return ThresholdSet(named_files.cleaned(entry["name"], _WHAT), settings)
     except (SettingsError, TypeError) as error:
         raise SettingsError(f"{where}: {error}") from error
-
-
-def _checked(name: Any) -> str:
-    cleaned = " ".join(name.split()) if isinstance(name, str) else ""
-    if not cleaned or len(cleaned) > LONGEST_NAME or not cleaned.isprintable():
-        shown = untrusted.quoted(name)
-        raise SettingsError(f"a threshold set needs a name of 1 to {LONGEST_NAME} letters (got {shown})")
-    return cleaned
 
 
 def _plain(chosen: list[ThresholdSet]) -> dict[str, Any]:
     sets = [{"name": one.name} | {field: getattr(one.settings, field) for field in _FIELDS} for one in chosen]
     return {"format": FORMAT, "version": VERSION, "sets": sets}
-
-
-def _path(root: str, name: str) -> Path:
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-    return Path(root) / "thresholds" / f"{digest}.json"

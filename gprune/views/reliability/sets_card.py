@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from gprune import named_files
 from gprune.analysis import thresholds
 from gprune.errors import GpruneError
 from gprune.study import ReliabilitySettings
@@ -47,7 +48,7 @@ def _saving(run: Run, settings: ReliabilitySettings) -> None:
     with left:
         st.text_input(
             "Keep the present lines as", key="rasa_sets_name", placeholder=thresholds.described(settings),
-            max_chars=sets.LONGEST_NAME,
+            max_chars=named_files.LONGEST_NAME,
         )  # fmt: skip
     with right:
         st.button("Keep", key="rasa_sets_keep", icon=":material/bookmark_add:", on_click=_keep,
