@@ -15,7 +15,7 @@ from tokenizers import Encoding, Tokenizer
 from gprune import records
 from gprune.analysis import calibration as analysis
 from gprune.corpora import source
-from gprune.errors import CorpusError, GpruneError
+from gprune.errors import CorpusError
 from gprune.models.vocabulary import tokenizer
 from gprune.records import Array
 from gprune.stages import PAIR
@@ -24,7 +24,7 @@ from gprune.views.calibration_data.own_drift import Brought
 from gprune.views.frame import address, press, user_files, work
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain, said
+from gprune.views.frame.text import plain
 
 MOST_MEGABYTES = 5
 FEWEST_SEQUENCES = 128
@@ -235,10 +235,5 @@ def drift_study(study: Study, auxiliary: Path, usable: int, role: str = PAIR[0])
 
 
 def _start(run: Run, study: Study) -> None:
-    try:
-        job = work.submit(run.root, study, work.job_label(study), UNTIL_DRIFT)
-    except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
-        return
-    st.toast(f"{'Started' if job.state == 'running' else 'Waiting in the queue'}: {plain(job.label)}")
-    st.rerun()
+    if work.begin(run.root, study, work.job_label(study), UNTIL_DRIFT) is not None:
+        st.rerun()

@@ -132,7 +132,26 @@ def start(root: str, study: Study, arguments: tuple[str, ...] = ()) -> Job | Non
     """
     try:
         packed.require_here(root, study)
-        job = submit(root, study, job_label(study), arguments)
+    except GpruneError as error:
+        st.error(said(error), icon=":material/error:")
+        return None
+    return begin(root, study, job_label(study), arguments)
+
+
+def begin(root: str, study: Study, title: str, arguments: tuple[str, ...]) -> Job | None:
+    """Submits a job, and says that it was started; while one is at work on the same, that one is returned.
+
+    Args:
+        root: the cache.
+        study: what is to run, or what the job is about.
+        title: what to call the job.
+        arguments: its command, or what that is told besides; see `submit`.
+
+    Returns:
+        The job, or None after the reason has been shown on the page.
+    """
+    try:
+        job = submit(root, study, title, arguments)
     except GpruneError as error:
         st.error(said(error), icon=":material/error:")
         return None

@@ -9,10 +9,10 @@ from gprune import stages
 from gprune.analysis import calibration as analysis
 from gprune.analysis import inspection
 from gprune.analysis.inspection import Place
-from gprune.errors import GpruneError, ModelError
+from gprune.errors import ModelError
 from gprune.models import vocabulary
 from gprune.stages.inputs import roles as roles_of
-from gprune.views.frame import address, packed, work
+from gprune.views.frame import address, packed, press, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.commands import command
 from gprune.views.frame.loaders import Run
@@ -138,15 +138,7 @@ def _how_to_get(run: Run, lacking: list[str], key: str) -> None:
         icon=":material/info:",
     )
     with st.container(horizontal=True, vertical_alignment="center"):
-        clicked = st.button("Make them", key=f"{key}_make", icon=":material/play_arrow:", type="primary")
+        clicked = press.pressed("Make them", key=f"{key}_make", icon=":material/play_arrow:", type="primary")
         st.code(command(run.study, told=UNTIL_POSITIONS), language="bash", wrap_lines=True)
-    if clicked:
-        _start(run)
-
-
-def _start(run: Run) -> None:
-    try:
-        if work.start(run.root, run.study, UNTIL_POSITIONS) is not None:
-            st.rerun()
-    except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
+    if clicked and work.start(run.root, run.study, UNTIL_POSITIONS) is not None:
+        st.rerun()

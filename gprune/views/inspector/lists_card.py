@@ -9,7 +9,7 @@ from gprune import named_files, stages
 from gprune.by_hand import Edit
 from gprune.errors import GpruneError
 from gprune.views.by_hand import listed
-from gprune.views.frame import address, selection
+from gprune.views.frame import address, press, selection
 from gprune.views.frame.card import Card
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.selection import Selection
@@ -169,7 +169,7 @@ def _files(run: Run, kept: list[NeuronList]) -> None:
             on_click="ignore",
         )
         given = st.file_uploader("Read a file", type=["json"], key="ins_lists_file", max_upload_size=5)
-        if given is not None and st.button("Keep its lists", key="ins_lists_read"):
+        if given is not None and press.pressed("Keep its lists", key="ins_lists_read"):
             try:
                 found = lists.read(given.getvalue())
                 for one in found:

@@ -12,7 +12,7 @@ from gprune.analysis.neuron_map import PARAMETERS
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
 from gprune.models import identity
-from gprune.views.frame import frame, work
+from gprune.views.frame import frame, press, work
 from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain, said
 from gprune.views.neuron_map import pictures
@@ -44,7 +44,7 @@ def offer(run: Run, layer: int, basis: str, layout: str) -> None:
             width="stretch",
         )
         if job is None or not job.active:
-            clicked = st.button("Lay it out", key="nm_start", icon=":material/play_arrow:")
+            clicked = press.pressed("Lay it out", key="nm_start", icon=":material/play_arrow:")
             if clicked and _submit(run, layer, basis, arguments) is not None:
                 st.rerun()
     if job is not None and job.active:
@@ -62,13 +62,7 @@ def arguments_of(run: Run, layer: int, basis: str) -> tuple[str, ...]:
 def _submit(run: Run, layer: int, basis: str, arguments: tuple[str, ...]) -> Job | None:
     """Starts the job; None after the reason has been shown."""
     title = f"Neuron map of layer {layer} by {basis}: {work.job_label(run.study)}"
-    try:
-        job = work.submit(run.root, run.study, title, arguments)
-    except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
-        return None
-    st.toast(f"{'Started' if job.state == 'running' else 'Waiting in the queue'}: {plain(job.label)}")
-    return job
+    return work.begin(run.root, run.study, title, arguments)
 
 
 def _state(run: Run, job: Job) -> str:

@@ -232,13 +232,7 @@ def submit(run: Run, form: Form, arguments: tuple[str, ...]) -> Job | None:
         The job, or None after the reason has been shown on the page.
     """
     title = f"{form.title} of {work.job_label(run.study)}"
-    try:
-        job = work.submit(run.root, run.study, title, arguments)
-    except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
-        return None
-    st.toast(f"{'Started' if job.state == 'running' else 'Waiting in the queue'}: {plain(job.label)}")
-    return job
+    return work.begin(run.root, run.study, title, arguments)
 
 
 def _size(place: Path) -> str:
