@@ -71,8 +71,9 @@ def test_the_atlas_of_a_large_model_stays_within_a_charts_bytes(large_run: Run) 
     for draw in (pictures.atlas, pictures.atlas_texts, pictures.atlas_groups):
         figure = draw(large_run).figure
         assert chart_style.payload(figure) < 300_000
-        # thousands of marks of SVG would take the browser seconds
-        assert {trace.type for trace in figure.data} == {"heatmap", "scattergl"}
+        # thousands of marks that are drawn would take the browser seconds
+        unseen = [trace for trace in figure.data if trace.type != "heatmap"]
+        assert unseen and all(trace.marker.maxdisplayed == 1 for trace in unseen)
 
 
 def test_the_page_says_how_much_the_text_decides_and_draws_all_cards(cache: Path) -> None:

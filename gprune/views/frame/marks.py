@@ -30,11 +30,11 @@ def cells(
     values: Array,
     hover: str,
     modules: Array | int = NONE,
-    *,
-    together: bool = False,
     **place: int,
 ) -> None:
     """Lays unseen marks over a heat map's cells, because a heat map by itself cannot be clicked.
+
+    The browser draws one of them: it finds the others by their positions, and thousands of drawn ones are slow.
 
     Args:
         figure: changed in place.
@@ -44,16 +44,14 @@ def cells(
         values: (cells,) or (cells, several) what the cells show; `%{customdata[3]}` of the sentence and on.
         hover: what a cell says, as a template of Plotly.
         modules: (cells,) module that a click selects; none where left out.
-        together: whether the marks go to the graphics card as one: a page of thousands of them is slow else.
         place: row and col of the panel, where the figure has several.
     """
-    draw: Any = figure.add_scattergl if together else figure.add_scatter
-    draw(
+    figure.add_scatter(
         x=x,
         y=y,
         mode="markers",
         customdata=np.column_stack([identity(layers, modules), values]).astype(np.float32),
-        marker={"symbol": "square", "size": 16, "opacity": 0},
+        marker={"symbol": "square", "size": 16, "opacity": 0, "maxdisplayed": 1},
         hovertemplate=f"{hover}<extra></extra>",
         showlegend=False,
         **place,

@@ -18,8 +18,6 @@ from gprune.views.frame.text import in_figure
 CHANGE, DIFFERS = "change", "differs"
 SHOWN = {CHANGE: "Change of retention", DIFFERS: "Share decided differently"}
 """what the colour of a module says"""
-MOST_MARKS = 600
-"""cells of a panel whose marks the browser draws one by one"""
 LEAST_RANGE = 0.02
 """the colours of changes reach at least so far: rounding is not drawn as a finding"""
 _HOVER = (
@@ -62,15 +60,7 @@ def modules(
     hover = _HOVER.replace("{first}", in_figure(named[0])).replace("{second}", in_figure(named[1]))
     told = np.column_stack([atlas.size, atlas.first, atlas.second, atlas.differs])
     place = column.astype(np.int16), atlas.layer.astype(np.int16)
-    marks.cells(
-        figure,
-        *place,
-        atlas.layer,
-        told,
-        hover,
-        atlas.module,
-        together=len(cells) * len(cells[0]) > MOST_MARKS,
-    )
+    marks.cells(figure, *place, atlas.layer, told, hover, atlas.module)
     axis = (
         "modules of the layer, from stable to unstable (mean drift)"
         if order == analysis.BY_DRIFT
@@ -170,4 +160,4 @@ def _cells(figure: go.Figure, values: Array, hover: str, panel: int, told: Array
     """Lets the cells of a panel be clicked; a click selects the layer."""
     row, column = (part.ravel().astype(np.int16) for part in np.indices(values.shape))
     told = values.ravel() if told is None else told
-    marks.cells(figure, column, row, row, told, hover, together=len(row) > MOST_MARKS, row=1, col=panel)
+    marks.cells(figure, column, row, row, told, hover, row=1, col=panel)
