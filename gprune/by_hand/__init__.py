@@ -4,7 +4,7 @@
     found.masks                       # as many weights as GPrune's own, without module 3 of layer 1
 
 ``edits`` says what a line of the list means, ``repair`` brings the budget back, ``mask_sets`` keeps lists
-under names, and ``writing`` makes a pruned model of one. Only the last loads torch, when it is asked to.
+under names, and ``measuring`` has them measured as the methods are. Only that loads torch, when it measures.
 """
 
 from gprune.by_hand.edits import KINDS, Edit

@@ -41,6 +41,7 @@ COMMANDS = {
     "arrays": Command("arrays", "write every result array of a study to one .npz file"),
     "apply": Command("export", "cut a dense model as a plan says, without calibration"),
     "cut": Command("cut", "cut a run's model as a mask set says that was edited by hand"),
+    "measure": Command("measure", "measure a mask set that was edited by hand on every evaluation text"),
     "pad": Command("export", "pad a pruned model to an ordinary one that needs no code of ours"),
     "gguf": Command("export", "write a pruned model as a file that llama.cpp loads"),
     "speed": Command("speed", "measure tokens a second of dense and pruned models side by side"),

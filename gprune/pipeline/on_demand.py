@@ -6,6 +6,7 @@ The record of the run says nothing of them. What they are made from must be ther
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,27 +18,33 @@ from gprune.pipeline.record import Listener
 from gprune.stages import KINDS, Results, Stage, Work, needed, resolve
 
 R = TypeVar("R")
-_OF_THE_MODEL = ("components",)
+_OF_THE_MODEL = ("components", "edited_perplexity")
 """those that read the dense model"""
 
 
 def made(results: Results, stage: Stage[R], listener: Listener) -> R:
-    """A result, computed unless it is there.
+    """A result, computed unless it is there; see `every`."""
+    return every(results, [stage], listener)[0]
+
+
+def every(results: Results, wanted: Sequence[Stage[R]], listener: Listener) -> list[R]:
+    """Several results, computed unless they are there; what is loaded for one serves the others.
 
     Args:
         results: what is there of the study.
-        stage: of a kind that is made on demand.
+        wanted: of kinds that are made on demand.
         listener: told of progress; may raise Cancelled.
 
     Raises:
-        StoreError: the run has not come to what it is made from.
+        StoreError: the run has not come to what one is made from.
         ModelError: the model is gone, or is another one than the run has read.
-        GpruneError: as its stage.
+        GpruneError: as their stages.
     """
     graph = results.graph
     work = Work(graph.study, graph.inputs, results.store.texts, partial(listener, "model"))
-    _ensure(results, stage, work, listener)
-    return results.record(stage)
+    for stage in wanted:
+        _ensure(results, stage, work, listener)
+    return [results.record(stage) for stage in wanted]
 
 
 def _ensure(results: Results, stage: Stage[Any], work: Work, listener: Listener) -> None:

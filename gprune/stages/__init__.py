@@ -18,7 +18,7 @@ from gprune.stages.given import Given, given, standings, unequal
 from gprune.stages.graph import KINDS, PAIR, Graph, Stage, StageId, needed, on_the_way, order, resolve, served
 from gprune.stages.inputs import Inputs
 from gprune.stages.mapping import BEHAVIOUR, PARAMETERS, components, mapped_texts, neuron_map
-from gprune.stages.measuring import overlap, perplexity, speed
+from gprune.stages.measuring import edited_perplexity, overlap, perplexity, speed
 from gprune.stages.pruning import checkpoint, learning, masks, pruned
 from gprune.stages.reading import (
     context_statistics,

@@ -5,6 +5,7 @@ Beside them, how far an evaluated text is one that was calibrated on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -12,7 +13,15 @@ from typing import Any
 from gprune import corpora
 from gprune.corpora import overlap as overlaps
 from gprune.methods import METHODS
-from gprune.records import Array, Perplexity, SampledText, TextOverlap, Throughput, Tokens
+from gprune.records import (
+    Array,
+    Perplexity,
+    PruningMasks,
+    SampledText,
+    TextOverlap,
+    Throughput,
+    Tokens,
+)
 from gprune.stages.graph import PAIR, Graph, Stage, StageId, once
 from gprune.stages.pruning import pruned
 from gprune.stages.reading import sampled as sampled_text
@@ -59,9 +68,52 @@ def perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
         f"perplexity of {METHODS[method].label}, text {index + 1}",
         make,
         needs=pruned(graph, method) | _written(graph, text),
-        reads=graph.model | {"text": graph.inputs.evaluation[text], "tokenizer": graph.inputs.tokenizer},
-        settings={"preset": evaluation.preset, "windows": evaluation.windows},
+        reads=_measured(graph, text),
+        settings=_asked(graph),
     )
+
+
+def edited_perplexity(
+    graph: Graph, method: str, text: str, digest: str, edited: Callable[[], PruningMasks]
+) -> Stage[Perplexity]:
+    """Perplexity of a method whose masks were edited by hand; made when somebody asks for it.
+
+    Args:
+        graph: the study's graph.
+        method: whose masks were edited.
+        text: an evaluation text of the study.
+        digest: of which units are kept: edited masks are no result of a study and have no key.
+        edited: makes these masks again.
+    """
+    evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
+
+    def make(work: Work, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
+        from gprune.evaluation import perplexity as measurement
+
+        model = work.cut(digest, edited(), **parts)
+        stream = _stream(work, text, sampled)
+        return measurement.perplexity(model, stream, text, evaluation, work.progress)
+
+    needs = pruned(graph, method) | _written(graph, text)
+    del needs["masks"]
+    return graph.stage(
+        StageId("edited_perplexity", method=method, variant=(digest[:16], f"text{index + 1}")),
+        f"perplexity of {METHODS[method].label} edited by hand, text {index + 1}",
+        make,
+        needs=needs,
+        reads=_measured(graph, text),
+        settings=_asked(graph) | {"masks": digest},
+    )
+
+
+def _measured(graph: Graph, text: str) -> dict[str, str]:
+    """What a perplexity reads."""
+    return graph.model | {"text": graph.inputs.evaluation[text], "tokenizer": graph.inputs.tokenizer}
+
+
+def _asked(graph: Graph) -> dict[str, Any]:
+    """The settings of a perplexity."""
+    return {"preset": graph.study.evaluation.preset, "windows": graph.study.evaluation.windows}
 
 
 def _written(graph: Graph, text: str) -> dict[str, Stage[SampledText]]:

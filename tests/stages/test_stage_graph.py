@@ -66,7 +66,7 @@ def test_until_takes_no_more_than_it_says():
     assert {"learning", "masks"} <= kinds["masks"] and "perplexity" not in kinds["masks"]
     assert "perplexity" in kinds["perplexity"] and "checkpoint" not in kinds["perplexity"]
     # a text that the model writes is read by no study that does not name one, nor a plug-in's metric
-    asked_for = {"components", "map"}
+    asked_for = {"components", "map", "edited_perplexity"}
     assert asked_for == {name for name, kind in KINDS.items() if kind.on_demand}
     unasked = {"accuracy", "answers", "questions", "speed", "sampled", "weighed"}
     assert kinds["all"] == set(KINDS) - unasked - asked_for

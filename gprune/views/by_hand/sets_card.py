@@ -127,7 +127,10 @@ def _use(run: Run, kept: list[MaskSet]) -> None:
         )  # fmt: skip
         st.button("Delete", key="hand_sets_delete", type="tertiary", icon=":material/delete:",
                   on_click=_forget, args=(run.root, chosen))  # fmt: skip
-    st.caption("As a model: the page Speed & export makes one of a set, and so does the command cut.")
+    st.caption(
+        "On every text: the page Compare has a set measured as the methods are, and so does the command "
+        "measure. As a model: the page Speed & export makes one of a set, and so does the command cut."
+    )
 
 
 def _take(run: Run, chosen: MaskSet) -> None:

@@ -14,6 +14,7 @@ from gprune.views.comparison import charts as figures
 from gprune.views.comparison import (
     chosen,
     given_card,
+    hand_card,
     kept_units_card,
     methods_table,
     paper,
@@ -73,6 +74,9 @@ def _methods(run: Run) -> None:
         given_card.show(drawn, shown)
     with card("cp_changes", "Difference to the pinned method", run) as drawn:
         _changes(run, drawn, shown)
+    if there := hand_card.sets(shown):
+        with card("cp_hand", "Mask sets made by hand", run) as drawn:
+            hand_card.show(drawn, shown, there)
     with card("cp_charts", "Perplexity on a log axis", run) as drawn:
         _perplexities(drawn, run, shown)
     with card("cp_units", "Units that two methods keep", run) as drawn:

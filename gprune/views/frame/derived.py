@@ -13,11 +13,10 @@ from gprune import budget, diagnostics, records, reliability, stages, whatif
 from gprune.analysis import agreement, comparison, decisions, drift, stamps
 from gprune.analysis.acting import Acting
 from gprune.analysis.paired import Measurement
-from gprune.analysis.stamps import Stamp
 from gprune.comparisons import COMPARISONS, SUBSTITUTION
 from gprune.methods import METHODS, compensates
 from gprune.records import Array
-from gprune.stages import Inputs, Results
+from gprune.stages import Inputs, Results, Stage
 from gprune.study import ReliabilitySettings
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.loaders import MissingResultError, Run, record
@@ -101,38 +100,50 @@ def measurements(run: Run) -> list[Measurement]:
     Raises:
         StoreError: one is damaged, or the masks of its method are.
     """
-    masks, inputs, study = run.masks(), run.graph.inputs, run.study
-    there = measured(run)
+    masks, there = run.masks(), measured(run)
     # a method has one size, on however many texts it was measured
     sizes = {method: _size(run, method, masks) for method in dict.fromkeys(method for method, _ in there)}
     found = []
     for method, text in there:
-        value = run.load(stages.perplexity, method, text)
-        retention, parameters = sizes[method]
-        found.append(
-            Measurement(
-                run=run.name,
-                method=method,
-                text=text,
-                perplexity=value.perplexity,
-                standard_error=value.standard_error,
-                windows=value.windows,
-                length=value.length,
-                retention=retention,
-                parameters=parameters,
-                model=inputs.model or study.model,
-                content=_content(inputs, text),
-                losses=value.losses,
-                stamp=_stamp(run, method, value),
-            )
-        )
+        stage = stages.perplexity(run.graph, method, text)
+        found.append(measurement(run, method, text, stage, *sizes[method]))
     return found
 
 
-def _stamp(run: Run, method: str, value: records.Perplexity) -> Stamp:
-    """The protocol of a perplexity, from what is kept beside it."""
-    made = run.results.details(stages.perplexity(run.graph, method, value.text))
-    return stamps.of_perplexity(value, made, run.graph.inputs.precision, run.study.evaluation.windows)
+def measurement(
+    run: Run, name: str, text: str, stage: Stage[records.Perplexity], retention: float, parameters: int
+) -> Measurement:
+    """A perplexity with what it takes to compare it.
+
+    Args:
+        run: the run.
+        name: of what was measured: a method, or a mask set made by hand.
+        text: an evaluation text of the run.
+        stage: the result.
+        retention: kept fraction of the decoder's weights, NaN where it is not known.
+        parameters: of the whole model, 0 where not known.
+
+    Raises:
+        MissingResultError: the result is not there.
+        StoreError: it is damaged.
+    """
+    value, inputs, study = run.read(stage), run.graph.inputs, run.study
+    made = run.results.details(stage)
+    return Measurement(
+        run=run.name,
+        method=name,
+        text=text,
+        perplexity=value.perplexity,
+        standard_error=value.standard_error,
+        windows=value.windows,
+        length=value.length,
+        retention=retention,
+        parameters=parameters,
+        model=inputs.model or study.model,
+        content=_content(inputs, text),
+        losses=value.losses,
+        stamp=stamps.of_perplexity(value, made, inputs.precision, study.evaluation.windows),
+    )
 
 
 def unavailable(run: Run) -> dict[str, str]:

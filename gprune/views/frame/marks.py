@@ -34,7 +34,7 @@ def cells(
 ) -> None:
     """Lays unseen marks over a heat map's cells, because a heat map by itself cannot be clicked.
 
-    The browser draws one of them: it finds the others by their positions, and thousands of drawn ones are slow.
+    The browser draws one of them and finds the others by their positions: thousands of drawn ones are slow.
 
     Args:
         figure: changed in place.

@@ -18,6 +18,7 @@ _BESIDE = {
     "pad": "padding to an ordinary folder",
     "gguf": "writing the GGUF file",
     "map": "laying out the neurons of a layer",
+    "measure": "measuring a mask set",
 }
 """what a job reports besides the stages of its study"""
 

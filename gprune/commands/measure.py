@@ -1,0 +1,77 @@
+"""`measure`: the perplexity of a mask set that was saved by hand, on every evaluation text of its run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from gprune.commands import COMMANDS, add_cache, place
+from gprune.commands.export import shown
+from gprune.store import Store
+
+if TYPE_CHECKING:
+    from gprune.by_hand import MaskSet
+    from gprune.records import Perplexity
+    from gprune.stages import Results
+
+_ABOUT = (
+    "Measures a mask set that was saved on the page By hand as the methods of its run are measured: on every "
+    "evaluation text, on the same windows. What is measured is kept, and the page Compare shows it."
+)
+
+
+def add(commands: Any) -> None:
+    """Registers the command."""
+    parser = commands.add_parser("measure", help=COMMANDS["measure"].about, description=_ABOUT)
+    parser.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
+    parser.add_argument("set", metavar="SET", help="name of a mask set of this run")
+    parser.add_argument("--json", action="store_true", help="write the figures as one line of JSON to stdout")
+    parser.add_argument("--job", type=place, help=argparse.SUPPRESS)
+    # the set as a page has seen it
+    parser.add_argument("--identity", default="", help=argparse.SUPPRESS)
+    parser.set_defaults(command=_measure)
+    add_cache(parser)
+
+
+def _measure(options: argparse.Namespace) -> int:
+    from gprune import run_records
+    from gprune.by_hand import mask_sets, measuring
+    from gprune.packs.record import graph_of
+    from gprune.stages import Results
+    from gprune.untrusted import quoted
+
+    store = Store(options.cache)
+    record = run_records.required(store, options.run)
+    results = Results(store, graph_of(record, f"the record of the run {quoted(options.run)}"))
+    chosen = mask_sets.named(results, options.set, options.identity)
+    with shown("measure", options.job) as progress:
+        found = measuring.measure(
+            results, chosen, lambda _stage, done, total, message: progress(done, total, message)
+        )
+    lines = [_line(results, chosen, text, one) for text, one in found.items()]
+    if options.json:
+        print(json.dumps({"set": chosen.name, "method": chosen.method, "texts": lines}))
+        return 0
+    for one in lines:
+        own = f", {chosen.method} {one['method']:.4f}" if one["method"] is not None else ""
+        change = f" ({one['nats']:+.5f} ± {one['nats_error']:.5f} nats)" if one["nats"] is not None else ""
+        print(f"{one['text']}: {one['perplexity']:.4f} ± {one['standard_error']:.4f}{own}{change}")
+    return 0
+
+
+def _line(results: Results, chosen: MaskSet, text: str, found: Perplexity) -> dict[str, Any]:
+    """A perplexity beside that of the method itself, where the run has it."""
+    from gprune import stages
+    from gprune.analysis.paired import over_windows
+
+    line: dict[str, Any] = {"text": text, "perplexity": found.perplexity, "windows": found.windows}
+    line |= {"standard_error": found.standard_error, "method": None, "nats": None, "nats_error": None}
+    stage = stages.perplexity(results.graph, chosen.method, text)
+    if not results.there(stage):
+        return line
+    own = results.record(stage)
+    if len(own.losses) != len(found.losses):
+        return line | {"method": own.perplexity}
+    change = over_windows(found.losses, own.losses)
+    return line | {"method": own.perplexity, "nats": change.nats, "nats_error": change.nats_error}
