@@ -8,7 +8,7 @@ import streamlit as st
 from gprune.analysis import flipped
 from gprune.analysis.flipped import ACC, ACC_NORM, Counts
 from gprune.records.answers import MOST_OPTIONS, MOST_QUESTIONS
-from gprune.views.flipped_questions.given import DENSE, Given
+from gprune.views.flipped_questions.given import DENSE, Given, Identity
 from gprune.views.frame import tables
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import label
@@ -60,8 +60,13 @@ def draw(drawn: Card, found: list[Given], chosen: Given, method: str, rule: str)
 
 def table_of(found: list[Given], rule: str) -> pd.DataFrame:
     """The counts as numbers."""
+    return _table(tuple(one.identity for one in found), rule, found)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def _table(about: tuple[Identity, ...], rule: str, _found: list[Given]) -> pd.DataFrame:
     lines = []
-    for one in found:
+    for one in _found:
         for method in one.others:
             known = between(one, method, rule)
             lines.append(
@@ -100,9 +105,14 @@ def bounds(found: list[Given]) -> list[str]:
 
 def other_passes(found: list[Given]) -> str:
     """Which answers are not those that the accuracies rest on, in one sentence; empty where all are."""
+    return _other_passes(tuple(one.identity for one in found), found)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def _other_passes(about: tuple[Identity, ...], _found: list[Given]) -> str:
     known = [
         f"{one.name}, {label(method)}: {differs}"
-        for one in found
+        for one in _found
         for method in one.methods
         if (differs := one.other_pass(method))
     ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
@@ -12,11 +14,13 @@ from gprune.analysis import flipped
 from gprune.analysis.flipped import ACC, ACC_NORM, Choices
 from gprune.errors import StoreError
 from gprune.records import Answers, Questions
-from gprune.stages.graph import Stage
+from gprune.stages.graph import Graph, Stage
 from gprune.views.frame.loaders import Run, record
 from gprune.views.frame.task_offer import called
 
 DENSE = "dense"
+Identity = tuple[str, str, tuple[tuple[str, str, str], ...]]
+"""what the numbers of a task follow from: cache, task, and each method with the keys of its results"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,22 @@ class Given:
     def name(self) -> str:
         """What to call the task."""
         return called(self.task)
+
+    @property
+    def identity(self) -> Identity:
+        """Equal where the numbers are: the accuracy may come later than the answers, or never."""
+        return (
+            self.run.root,
+            self.task,
+            tuple(
+                (name, self._key(stages.answers, name), self._key(stages.accuracy, name))
+                for name in self.methods
+            ),
+        )
+
+    def _key(self, declare: Callable[[Graph, str, str], Stage[Any]], method: str) -> str:
+        stage = declare(self.run.graph, method, self.task)
+        return stage.key if self.run.there(stage) else ""
 
     @property
     def others(self) -> list[str]:
