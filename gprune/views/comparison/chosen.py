@@ -43,6 +43,8 @@ class Shown:
     """whether the table shows the differences to the pinned line"""
     asked: Mapping[str, Any]
     """what of it is not so by itself, as options of the figures"""
+    standings: Mapping[str, Mapping[str, Standing]]
+    """what the evaluation texts of each run are to its calibration texts, by run"""
 
     @property
     def texts(self) -> list[str]:
@@ -51,12 +53,11 @@ class Shown:
 
     def standing(self, text: str) -> Standing | None:
         """What an evaluation text is in the first of the runs that measure it."""
-        known = (story.standings(run).get(text) for run in self.runs)
-        return next((standing for standing in known if standing is not None), None)
+        return next((known[text] for known in self.standings.values() if text in known), None)
 
     def role(self, text: str) -> str:
         """What an evaluation text is to the calibration texts of the runs that measure it."""
-        known = [story.standings(run)[text] for run in self.runs if text in run.study.evaluation.texts]
+        known = [known[text] for known in self.standings.values() if text in known]
         roles = list(dict.fromkeys(standing.brief for standing in known))
         return " or ".join(roles) + (", by run" if len(roles) > 1 else "")
 
@@ -130,7 +131,8 @@ def composed(
     first = measured[pinned or default]
     ordered = [first, *(line for line in lines if line is not first)]
     asked = {"methods": tuple(methods), "together": together, "pinned": pinned if pinned != default else ""}
-    return Shown(chosen, kept, ordered, _names(lines, chosen), first, differences, asked)
+    standings = {run.name: story.standings(run) for run in chosen}
+    return Shown(chosen, kept, ordered, _names(lines, chosen), first, differences, asked, standings)
 
 
 def measured_rows(chosen: list[Run]) -> list[Row]:

@@ -11,10 +11,11 @@ from gprune.analysis.headline import OURS, against_control, comparable
 from gprune.analysis.paired import Measurement
 from gprune.analysis.spreadsheet import guarded
 from gprune.methods import METHODS
-from gprune.stages import Given
+from gprune.stages import Given, Results
 from gprune.views.comparison.chosen import Shown
 from gprune.views.frame import tables
 from gprune.views.frame.card import Card
+from gprune.views.frame.loaders import Run
 from gprune.views.frame.text import plain
 
 FIXED = (
@@ -31,8 +32,20 @@ def facts(shown: Shown) -> dict[tuple[str, str], Given]:
         StoreError: a record of what was learned is damaged.
     """
     runs = {run.name: run for run in shown.runs}
-    found = {line.name: stages.given(runs[line.rows[0].run].results, line.method) for line in shown.lines}
+    found = {line.name: _given(runs[line.rows[0].run], line.method) for line in shown.lines}
     return {name: one for name, one in found.items() if one is not None}
+
+
+def _given(run: Run, method: str) -> Given | None:
+    known = METHODS[method]
+    if known.decision == "none" or not run.has(stages.masks, known.masks):
+        return None
+    return _known(run.root, run.key(stages.masks, known.masks), method, run.results)
+
+
+@st.cache_data(max_entries=512, show_spinner=False)
+def _known(root: str, masks: str, method: str, _results: Results) -> Given | None:
+    return stages.given(_results, method)
 
 
 def notices(shown: Shown) -> None:
