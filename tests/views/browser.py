@@ -24,6 +24,10 @@ _LOCAL = ("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:")
 def chromium() -> Iterator[Any]:
     """A Chromium without a window; skips where there is none."""
     with _or_skip(served_app.browser()) as browser:
+        from playwright.sync_api import expect
+
+        # what Playwright waits for by itself is too short for a busy machine
+        expect.set_options(timeout=PATIENCE)
         yield browser
 
 

@@ -31,7 +31,6 @@ def test_the_app_opens_on_the_tour_until_somebody_has_ended_it(chromium: Any, tm
     from playwright.sync_api import expect
 
     write_run(tmp_path)
-    expect.set_options(timeout=PATIENCE)
     with _by_itself(tmp_path) as server:
 
         def visit(where: str = "") -> Any:
@@ -68,7 +67,6 @@ def test_a_presenter_walks_the_tour_by_keyboard(chromium: Any, tmp_path: Path) -
     from playwright.sync_api import expect
 
     write_run(tmp_path)
-    expect.set_options(timeout=PATIENCE)
     with visiting(chromium, tmp_path) as visit:
         page = visit.page("?tour=1")
         letters = "getComputedStyle(document.querySelector('.st-key-tour p')).fontSize"
@@ -96,7 +94,6 @@ def test_the_link_of_a_step_leads_there_through_the_door(chromium: Any, tmp_path
     from playwright.sync_api import expect
 
     write_run(tmp_path)
-    expect.set_options(timeout=PATIENCE)
     with visiting(chromium, tmp_path) as visit:
         page = visit.page("rasa?tour=4&rasa_qd=0.5")
         page.locator(".st-key-tour [data-testid=stPopoverButton]").first.click()

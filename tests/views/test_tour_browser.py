@@ -24,7 +24,6 @@ def test_the_tour_is_walked_left_and_taken_up_again(chromium: Any, tmp_path: Pat
         context = known(chromium, server, viewport={"width": 1280, "height": 900})
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
-        expect.set_options(timeout=PATIENCE)
         asked, errors = outside(page), complaints(page)
         page.goto(server.address)
         # headline and all three figures stand on the first screen, equally high

@@ -56,6 +56,8 @@ def cells(
         showlegend=False,
         **place,
     )
+    # pixels from a mark to the corner of its cell, however large: the nearest mark is that of the cell
+    figure.update_layout(hoverdistance=80)
 
 
 def outline(figure: go.Figure, x: float, y: float) -> None:

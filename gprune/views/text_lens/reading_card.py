@@ -116,7 +116,7 @@ def _listed(drawn: Card, shown: list[Token], dense: Array, losses: dict[str, Arr
     if table.empty:
         st.caption("No token is predicted worse than by the dense model.")
         return
-    decimals = st.column_config.NumberColumn(format="%.4f", width=80)
+    decimals = st.column_config.NumberColumn(format="%.2g", width=80)
     columns = {"p dense": decimals, "p pruned": decimals}
     columns["worse by (nats)"] = st.column_config.NumberColumn(format="%.2f", width=110)
     tables.show(table, column_config=columns, height=320, alt="the tokens that get worst, with their context")
