@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import pandas as pd
@@ -14,15 +13,14 @@ from gprune.analysis.paired import Measurement
 from gprune.analysis.spreadsheet import guarded
 from gprune.by_hand import MaskSet, mask_sets, measuring
 from gprune.errors import GpruneError
-from gprune.jobs import Job
 from gprune.methods import METHODS, compensates
 from gprune.views.by_hand import listed
 from gprune.views.comparison.chosen import Shown
-from gprune.views.frame import derived, frame, packed, press, tables, work
+from gprune.views.frame import derived, offered_job, packed, tables
 from gprune.views.frame.card import Card
 from gprune.views.frame.chart_style import called
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain, said
+from gprune.views.frame.text import plain
 
 _HOW = (
     "A set is measured like a method: every window of every evaluation text, and each difference is taken "
@@ -136,28 +134,15 @@ def _difference(first: Measurement, second: Measurement | None) -> paired.Differ
 
 
 def _offer(run: Run, chosen: MaskSet) -> None:
-    """Says that a set is not measured on every text yet, and starts the job that does it."""
-    arguments = arguments_of(run, chosen)
-    job = next((job for job in frame.situation().jobs if job.arguments == arguments), None)
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(f"{plain(chosen.name)} is not measured on every text of its run yet.", width="stretch")
-        if packed.lacking(run):
-            st.caption("A packed run has no model to measure.")
-        elif job is not None and job.active:
-            st.caption(f":material/hourglass_top: {_state(job)}")
-        elif press.pressed("Measure it", key=f"cp_hand_{chosen.identity}", icon=":material/play_arrow:"):
-            title = f"Mask set {chosen.name}: {work.job_label(run.study)}"
-            if work.begin(run.root, run.study, title, arguments) is not None:
-                st.rerun()
-    if job is not None and job.state == "failed":
-        st.error(said(job.error), icon=":material/error:")
-    st.code(shlex.join(["python", "-m", "gprune", *arguments]), language="bash", wrap_lines=True)
+    """Says that a set is not measured on every text yet, and offers the job that does it."""
+    st.caption(f"{plain(chosen.name)} is not measured on every text of its run yet.")
+    if packed.lacking(run):
+        st.caption("A packed run has no model to measure.")
+        return
+    title, key = f"Mask set {chosen.name}", f"cp_hand_{chosen.identity}"
+    offered_job.draw(run, arguments_of(run, chosen), title, words="Measure it", key=key)
 
 
 def arguments_of(run: Run, chosen: MaskSet) -> tuple[str, ...]:
     """The command that measures a set, after `python -m gprune`."""
     return ("measure", run.name, chosen.name, "--identity", chosen.identity, "--cache", run.root)
-
-
-def _state(job: Job) -> str:
-    return f"waits, place {job.position or 1}" if job.state == "queued" else "is being measured"

@@ -12,14 +12,12 @@ import streamlit as st
 
 from gprune import stages
 from gprune.by_hand import mask_sets
-from gprune.errors import DamagedError, GpruneError
+from gprune.errors import DamagedError
 from gprune.files import amount
-from gprune.jobs import Job, queue
 from gprune.store import Store, manifests
-from gprune.views.frame import address, frame, packed, press, work
+from gprune.views.frame import address, offered_job, packed, press, work
 from gprune.views.frame.card import Card
 from gprune.views.frame.loaders import Run
-from gprune.views.frame.text import plain, said
 
 PLAN = "plan.json"
 _WAYS = {"transformers": "transformers", "gprune": "with this project", "lm-eval": "lm-eval"}
@@ -204,35 +202,9 @@ def _form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> None:
                 icon=":material/info:",
             )
             return
-        job = next((job for job in frame.situation().jobs if job.arguments == arguments), None)
-        if job is not None and job.active:
-            st.caption(f":material/hourglass_top: {_state(run, job)}")
-        elif job is not None and job.state == "failed":
-            st.error(said(job.error), icon=":material/error:")
-        st.code(shlex.join(["python", "-m", "gprune", *arguments]), language="bash", wrap_lines=True)
-        if press.pressed(f"Make it ({form.command})", key=f"sx_{form.command}", icon=":material/play_arrow:"):
-            if submit(run, form, arguments) is not None:
-                st.rerun()
-
-
-def _state(run: Run, job: Job) -> str:
-    if job.state == "queued":
-        return f"Waits in the queue, place {job.position or 1}."
-    try:
-        progress = queue.progress(Path(run.root), job.id)
-    except GpruneError as error:
-        return said(error)
-    return f"At work: {plain(progress.message or 'starting')} ({progress.done}/{progress.total or 1})."
-
-
-def submit(run: Run, form: Form, arguments: tuple[str, ...]) -> Job | None:
-    """Starts an export as a job; while one is at work on the same, that one is returned.
-
-    Returns:
-        The job, or None after the reason has been shown on the page.
-    """
-    title = f"{form.title} of {work.job_label(run.study)}"
-    return work.begin(run.root, run.study, title, arguments)
+        offered_job.draw(
+            run, arguments, form.title, words=f"Make it ({form.command})", key=f"sx_{form.command}"
+        )
 
 
 def _size(place: Path) -> str:
