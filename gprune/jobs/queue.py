@@ -323,7 +323,7 @@ def _start(folder: Path) -> None:
         local.start_supervisor(folder)
     except OSError as error:
         reason = f"no process can be started ({error.strerror or error}): free some memory and start it again"
-        update(folder, lambda state: state.ended_as("failed", reason))
+        update(folder, lambda state: state.ended_as("failed", files.full(folder, error) or reason))
 
 
 def _claim(state: JobState) -> JobState:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gprune import untrusted
 from gprune.jobs.state import JobState, is_text, is_time
+from gprune.shared_files import again
 
 # the moving rate looks at this many events and seconds; with less behind it there is no estimate yet
 RATE_EVENTS = 60
@@ -96,8 +97,7 @@ def read_trace(path: Path) -> Trace:
 def _read_trace(path: Path, size: int, changed: int) -> Trace:
     """Size and time of change are the cache key: finished jobs are read once."""
     try:
-        with open(path, "rb") as file:
-            lines = file.read(size).split(b"\n")
+        lines = again(path.read_bytes)[:size].split(b"\n")
     except OSError:
         return Trace()
     # what follows the last line break is still being written
