@@ -30,7 +30,7 @@ KEY = "0" * 32
 
 def tokens(seed: int = 0) -> Tokens:
     ids = np.random.default_rng(seed).integers(0, 100, (4, 8), dtype=np.int32)
-    return Tokens(ids)
+    return Tokens(text="a text", fingerprint="f", ids=ids, available=9)
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ import streamlit as st
 from gprune import profiles
 from gprune.door.terms import COMMAND, TRUST_OPTION, trusts_code
 from gprune.errors import GpruneError
+from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.methods import installed, metric_choices, plugins_of
 from gprune.models import identity
 from gprune.models.shapes import is_random
@@ -20,12 +21,13 @@ from gprune.study_demo import demo_study
 from gprune.views.frame import frame, press, python_code, text_picker, work
 from gprune.views.frame.card import card
 from gprune.views.frame.chart_style import label
-from gprune.views.frame.commands import command
+from gprune.views.frame.commands import command, in_slurm
 from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain, said
 from gprune.views.jobs import (
     comparison_form,
     complaints,
+    engine_choice,
     estimate_card,
     form_fields,
     settings_form,
@@ -61,8 +63,9 @@ def new_study(root: str) -> None:
         if not studies:
             return
         records = [run.record for run in frame.situation().runs]
-        arguments = estimate_card.show(studies[0], records, "launch")
-        _exact(studies, arguments or ())
+        slurm = engine_choice.choose(root)
+        arguments = estimate_card.show(studies[0], records, "launch", elsewhere=slurm is not None)
+        _exact(studies, arguments or (), slurm is not None)
         if press.pressed(
             "Start the run",
             key="launch_start",
@@ -70,13 +73,14 @@ def new_study(root: str) -> None:
             icon=":material/play_arrow:",
             disabled=arguments is None,
         ):
-            _start(root, studies, complaint, arguments or ())
+            _start(root, studies, complaint, arguments or (), slurm)
 
 
-def _exact(studies: list[Study], arguments: tuple[str, ...]) -> None:
+def _exact(studies: list[Study], arguments: tuple[str, ...], slurm: bool) -> None:
     """What starts the same elsewhere."""
     st.caption("The exact command")
-    st.code(command(*studies, told=arguments), language="bash", wrap_lines=True)
+    words = in_slurm(*studies) if slurm else command(*studies, told=arguments)
+    st.code(words, language="bash", wrap_lines=True)
     with st.popover("As Python", icon=":material/content_copy:", type="tertiary", key="launch_python"):
         same = python_code.of_study(*studies, anyway="--anyway" in arguments)
         st.code(same, language="python", wrap_lines=True)
@@ -266,7 +270,13 @@ def _is_local(model: str) -> bool:
     return bundled or model[0] in "./~" or model.count("/") > 1 or Path(identity.resolve(model)).exists()
 
 
-def _start(root: str, studies: list[Study], complaint: Any = None, arguments: tuple[str, ...] = ()) -> None:
+def _start(
+    root: str,
+    studies: list[Study],
+    complaint: Any = None,
+    arguments: tuple[str, ...] = (),
+    slurm: SlurmSettings | None = None,
+) -> None:
     """Submits a study of each seed; what is wrong is said beside the button and in `complaint`."""
     study = studies[0]
     problem = input_problem(study)
@@ -278,7 +288,10 @@ def _start(root: str, studies: list[Study], complaint: Any = None, arguments: tu
             for field in wrong or {complaints.field(problem)} & set(form_fields.KEYS):
                 complaints.mark(complaint, form_fields.KEYS[field], problem)
         return
-    started = [job for job in (work.start(root, one, arguments) for one in studies) if job is not None]
+    if slurm is not None:
+        started = work.start_in_slurm(root, studies, slurm)
+    else:
+        started = [job for job in (work.start(root, one, arguments) for one in studies) if job is not None]
     if started:
         st.session_state["jobs_wanted"] = started[0].id
         st.rerun()
