@@ -1,10 +1,11 @@
-"""What the results of a study take on the disk at another shape, told from a run that is there.
+r"""What the results of a study take on the disk at another shape, told from a run that is there.
 
-    python benchmarks/results_on_disk.py CACHE RUN --layers 80 --neurons 28672 --heads 64 --kv-heads 8 --hidden 8192
+    python benchmarks/results_on_disk.py CACHE RUN --layers 80 --neurons 28672 --heads 64 --kv-heads 8 \
+        --hidden 8192 --axis samples=2048 length=128 shards=8
 
-Every array is as large as the product of its named dimensions. Those that follow from the model's shape are replaced,
-and so are those of the settings (`--axis samples=2048 length=128 shards=8`); types of numbers stay. Without any of
-them it prints what the run takes as it is, so that the sum can be held against the folder's.
+Every array is as large as the product of its named dimensions. Those that follow from the model's shape are
+replaced, and so are those of the settings; types of numbers stay. Without any of them it prints what the run
+takes as it is, so that the sum can be held against the folder's.
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ def explain(error: OSError, folder: Path) -> StoreError:
     remedy = "or set GPRUNE_CACHE to another folder"
     if error.errno == errno.EDQUOT:
         return StoreError(
-            f"your quota on the disk that holds the cache {folder} is full: free some space of yours, {remedy}"
+            f"your quota on the disk that holds the cache {folder} is full: free some space of yours, "
+            f"{remedy}"
         )
     if is_full(error):
         return StoreError(f"the disk that holds the cache {folder} is full: free some space, {remedy}")

@@ -1,7 +1,7 @@
 """Answers: does the disk of a cache hold what the program needs of it, and what follows where it does not?
 
-Tried in the folder itself, beside a second process that this one starts. What another machine sees can only be
-told by another machine: run there in the same folder, at the same time, it is seen here.
+Tried in the folder itself, beside a second process that this one starts. What another machine sees can only
+be told by another machine: run there in the same folder, at the same time, it is seen here.
 """
 
 from __future__ import annotations
@@ -136,10 +136,10 @@ def _locked(place: Path, disk: Mount) -> Tried:
             what, True, "by a lease: the disk has no locks, and who is killed elsewhere is waited for a while"
         )
     if disk.local_locks:
-        return Tried(
-            what, False, f"on this machine alone, as it is mounted ({', '.join(disk.options)}): two machines may "
-            "compute the same, which costs time and no result"
-        )  # fmt: skip
+        words = (
+            f"on this machine alone, as it is mounted ({', '.join(disk.options)}): two machines may compute "
+        )
+        return Tried(what, False, words + "the same at the same time, which costs time and no result")
     return Tried(what, True, "by the server, for other machines too" if disk.network else "")
 
 

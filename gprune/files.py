@@ -2,8 +2,8 @@
 
 A reader meets the old file or the new one, never half of one; a write that fails leaves the old one alone.
 What is in place has reached the disk, so that this holds when the machine loses its power as well. Folders
-made here are their owner's alone, and a file is never more open than its folder. What a disk does that several
-machines share, see gprune.shared_files.
+made here are their owner's alone, and a file is never more open than its folder. For what a disk does that
+several machines share, see gprune.shared_files.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def is_beside(name: str) -> bool:
 def remove(path: Path) -> None:
     """Removes a file, a link, or a folder with all that is in it, as far as it can be.
 
-    A folder of which something stays, as a file that NFS keeps because it is open, gets a hidden name, so that
-    who looks does not find half of it and who sweeps does.
+    A folder of which something stays, as a file that NFS keeps because it is open, gets a hidden name: who
+    looks does not find half of it, and who sweeps does.
 
     Raises:
         OSError: the file cannot be removed.

@@ -1,14 +1,14 @@
 """Locks on files, which exclude other processes and are freed when their process dies.
 
 A lock is the system's own (`flock`), which Linux also keeps on NFS: on the server, so that it excludes other
-machines. It can be missing there: NFS without its lock service says ENOLCK, Lustre and some others mounted without
-locks say ENOSYS or ENOTSUP. Then a lease takes its place: a file that its holder dates anew while it lives, and
-that others take over once it has rested for some seconds by their own clocks, or at once where its process was
-one of their machine.
+machines. It can be missing there: NFS without its lock service says ENOLCK, Lustre and some others mounted
+without locks say ENOSYS or ENOTSUP. Then a lease takes its place: a file that its holder dates anew while it
+lives, and that others take over once it has rested for some seconds by their own clocks, or at once where its
+process was one of their machine.
 
-And a lock can be lost without a word: the server was started anew, or the mount keeps locks to itself. So nothing
-relies on one for a right result. Two that compute the same give the same content, whichever is moved into place
-first; whoever writes a file writes it whole. What a lost lock costs is time.
+And a lock can be lost without a word: the server was started anew, or the mount keeps locks to itself. So
+nothing relies on one for a right result. Two that compute the same give the same content, whichever is moved
+into place first; whoever writes a file writes it whole. What a lost lock costs is time.
 """
 
 from __future__ import annotations

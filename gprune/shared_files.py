@@ -1,15 +1,17 @@
-"""File operations on a disk that several machines share: what a network file system can do to each, and the answer.
+"""File operations on a disk that several machines share: what can go wrong with each, and the answer.
 
 A request goes over the network, its reply may be lost, and what a machine has asked before it remembers for
 some seconds, also that there was nothing. All that depends on this goes through here (NFS names the cases):
 
-- ESTALE: a file that another machine has replaced or removed while it was being read. `again` reads the new one.
-- *Not there*, remembered: another machine's file is missed until its folder is opened. `refresh` opens it, and
+- ESTALE: a file that another machine has replaced or removed while it was being read. `again` reads the new
+  one.
+- *Not there*, remembered: another machine's file is missed until its folder is opened. `refresh` opens it;
   `there` and `status` believe that something is missing only after that.
-- A reply that was lost: the client asks a second time, and is told that the source of a rename is gone or that
-  a folder is there already. `move` looks at what has become of the source, `make` and `create` at what is there.
-- A file that is open when it is removed stays as `.nfs…`, or is gone under the reader on another machine: see
-  gprune.files.remove, and `forgets_open_files` for what reads arrays.
+- A reply that was lost: the client asks a second time, and is told that the source of a rename is gone, or
+  that a folder is there already. `move` looks at what has become of the source, `make` and `create` at what is
+  there.
+- A file that is open when it is removed stays as `.nfs…`, or is gone under the reader on another machine:
+  see gprune.files.remove, and `forgets_open_files` for what reads arrays.
 - Clocks differ: `age` asks the disk's own.
 - Locks that are missing or lost: see gprune.locks.
 """
@@ -100,7 +102,7 @@ def there(path: Path) -> bool:
 
 
 def move(source: Path, target: Path) -> None:
-    """Renames a file or a folder, in place of a file that is there; done is also what was told to have failed.
+    """Renames a file or a folder, in place of a file that is there; a reply that was lost is no failure.
 
     Raises:
         OSError: it was not renamed.
@@ -114,7 +116,7 @@ def move(source: Path, target: Path) -> None:
 
 
 def _arrived(source: Path, target: Path, before: os.stat_result) -> bool:
-    """Whether a rename was done whose reply was lost: the source is gone, and what it was has the new name."""
+    """Whether a rename was done after all: the source is gone, and what it was has the new name."""
     for folder in {source.parent, target.parent}:
         refresh(folder)
     try:
@@ -226,7 +228,7 @@ def _mount(_device: int, path: str) -> Mount:
 
 
 def forgets_open_files(path: Path) -> bool:
-    """Whether a file can go while it is open: another machine removes it, and a memory map of it ends the process."""
+    """Whether a file can go while it is open, removed elsewhere; a map of it would end the process."""
     try:
         return mount(path.parent).network
     except OSError:

@@ -1,4 +1,4 @@
-"""A disk as several machines share it, with what can go wrong there: in this process, or in children of a test.
+"""A disk as several machines share it, with what goes wrong there: in this process, or in a test's children.
 
 Below one folder the operations are the real ones, but for the faults that are chosen:
 
@@ -215,7 +215,9 @@ def environment(folder: Path, root: Path, *faults: str) -> dict[str, str]:
     """
     tests = Path(__file__).resolve().parent
     folder.mkdir(exist_ok=True)
-    (folder / "sitecustomize.py").write_text("import shared_file_system\nshared_file_system.from_environment()\n")
+    (folder / "sitecustomize.py").write_text(
+        "import shared_file_system\nshared_file_system.from_environment()\n"
+    )
     paths = os.pathsep.join(map(str, (folder, tests, tests.parent)))
     return {VARIABLE: json.dumps([str(root), *faults]), "PYTHONPATH": paths}
 

@@ -26,6 +26,15 @@ from gprune.records import Tokens
 from gprune.store import Store, array_files
 
 KEY = "0" * 32
+HOLDER = """
+import sys
+from pathlib import Path
+from gprune.locks import Lock
+
+lock = Lock(Path(sys.argv[1]))
+lock._lock = lock._lease()
+print(lock.acquire(0), flush=True)
+"""
 
 
 def tokens(seed: int = 0) -> Tokens:
@@ -138,7 +147,11 @@ def test_the_mount_of_a_folder_is_the_innermost(monkeypatch: pytest.MonkeyPatch,
         def __init__(self, mountpoint: str, fstype: str, opts: str) -> None:
             self.mountpoint, self.fstype, self.opts = mountpoint, fstype, opts
 
-    parts = [Part("/", "ext4", "rw"), Part(str(tmp_path), "nfs", "rw,nolock"), Part(f"{tmp_path}x", "xfs", "")]
+    parts = [
+        Part("/", "ext4", "rw"),
+        Part(str(tmp_path), "nfs", "rw,nolock"),
+        Part(f"{tmp_path}x", "xfs", ""),
+    ]
     monkeypatch.setattr(shared_files.psutil, "disk_partitions", lambda all: parts)
     shared_files._mount.cache_clear()
     found = shared_files.mount(tmp_path)
@@ -161,8 +174,7 @@ def test_a_lock_or_its_lease_excludes_a_second_one(tmp_path: Path, fault: str) -
 
 @pytest.mark.process
 def test_a_lease_whose_holder_was_killed_is_taken(tmp_path: Path) -> None:
-    words = f"import sys; from pathlib import Path; from gprune import locks; lock = locks.Lock(Path(sys.argv[1])); \
-lock._lock = lock._lease(); print(lock.acquire(0), flush=True); {SLEEPER}"
+    words = f"{HOLDER}{SLEEPER}"
     child = subprocess.Popen([sys.executable, "-c", words, str(tmp_path / "x")], stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None and child.stdout.readline() == b"True\n"
@@ -180,7 +192,9 @@ lock._lock = lock._lease(); print(lock.acquire(0), flush=True); {SLEEPER}"
 def test_a_lock_that_the_server_has_lost_ends_in_no_error(tmp_path, monkeypatch) -> None:
     store = Store(tmp_path)
     with store.lock("tokens", KEY):
-        monkeypatch.setattr(filelock.FileLock, "_release", lambda self: (_ for _ in ()).throw(OSError(37, "no")))
+        monkeypatch.setattr(
+            filelock.FileLock, "_release", lambda self: (_ for _ in ()).throw(OSError(37, "no"))
+        )
     monkeypatch.undo()
 
 
@@ -210,7 +224,9 @@ def test_two_that_make_the_same_result_without_a_lock_leave_one_whole(tmp_path: 
     assert [path.name for path in (tmp_path / "tokens").iterdir()] == [KEY]
 
 
-def test_of_two_that_set_aside_the_same_damage_the_second_says_that_it_has_gone(tmp_path, monkeypatch) -> None:
+def test_of_two_that_set_aside_the_same_damage_the_second_says_that_it_has_gone(
+    tmp_path, monkeypatch
+) -> None:
     store = Store(tmp_path)
     store.put("tokens", KEY, tokens())
     monkeypatch.setattr(Store, "check", lambda *_: (_ for _ in ()).throw(DamagedError("tokens", KEY, "bad")))
@@ -239,7 +255,9 @@ def test_under_the_lock_another_machine_s_result_is_seen(tmp_path: Path) -> None
         ("free", 1, "no   a lock keeps a second process out: it does not"),
     ],
 )
-def test_the_check_of_a_cache_says_what_its_disk_holds(tmp_path, capsys, monkeypatch, fault, code, words) -> None:
+def test_the_check_of_a_cache_says_what_its_disk_holds(
+    tmp_path, capsys, monkeypatch, fault, code, words
+) -> None:
     if fault:
         monkeypatch.setattr("gprune.file_system_check._second", lambda *_: ("True", "True"))
     assert main(["cache", "check", "--cache", str(tmp_path / "cache")]) == code

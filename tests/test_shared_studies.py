@@ -1,4 +1,4 @@
-"""Studies and jobs on a disk that several machines share, with each of its faults: the same bits as without."""
+"""Studies and jobs on a disk that several machines share, with each of its faults: the same bits."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class Told:
         self.words.append((stage, message))
 
 
-@pytest.mark.parametrize("faults", [("stale", "lost", "open"), ("lockless", "unseen"), ("free",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "faults", [("stale", "lost", "open"), ("lockless", "unseen"), ("free",)], ids=" ".join
+)
 def test_a_study_ends_with_the_same_bits_whatever_its_disk_does(
     values: dict[str, Any], undisturbed: Path, tmp_path: Path, faults: tuple[str, ...]
 ) -> None:
@@ -75,7 +77,7 @@ def test_a_study_ends_with_the_same_bits_whatever_its_disk_does(
 def test_what_another_machine_has_made_meanwhile_is_taken_and_not_made_again(
     values: dict[str, Any], undisturbed: Path, tmp_path: Path
 ) -> None:
-    """This machine believes of every result that it is missing, for it has looked before the other one began."""
+    """This machine believes of every result that it is missing: it has looked before the other one began."""
     study, told = from_dict(values), Told()
     with Disk(tmp_path, "unseen", "stale").used() as disk:
         store, done = Store(tmp_path / "cache"), []
@@ -90,7 +92,11 @@ def test_what_another_machine_has_made_meanwhile_is_taken_and_not_made_again(
 
         pipeline.run(study, store, listener)
         assert disk.told["unseen"]
-    computed = {stage for stage, message in told.words if message not in ("reused", "") and stage in _stages(store, study)}
+    computed = {
+        stage
+        for stage, message in told.words
+        if message not in ("reused", "") and stage in _stages(store, study)
+    }
     assert not computed, told.words
     assert contents(tmp_path / "cache") == contents(undisturbed)
 

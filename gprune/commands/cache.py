@@ -1,4 +1,4 @@
-"""`cache`: what takes how much room and for which runs, what no run needs, what is damaged, what its disk can."""
+"""`cache`: what takes how much room and for which runs, what is not needed or damaged, what its disk can."""
 
 from __future__ import annotations
 

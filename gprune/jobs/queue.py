@@ -322,8 +322,9 @@ def _start(folder: Path) -> None:
     try:
         local.start_supervisor(folder)
     except OSError as error:
-        reason = f"no process can be started ({error.strerror or error}): free some memory and start it again"
-        update(folder, lambda state: state.ended_as("failed", files.full(folder, error) or reason))
+        plain = f"no process can be started ({error.strerror or error}): free some memory and start it again"
+        reason = files.full(folder, error) or plain
+        update(folder, lambda state: state.ended_as("failed", reason))
 
 
 def _claim(state: JobState) -> JobState:

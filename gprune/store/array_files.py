@@ -1,8 +1,8 @@
 """Arrays as files: summed up while they are written, held against that when they are read, never pickled.
 
 Large arrays are read as read-only memory maps, small ones into memory: a map whose file another program
-shortens in place ends the process that looks at it (SIGBUS), and a small array is not worth that. On a network file
-system, where another machine can remove a file that is mapped here, all of them are read into memory.
+shortens in place ends the process that looks at it (SIGBUS), and a small array is not worth that. On a
+network file system, where another machine can remove a file that is mapped here, all are read into memory.
 """
 
 from __future__ import annotations

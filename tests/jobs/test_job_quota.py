@@ -1,4 +1,4 @@
-"""A disk or a quota that is full, wherever a job writes: one sentence, and no run is lost that could go on."""
+"""A disk or a quota that is full, wherever a job writes: one sentence, and no run is lost for its log."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from gprune.views.frame.text import plain, said
 KEY = "launch_engine"
 _HERE, _SLURM = "this machine", "Slurm"
 _HELP = (
-    "This machine's queue runs one job at a time. Slurm finds a node for each, as the settings file in the cache "
-    "folder says; the seeds of one start are one array."
+    "This machine's queue runs one job at a time. Slurm finds a node for each, as the settings file in the "
+    "cache folder says; the seeds of one start are one array."
 )
 
 
