@@ -8,8 +8,8 @@ some seconds, also that there was nothing. All that depends on this goes through
 - *Not there*, remembered: another machine's file is missed until its folder is opened. `refresh` opens it;
   `there` and `status` believe that something is missing only after that.
 - A reply that was lost: the client asks a second time, and is told that the source of a rename is gone, or
-  that a folder is there already. `move` looks at what has become of the source, `make` and `create` at what is
-  there.
+  that a folder is there already. `move` looks at what has become of the source, `make` and `create` at what
+  is there.
 - A file that is open when it is removed stays as `.nfs…`, or is gone under the reader on another machine:
   see gprune.files.remove, and `forgets_open_files` for what reads arrays.
 - Clocks differ: `age` asks the disk's own.
