@@ -104,7 +104,7 @@ def _replaced(place: Path) -> str:
 
 def _moved(place: Path) -> str:
     for name in ("one", "two"):
-        (place / name).mkdir()
+        make_folder(place / name)
         write_text(place / name / "file", name)
     move(place / "one", place / "final")
     with contextlib.suppress(OSError):

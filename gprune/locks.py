@@ -20,7 +20,7 @@ from pathlib import Path
 
 import filelock
 
-from gprune.shared_files import again, refresh
+from gprune.shared_files import again, age, refresh
 
 LEASE_SECONDS = 30.0
 """so long a lease has rested before others take it; its holder dates it three times as often"""
@@ -70,6 +70,7 @@ class Lock:
         try:
             again(lambda: self._lock.acquire(timeout=seconds))
         except filelock.Timeout:
+            self._clear()
             return False
         except OSError as error:
             if self.leased or error.errno not in _MISSING:
@@ -83,6 +84,15 @@ class Lock:
         """Lets another process have it; a server that has lost it says so in vain."""
         with contextlib.suppress(OSError):
             self._lock.release()
+
+    def _clear(self) -> None:
+        """Removes a lease that was made and never signed: whoever made it has died over it."""
+        if not self.leased:
+            return
+        place = Path(self._lock.lock_file)
+        with contextlib.suppress(OSError):
+            if not os.lstat(place).st_size and age(place) > self._seconds:
+                place.unlink()
 
     def _lease(self) -> filelock.SoftFileLease:
         # not the same file: an empty one that a lock has left would never run out

@@ -116,7 +116,10 @@ def move(source: Path, target: Path) -> None:
 
 
 def _arrived(source: Path, target: Path, before: os.stat_result) -> bool:
-    """Whether a rename was done after all: the source is gone, and what it was has the new name."""
+    """Whether a rename was done after all: the source is gone, and what it was has the new name.
+
+    A hidden name is its writer's own. Where that is gone, it was moved, and another writer has taken its place.
+    """
     for folder in {source.parent, target.parent}:
         refresh(folder)
     try:
@@ -124,7 +127,7 @@ def _arrived(source: Path, target: Path, before: os.stat_result) -> bool:
     except OSError:
         return False
     same = (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino)
-    return same and not os.path.lexists(source)
+    return (same or source.name.startswith(".")) and not os.path.lexists(source)
 
 
 def make(folder: Path, mode: int = 0o777) -> None:

@@ -84,7 +84,7 @@ class Disk:
         if isinstance(path, int) or options.get("dir_fd") is not None or getattr(self._elsewhere, "now", 0):
             return ""
         place = os.path.abspath(os.fsdecode(path))
-        return place if place.startswith(self.root) else ""
+        return place if f"{place}{os.sep}".startswith(self.root) else ""
 
     def _look(self, place: str, real: Any) -> Any:
         """A look-up, of whose failure is remembered what was missing."""
@@ -150,7 +150,8 @@ class Disk:
         if flags & os.O_CREAT:
             number = self._real["open"](path, flags, mode, **options)
             self._made(place)
-            if flags & os.O_EXCL:
+            # a lease is signed at once, and what is made for it is known again by the client (NFS version 3)
+            if flags & os.O_EXCL and not place.endswith(".lease"):
                 try:
                     self._reply("open", FileExistsError, errno.EEXIST, place)
                 except OSError:

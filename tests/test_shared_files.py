@@ -96,6 +96,24 @@ def test_a_rename_whose_reply_was_lost_is_done_and_one_that_failed_is_not(tmp_pa
     assert (tmp_path / "one").read_text() == "1"
 
 
+def test_a_rename_that_another_writer_has_replaced_since_was_done(tmp_path: Path) -> None:
+    files.write_text(tmp_path / "file", "theirs")
+    real = Path.replace
+
+    def lost(source: Path, target: Path) -> None:
+        real(source, target)
+        (tmp_path / "next").write_text("theirs")
+        real(tmp_path / "next", target)
+        raise FileNotFoundError(errno.ENOENT, "lost")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "replace", lost)
+        files.write_text(tmp_path / "file", "ours")
+        with pytest.raises(FileNotFoundError):
+            shared_files.move(tmp_path / "file", tmp_path / "other")
+    assert (tmp_path / "other").read_text() == "theirs"
+
+
 def test_a_new_file_is_ours_or_refused(tmp_path: Path) -> None:
     with Disk(tmp_path, "lost").used() as disk:
         for number in range(4):
@@ -170,6 +188,15 @@ def test_a_lock_or_its_lease_excludes_a_second_one(tmp_path: Path, fault: str) -
         two.release()
         # what a lock has left keeps no lease waiting
         assert (tmp_path / "x.lock").exists() and Lock(tmp_path / "x.lock").acquire(0)
+
+
+def test_a_lease_that_nobody_has_signed_runs_out(tmp_path: Path) -> None:
+    with Disk(tmp_path, "lockless").used():
+        (tmp_path / "x.lease").touch()
+        lock = Lock(tmp_path / "x", lease=30.0)
+        assert not lock.acquire(0) and (tmp_path / "x.lease").exists()
+        os.utime(tmp_path / "x.lease", (1, 1))
+        assert not lock.acquire(0) and lock.acquire(0)
 
 
 @pytest.mark.process

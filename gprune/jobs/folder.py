@@ -200,7 +200,7 @@ def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:
             return size, file.read(window)
 
     try:
-        size, data = again(end)
+        size, data = again(end) if there(path) else (0, b"")
     except OSError:
         return []
     lines = data.decode("utf-8", errors="replace").replace("\r\n", "\n").rstrip().split("\n")

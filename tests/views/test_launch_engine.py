@@ -57,10 +57,11 @@ def test_a_start_in_slurm_is_one_array_of_all_its_seeds(cache: Path, clients: Pa
     app = form()
     app.radio(key="launch_engine").set_value("Slurm").run()
     assert "partition big, GPUs a100:1, cores 1" in words(app).replace("\\", "")
-    assert any(code.value == "python -m gprune submit demo --engine slurm" for code in app.code)
+    shown = next(code.value for code in app.code if "submit" in code.value)
+    assert shown.endswith(" > study.json\npython -m gprune submit study.json --engine slurm")
     app.text_input(key="launch_seeds").set_value("3 4").run()
     shown = next(code.value for code in app.code if "submit" in code.value)
-    assert shown.endswith("python -m gprune submit demo study-3.json study-4.json --engine slurm")
+    assert shown.endswith("python -m gprune submit study-0.json study-3.json study-4.json --engine slurm")
     app.button(key="launch_start").click().run()
     assert not app.exception and not app.error
     found = jobs.jobs(cache)
