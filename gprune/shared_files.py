@@ -118,7 +118,7 @@ def move(source: Path, target: Path) -> None:
 def _arrived(source: Path, target: Path, before: os.stat_result) -> bool:
     """Whether a rename was done after all: the source is gone, and what it was has the new name.
 
-    A hidden name is its writer's own. Where that is gone, it was moved, and another writer has taken its place.
+    A hidden name is its writer's own: where that is gone it was moved, and another has taken its place since.
     """
     for folder in {source.parent, target.parent}:
         refresh(folder)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,6 @@ from shared_file_system import Disk
 from waiting import limit, wait_for
 
 from gprune import jobs, locks, pipeline, run_records
-from gprune.jobs import folder as job_files
-from gprune.jobs import local
 from gprune.jobs.state import read_state
 from gprune.store import DAMAGED, Store
 from gprune.study import from_dict, run_name
@@ -127,38 +123,32 @@ def test_two_processes_that_hold_one_lock_leave_what_one_leaves(
     assert not (cache / DAMAGED).exists()
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache on a disk with faults, for this process and every child; what still runs in it is killed."""
-    folder, faults = tmp_path / "cache", ("stale", "unseen", "lost", "lockless", "open")
-    for name, value in shared_file_system.environment(tmp_path / "site", folder, *faults).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    with Disk(folder, *faults).used():
-        yield folder
-    for job in job_files.all_folders(job_files.root(folder)):
-        local.sweep(read_state(job).pid or 2**30)
-
-
+@pytest.mark.long
 @pytest.mark.process
 def test_a_job_is_submitted_cancelled_and_resumed_on_such_a_disk(
-    values: dict[str, Any], undisturbed: Path, cache: Path
+    values: dict[str, Any], undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    cache, faults = tmp_path / "cache", ("stale", "unseen", "lost", "lockless", "open")
+    for name, value in shared_file_system.environment(tmp_path / "site", cache, *faults).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     endless = from_dict(values | {"sparsity": {"epochs": 3000, "batch": 8}})
-    job = jobs.submit(cache, endless)
-    wait_for(lambda: jobs.progress(cache, job.id).stage == "learning", 60)
-    assert jobs.submit(cache, endless).id == job.id
-    jobs.cancel(cache, job.id)
-    wait_for(lambda: not jobs.get(cache, job.id).active, 60)
-    assert (jobs.get(cache, job.id).state, jobs.get(cache, job.id).error) == ("cancelled", "")
-    again = jobs.resume(cache, job.id)
-    wait_for(lambda: any("goes on at step" in line for line in jobs.log_tail(cache, again.id)), 60)
-    jobs.cancel(cache, again.id)
-    last = jobs.submit(cache, from_dict(values))
-    wait_for(lambda: _looked(cache, last.id).finished, 90)
-    state = read_state(last.folder)
-    assert (state.state, state.error) == ("done", ""), json.dumps(jobs.log_tail(cache, last.id), indent=1)
-    made, wanted = contents(cache), contents(undisturbed)
+    with Disk(cache, *faults).used() as disk:
+        job = jobs.submit(cache, endless)
+        wait_for(lambda: jobs.progress(cache, job.id).stage == "learning", 60)
+        assert jobs.submit(cache, endless).id == job.id
+        jobs.cancel(cache, job.id)
+        wait_for(lambda: not jobs.get(cache, job.id).active, 60)
+        assert (jobs.get(cache, job.id).state, jobs.get(cache, job.id).error) == ("cancelled", "")
+        again = jobs.resume(cache, job.id)
+        wait_for(lambda: any("goes on at step" in line for line in jobs.log_tail(cache, again.id)), 60)
+        jobs.cancel(cache, again.id)
+        last = jobs.submit(cache, from_dict(values))
+        wait_for(lambda: _looked(cache, last.id).finished, 90)
+        state = read_state(last.folder)
+        assert (state.state, state.error) == ("done", ""), jobs.log_tail(cache, last.id)
+        with disk.elsewhere():
+            made, wanted = contents(cache), contents(undisturbed)
     assert {place: made.get(place) for place in wanted} == wanted
 
 
