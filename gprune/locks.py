@@ -24,6 +24,8 @@ from gprune.shared_files import again, age, refresh
 
 LEASE_SECONDS = 30.0
 """so long a lease has rested before others take it; its holder dates it three times as often"""
+PATIENT_SECONDS, SELDOM_SECONDS = 5.0, 0.5
+"""who has waited for so long tries no more often than that"""
 _MISSING = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _without: set[int] = set()
 """disks that have said that they have no locks, by their number"""
@@ -37,10 +39,11 @@ class Lock:
 
         Args:
             path: the file; it stays when the lock is freed.
-            poll: seconds between two tries.
+            poll: seconds between two tries, to begin with.
             lease: seconds after which a lease has run out; the same for all who lock this file.
         """
         self._path, self._poll, self._seconds = path, poll, lease
+        self._waited = 0.0
         # the library's own way out knows neither ENOLCK nor the death of a holder elsewhere
         self._lock: filelock.BaseFileLock = filelock.FileLock(
             path, mode=0o600, poll_interval=poll, fallback_to_soft=False
@@ -68,8 +71,9 @@ class Lock:
         if not self.leased and _device(self._path.parent) in _without:
             self._lock = self._lease()
         try:
-            again(lambda: self._lock.acquire(timeout=seconds))
+            again(lambda: self._lock.acquire(timeout=seconds, poll_interval=self._interval()))
         except filelock.Timeout:
+            self._waited += seconds
             self._clear()
             return False
         except OSError as error:
@@ -84,6 +88,10 @@ class Lock:
         """Lets another process have it; a server that has lost it says so in vain."""
         with contextlib.suppress(OSError):
             self._lock.release()
+
+    def _interval(self) -> float:
+        """Seconds between two tries: more for who has waited long, as each is a request to a shared disk."""
+        return self._poll if self._waited < PATIENT_SECONDS else max(self._poll, SELDOM_SECONDS)
 
     def _clear(self) -> None:
         """Removes a lease that was made and never signed: whoever made it has died over it."""

@@ -91,11 +91,12 @@ def looked(cache: Path, job: jobs.Job) -> jobs.Job:
 
 
 def reproduce(study: Study, cache: Path, *more: str) -> list[str]:
-    """The command that makes the main table of a small model, at one retention and of two methods."""
+    """The command that makes the main table of a small model, at one retention and of three methods."""
     words = ["reproduce", "main", "--model", study.model, "--scale", "demo", "--primary", study.primary]
     words += ["--auxiliary", study.auxiliary, "--substitute", study.evaluation.texts[0], "--tasks", "none"]
     words += ["--evaluate", study.evaluation.texts[0], "--samples", "16", "--windows", "4", "--seeds", "0"]
-    words += ["--epochs", str(study.sparsity.epochs), "--retentions", "0.5", "--methods", "gprune", "flap"]
+    words += ["--epochs", str(study.sparsity.epochs), "--retentions", "0.5"]
+    words += ["--methods", "gprune", "flap", "wanda_sp"]
     for setting in ("calibration.length=16", "calibration.batch=4", "modularization.candidates=[2, 3]",
                     "modularization.steps=5", 'evaluation.preset="16"', "calibration.shards=4"):  # fmt: skip
         words += ["--set", setting]
@@ -208,6 +209,7 @@ def test_the_main_table_made_in_slurm_is_the_local_one_bit_for_bit(slurm, study,
     assert "main.csv" in made and made == wanted
     assert contents(tmp_path / "slurm") == contents(tmp_path / "local")
     found = jobs.jobs(tmp_path / "slurm")
+    assert len(found) == 2
     assert {job.engine for job in found} == {"slurm"} and len(
         {read_record(job.folder).array for job in found}
     ) == 1
