@@ -18,10 +18,10 @@ from gprune.settings import PRESET_LENGTHS
 from gprune.stages.inputs import describe_texts
 from gprune.study import Study, from_dict
 from gprune.study_demo import demo_study
-from gprune.views.frame import frame, press, python_code, text_picker, work
+from gprune.views.frame import frame, press, text_picker, work
 from gprune.views.frame.card import card
 from gprune.views.frame.chart_style import label
-from gprune.views.frame.commands import command, in_slurm
+from gprune.views.frame.commands import command
 from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain, said
 from gprune.views.jobs import (
@@ -29,6 +29,7 @@ from gprune.views.jobs import (
     complaints,
     engine_choice,
     estimate_card,
+    exact_command,
     form_fields,
     settings_form,
     task_form,
@@ -65,7 +66,7 @@ def new_study(root: str) -> None:
         records = [run.record for run in frame.situation().runs]
         slurm = engine_choice.choose(root)
         arguments = estimate_card.show(studies[0], records, "launch", elsewhere=slurm is not None)
-        _exact(studies, arguments or (), slurm is not None)
+        exact_command.show(studies, arguments or (), slurm is not None)
         if press.pressed(
             "Start the run",
             key="launch_start",
@@ -74,16 +75,6 @@ def new_study(root: str) -> None:
             disabled=arguments is None,
         ):
             _start(root, studies, complaint, arguments or (), slurm)
-
-
-def _exact(studies: list[Study], arguments: tuple[str, ...], slurm: bool) -> None:
-    """What starts the same elsewhere."""
-    st.caption("The exact command")
-    words = in_slurm(*studies) if slurm else command(*studies, told=arguments)
-    st.code(words, language="bash", wrap_lines=True)
-    with st.popover("As Python", icon=":material/content_copy:", type="tertiary", key="launch_python"):
-        same = python_code.of_study(*studies, anyway="--anyway" in arguments)
-        st.code(same, language="python", wrap_lines=True)
 
 
 def _profile(start: Study, key: str) -> tuple[Study, str]:
