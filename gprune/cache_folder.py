@@ -47,6 +47,11 @@ def is_refused(error: OSError) -> bool:
 def explain(error: OSError, folder: Path) -> StoreError:
     """Turns an operating system error about the cache into one sentence with the remedy."""
     remedy = "or set GPRUNE_CACHE to another folder"
+    if error.errno == errno.EDQUOT:
+        return StoreError(
+            f"your quota on the disk that holds the cache {folder} is full: free some space of yours, "
+            f"{remedy}"
+        )
     if is_full(error):
         return StoreError(f"the disk that holds the cache {folder} is full: free some space, {remedy}")
     if is_refused(error):

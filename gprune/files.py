@@ -2,7 +2,8 @@
 
 A reader meets the old file or the new one, never half of one; a write that fails leaves the old one alone.
 What is in place has reached the disk, so that this holds when the machine loses its power as well. Folders
-made here are their owner's alone, and a file is never more open than its folder.
+made here are their owner's alone, and a file is never more open than its folder. For what a disk does that
+several machines share, see gprune.shared_files.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+from gprune import shared_files
 
 _BESIDE = re.compile(r"\..*-[0-9a-f]{32}(\.[^.]*)?", re.DOTALL)
 
@@ -42,13 +45,20 @@ def is_beside(name: str) -> bool:
 def remove(path: Path) -> None:
     """Removes a file, a link, or a folder with all that is in it, as far as it can be.
 
+    A folder of which something stays, as a file that NFS keeps because it is open, gets a hidden name: who
+    looks does not find half of it, and who sweeps does.
+
     Raises:
         OSError: the file cannot be removed.
     """
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink()
+    if not path.is_dir() or path.is_symlink():
+        # gone is gone: the reply to a first request may have been lost
+        path.unlink(missing_ok=True)
+        return
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists() and not is_beside(path.name):
+        with contextlib.suppress(OSError):
+            shared_files.move(path, beside(path))
 
 
 def discard(path: Path) -> None:
@@ -58,7 +68,7 @@ def discard(path: Path) -> None:
         OSError: it cannot be renamed; what is left under the other name is passed over.
     """
     aside = beside(path)
-    path.rename(aside)
+    shared_files.move(path, aside)
     with contextlib.suppress(OSError):
         remove(aside)
 
@@ -72,13 +82,10 @@ def make_folder(path: Path) -> None:
     if path.is_dir():
         return
     try:
-        path.mkdir(mode=0o700)
+        shared_files.make(path, 0o700)
     except FileNotFoundError:
         make_folder(path.parent)
-        make_folder(path)
-    except FileExistsError:
-        if not path.is_dir():
-            raise
+        shared_files.make(path, 0o700)
 
 
 def settle(path: Path) -> None:
@@ -122,7 +129,7 @@ def replaced(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         settle(temporary)
-        temporary.replace(path)
+        shared_files.move(temporary, path)
         sync(path.parent)
     finally:
         with contextlib.suppress(OSError):

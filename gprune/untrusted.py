@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gprune.errors import GpruneError, UnreadableError
+from gprune.shared_files import again
 
 SENTENCE_LENGTH = 300
 VALUE_LENGTH = 80
@@ -137,12 +138,16 @@ def contents(path: Path, what: str, *, most: int = MOST_BYTES, pipe: bool = Fals
         FileNotFoundError: there is no such file.
         UnreadableError: it is larger, no ordinary file, or cannot be read.
     """
-    try:
+
+    def read() -> bytes:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) and not (pipe and (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode))):
             raise UnreadableError(f"{what} is no ordinary file: give a file")
         with path.open("rb") as stream:
-            data = stream.read(most + 1)
+            return stream.read(most + 1)
+
+    try:
+        data = again(read)
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:

@@ -65,7 +65,8 @@ class Starters:
         """
         arguments = [str(self.study), str(self.cache), str(self.folder), until, held]
         log = (self.folder / "log.txt").open("ab")
-        environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+        paths = filter(None, (os.environ.get("PYTHONPATH"), str(PROJECT)))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         process = subprocess.Popen(
             [sys.executable, "-c", STARTER, *arguments], stderr=log, cwd=PROJECT, env=environment
         )

@@ -56,7 +56,7 @@ COMMANDS = {
         "listing", "list the metrics and methods of other packages, and why one cannot be used"
     ),
     "runs": Command("listing", "list the runs in the cache"),
-    "cache": Command("cache", "what the cache holds: list it, prune it, verify it"),
+    "cache": Command("cache", "what the cache holds: list it, prune it, verify it; check its disk"),
 }
 """every sub-command, in the order of `--help`"""
 

@@ -1,4 +1,4 @@
-"""`cache`: what takes how much room and for which runs, what no run needs, what is damaged."""
+"""`cache`: what takes how much room and for which runs, what is not needed or damaged, what its disk can."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXIT_DAMAGED = 1
 
 
 def add(commands: Any) -> None:
-    """Registers the command with its own three."""
+    """Registers the command with its own four."""
     cache = commands.add_parser("cache", help=COMMANDS["cache"].about)
     ways = cache.add_subparsers(title="commands", required=True, metavar="COMMAND")
     shown = ways.add_parser("list", help="what takes how much room, and for which runs")
@@ -27,7 +27,9 @@ def add(commands: Any) -> None:
     prune.set_defaults(command=_prune)
     verify = ways.add_parser("verify", help="read every result and compare it with its checksums")
     verify.set_defaults(command=_verify)
-    for parser in (shown, prune, verify):
+    check = ways.add_parser("check", help="try whether the disk of the cache holds what is needed of it")
+    check.set_defaults(command=_check)
+    for parser in (shown, prune, verify, check):
         add_cache(parser)
 
 
@@ -97,6 +99,17 @@ def _verify(options: argparse.Namespace) -> int:
     if found.faults:
         print("run the studies again: what is damaged is made anew, the rest is kept", file=sys.stderr)
     return EXIT_DAMAGED if found.faults else 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from gprune import file_system_check
+
+    store, wanting = Store(options.cache), 0
+    print(store.root)
+    for one in file_system_check.tried(store.root):
+        print(f"  {'yes' if one.holds else 'no':<4} {one.what}{f': {one.words}' if one.words else ''}")
+        wanting += not one.holds
+    return EXIT_DAMAGED if wanting else 0
 
 
 def _progress(one: Stored, done: int, total: int) -> None:

@@ -59,6 +59,7 @@ def read(name: str) -> Study:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from gprune.jobs import log
     from gprune.jobs.reporting import JobReporter
 
     if options.dry_run:
@@ -67,7 +68,7 @@ def _run(options: argparse.Namespace) -> int:
         return _run_seeds(options)
     if options.job is None:
         return _run_here(options, None)
-    with JobReporter(options.job) as reporter:
+    with log.forgiving(), JobReporter(options.job) as reporter:
         code = _run_here(options, reporter)
         reporter.finish(options.summary, options.run_name)
     return code

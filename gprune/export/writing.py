@@ -15,6 +15,7 @@ from gprune import limits
 from gprune.errors import CheckpointError, GpruneError, ModelError
 from gprune.files import beside, replaced
 from gprune.models.loading import one_line
+from gprune.shared_files import move
 
 
 def require_room(target: Path, size: int) -> None:
@@ -45,11 +46,12 @@ def new_folder(folder: Path) -> Iterator[Path]:
     partial = beside(folder)
     try:
         with as_checkpoint_error(f"the model cannot be saved in {str(folder)!r}"):
-            partial.mkdir(parents=True)
+            # the name is nobody else's: one that is there is the answer to a request that was asked twice
+            partial.mkdir(parents=True, exist_ok=True)
             yield partial
             if folder.is_dir():
                 folder.rmdir()
-            partial.rename(folder)
+            move(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

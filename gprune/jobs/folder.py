@@ -18,16 +18,17 @@ import contextlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from gprune import untrusted
 from gprune.cache_folder import explain, is_full, is_refused
 from gprune.errors import JobError, UnreadableError
 from gprune.files import write_bytes
+from gprune.locks import Lock
+from gprune.shared_files import again, refresh, status, there
 
 STUDY = "study.json"
 JOB = "job.json"
@@ -41,6 +42,8 @@ LOCK = ".lock"
 # UTC date, UTC time, and eight digits that tell apart jobs of the same second
 ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 LOCK_SECONDS = 10.0
+LEASE_SECONDS = 3.0
+"""of a disk without locks, see gprune.locks: less than anybody waits, for these locks are held for moments"""
 
 
 def root(cache: Path) -> Path:
@@ -61,11 +64,20 @@ def locate(cache: Path, job_id: str) -> Path:
         )
     home = root(cache)
     folder = home / job_id
-    if folder.is_symlink() or not folder.is_dir():
+    if not is_folder(folder):
         raise JobError(
             f"there is no job {job_id} in {home}: it may have been deleted; pick one from the list"
         )
     return folder
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder of that name, and no link to one."""
+    try:
+        found = status(path)
+    except OSError:
+        return False
+    return found is not None and stat.S_ISDIR(found.st_mode)
 
 
 def all_folders(home: Path) -> list[Path]:
@@ -80,6 +92,9 @@ def all_folders(home: Path) -> list[Path]:
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """The object in a JSON file; None where the file is missing or damaged."""
+    if not os.path.lexists(path):
+        # another machine may have made it since this one looked last
+        refresh(path.parent)
     try:
         # what a run reports may be a perplexity beyond every float
         values = untrusted.json_file(path, path.name, finite=False)
@@ -127,18 +142,18 @@ def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     Raises:
         JobError: the folder is missing or cannot be written, or another process holds the lock for too long.
     """
-    if not folder.is_dir():
+    if not there(folder):
         # the lock would make the folder anew, with nothing in it
         raise JobError(f"{folder} cannot be written: it was deleted")
-    lock = FileLock(folder / LOCK, mode=0o600, poll_interval=0.01)
+    lock = Lock(folder / LOCK, poll=0.01, lease=LEASE_SECONDS)
     try:
-        lock.acquire(timeout=seconds)
-    except Timeout as error:
-        raise JobError(
-            f"another process has held {folder / LOCK} for {seconds:g} seconds: wait a moment and try again"
-        ) from error
+        held = lock.acquire(seconds)
     except OSError as error:
         raise unwritable(folder, error) from error
+    if not held:
+        raise JobError(
+            f"another process has held {folder / LOCK} for {seconds:g} seconds: wait a moment and try again"
+        )
     try:
         yield
     finally:
@@ -151,6 +166,11 @@ def unwritable(folder: Path, error: OSError) -> JobError:
         return JobError(str(explain(error, folder)))
     reason = error.strerror or str(error)
     return JobError(f"{folder} cannot be written ({reason}): set GPRUNE_CACHE to another folder")
+
+
+def full(folder: Path, error: BaseException) -> str:
+    """The sentence for a disk or a quota that is full; empty for any other error."""
+    return str(explain(error, folder)) if isinstance(error, OSError) and is_full(error) else ""
 
 
 def append(path: Path, data: bytes) -> None:
@@ -172,11 +192,15 @@ def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:
         count: how many lines at most.
         window: bytes read from the end of the file.
     """
-    try:
+
+    def end() -> tuple[int, bytes]:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - window))
-            data = file.read(window)
+            return size, file.read(window)
+
+    try:
+        size, data = again(end) if there(path) else (0, b"")
     except OSError:
         return []
     lines = data.decode("utf-8", errors="replace").replace("\r\n", "\n").rstrip().split("\n")

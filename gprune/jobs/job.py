@@ -18,6 +18,7 @@ from gprune.jobs import folder as files
 from gprune.jobs.local import CommandBuilder
 from gprune.jobs.slurm.record import Record, is_slurm, read_record, write_record
 from gprune.jobs.state import JobState, is_text, is_time, one_line, read_state, write_state
+from gprune.shared_files import move
 from gprune.study import Study
 from gprune.untrusted import quoted
 
@@ -129,7 +130,7 @@ def create(
         _write(draft, study, record)
         if slurm is not None:
             write_record(draft, slurm)
-        draft.rename(folder)
+        move(draft, folder)
     except OSError as error:
         raise files.unwritable(home, error) from error
     finally:

@@ -322,7 +322,8 @@ def _start(folder: Path) -> None:
     try:
         local.start_supervisor(folder)
     except OSError as error:
-        reason = f"no process can be started ({error.strerror or error}): free some memory and start it again"
+        plain = f"no process can be started ({error.strerror or error}): free some memory and start it again"
+        reason = files.full(folder, error) or plain
         update(folder, lambda state: state.ended_as("failed", reason))
 
 

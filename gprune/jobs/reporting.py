@@ -26,11 +26,14 @@ from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.state import JobState, one_line, read_state, update, write_state
 from gprune.progress import Progress
+from gprune.shared_files import refresh, there
 
 # progress lines are at least this far apart; in a long stage a hundredth of its age, up to the longest
 SHORTEST_SECONDS = 0.2
 LONGEST_SECONDS = 1.0
 STAGE_SHARE = 0.01
+# how often a run has the system ask a shared disk whether another machine has asked it to stop
+FRESH_SECONDS = 5.0
 
 
 class JobReporter:
@@ -57,6 +60,7 @@ class JobReporter:
         self._waiting: bytes = b""
         self._torn = False
         self._checked = -LONGEST_SECONDS
+        self._refreshed = -FRESH_SECONDS
         self._stop = False
         self._run_id = ""
         self._summary: dict[str, Any] = {}
@@ -146,6 +150,10 @@ class JobReporter:
             self._torn = True
 
     def _asked_to_stop(self) -> bool:
+        now = time.monotonic()
+        if now - self._refreshed >= FRESH_SECONDS:
+            self._refreshed = now
+            refresh(self.folder)
         self._stop = self._stop or os.path.exists(self.folder / files.CANCEL)
         return self._stop
 
@@ -186,7 +194,7 @@ class JobReporter:
 
 def is_cancelled(folder: Path) -> bool:
     """Whether someone has asked a job to stop; on a full disk its state alone may say so."""
-    return os.path.exists(folder / files.CANCEL) or read_state(folder).state == "cancelling"
+    return there(folder / files.CANCEL) or read_state(folder).state == "cancelling"
 
 
 def sentence(error: BaseException) -> str:

@@ -61,7 +61,7 @@ def _launch(folder: Path) -> subprocess.Popen[bytes] | None:
             worker = local.start(command or [], folder)
         except (OSError, ValueError, TypeError, IndexError) as error:
             reason = f"the command {command!r} cannot be started ({error}): check the installation"
-            write_state(folder, state.ended_as("failed", reason))
+            write_state(folder, state.ended_as("failed", files.full(folder, error) or reason))
             return None
         _register(folder, state, worker.pid)
     return worker

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from gprune import untrusted
 from gprune.jobs.state import JobState, is_text, is_time
+from gprune.shared_files import again, status
 
 # the moving rate looks at this many events and seconds; with less behind it there is no estimate yet
 RATE_EVENTS = 60
@@ -86,18 +86,17 @@ class JobProgress:
 def read_trace(path: Path) -> Trace:
     """Reads a job's events; a line that is torn or damaged is passed over, a missing file has none."""
     try:
-        status = os.stat(path)
+        found = status(path)
     except OSError:
-        return Trace()
-    return _read_trace(path, status.st_size, status.st_mtime_ns)
+        found = None
+    return Trace() if found is None else _read_trace(path, found.st_size, found.st_mtime_ns)
 
 
 @lru_cache(maxsize=256)
 def _read_trace(path: Path, size: int, changed: int) -> Trace:
     """Size and time of change are the cache key: finished jobs are read once."""
     try:
-        with open(path, "rb") as file:
-            lines = file.read(size).split(b"\n")
+        lines = again(path.read_bytes)[:size].split(b"\n")
     except OSError:
         return Trace()
     # what follows the last line break is still being written

@@ -16,12 +16,13 @@ import numpy as np
 
 from gprune import run_records, stages
 from gprune.errors import GpruneError, SettingsError, StoreError, UnreadableError
-from gprune.files import beside
+from gprune.files import beside, make_folder
 from gprune.packs import form
 from gprune.packs.archive import Archive
 from gprune.packs.contents import REASONS
 from gprune.packs.record import checked, graph_of
 from gprune.progress import Progress, silent
+from gprune.shared_files import move
 from gprune.stages import KINDS
 from gprune.store import Store, explain, manifests
 from gprune.untrusted import quoted, sentence
@@ -91,7 +92,7 @@ class _Unpacking:
         self._require_free()
         staging = beside(self.store.folder("runs", self.name))
         try:
-            staging.mkdir(parents=True)
+            make_folder(staging)
             aside = Store(staging)
             for number, place in enumerate(self.results):
                 progress(number, len(self.results), "checking")
@@ -182,7 +183,7 @@ class _Unpacking:
 
         def write(folder: Path) -> dict[str, Any]:
             for path in source.glob("*.npy"):
-                path.rename(folder / path.name)
+                move(path, folder / path.name)
             return _entries(manifest)
 
         kind, sums = KINDS[place[0]].record, manifest[manifests.SUMS]

@@ -18,7 +18,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import filelock
 import pandas as pd
 
 from gprune import untrusted
@@ -27,6 +26,7 @@ from gprune.analysis.spreadsheet import csv
 from gprune.analysis.studies import StudyRow
 from gprune.errors import StoreError
 from gprune.files import make_folder, write_json, write_text
+from gprune.locks import Lock
 from gprune.reproduction.assembly import Assembled
 from gprune.reproduction.scale import Scale, choose
 from gprune.reproduction.series import Series
@@ -74,8 +74,13 @@ def write(folder: Path, series: Series, tables: Iterable[Assembled], command: st
     try:
         make_folder(folder)
         # another call may be adding its own tables to the same index
-        with filelock.FileLock(folder / f".{INDEX}.lock", mode=0o600):
+        lock = Lock(folder / f".{INDEX}.lock")
+        while not lock.acquire(1.0):
+            pass
+        try:
             _write(folder, series, tables, command)
+        finally:
+            lock.release()
     except OSError as error:
         if is_full(error):
             raise explain(error, folder) from error

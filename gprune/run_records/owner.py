@@ -11,12 +11,12 @@ import time
 from datetime import datetime
 from typing import Any
 
-import filelock
-
 from gprune import processes
 from gprune.files import make_folder
+from gprune.locks import Lock
 from gprune.processes import BEAT_SECONDS as BEAT_SECONDS
 from gprune.processes import QUIET_SECONDS as QUIET_SECONDS
+from gprune.shared_files import refresh
 from gprune.store import Store
 
 INTERRUPTED = "interrupted"
@@ -34,14 +34,14 @@ class Ownership:
             run: name of the run.
         """
         self._path = store.root / "locks" / f"{store.folder('runs', run).name}.run.lock"
-        self._lock = filelock.FileLock(self._path, mode=0o600)
+        self._lock, self._folder = Lock(self._path), store.folder("runs", run)
         self.writable = True
         """whether the cache let the lock be tried"""
 
     @property
     def held(self) -> bool:
         """Whether this process has it."""
-        return bool(self._lock.is_locked)
+        return self._lock.held
 
     def take(self) -> bool:
         """Takes it if nobody has it; says whether this process has it now."""
@@ -49,12 +49,14 @@ class Ownership:
             return True
         try:
             make_folder(self._path.parent)
-            self._lock.acquire(timeout=0)
-        except filelock.Timeout:
+            self._lock.acquire(0)
             self.writable = True
-        except (OSError, NotImplementedError):
+        except OSError:
             # of a cache that cannot be written nothing can be owned
             self.writable = False
+        if self.held:
+            # the record that its last owner has left, wherever that was
+            refresh(self._folder)
         return self.held
 
     def give_up(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from gprune import methods, untrusted
 from gprune.errors import StoreError, UnreadableError
 from gprune.run_records import form
+from gprune.shared_files import again
 from gprune.store import Store
 
 RECORD = "run.json"
@@ -37,13 +38,13 @@ def _values(path: Path) -> Any:
     try:
         if not form.is_name(path.parent.name):
             raise UnreadableError("is in a folder whose name is not one of a run")
-        status = path.stat()
+        status = again(path.stat)
         # a pipe would be waited for
         if not stat.S_ISREG(status.st_mode):
             raise UnreadableError("is no file")
         if status.st_size > MOST_BYTES:
             raise UnreadableError(f"has {status.st_size} bytes; at most {MOST_BYTES} are read")
-        data = path.read_bytes()
+        data = again(path.read_bytes)
     except OSError as error:
         raise UnreadableError(f"cannot be read ({error.strerror or error})") from error
     try:

@@ -1,7 +1,8 @@
 """Arrays as files: summed up while they are written, held against that when they are read, never pickled.
 
 Large arrays are read as read-only memory maps, small ones into memory: a map whose file another program
-shortens in place ends the process that looks at it (SIGBUS), and a small array is not worth that.
+shortens in place ends the process that looks at it (SIGBUS), and a small array is not worth that. On a
+network file system, where another machine can remove a file that is mapped here, all are read into memory.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from gprune.shared_files import again, create, forgets_open_files
 from gprune.store import checksums
 from gprune.store.checksums import Writer
 
@@ -46,7 +48,7 @@ def write(path: Path, array: np.ndarray[Any, Any]) -> str:
     Raises:
         OSError: the file cannot be written.
     """
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    with open(create(path), "wb") as file:
         writer = Writer(file)
         np.save(writer, array, allow_pickle=False)
         return writer.digest
@@ -64,11 +66,11 @@ def read(path: Path, wanted: str | None) -> np.ndarray[Any, Any]:
         ValueError: it holds something else, or no array.
     """
     seen = checksums.stamp(path)
-    if seen[0] > LARGEST_IN_MEMORY:
+    if seen[0] > LARGEST_IN_MEMORY and not forgets_open_files(path):
         _require(wanted, checksums.of_file(path) if wanted else wanted, path)
         with _PARSING:
             return np.load(path, mmap_mode="r", allow_pickle=False)
-    data = path.read_bytes()
+    data = again(path.read_bytes)
     digest = checksums.of_bytes(data)
     checksums.remember(path, seen, digest)
     _require(wanted, digest if wanted else wanted, path)
@@ -83,8 +85,12 @@ def header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
     Raises:
         OSError: the file cannot be read.
     """
-    with open(path, "rb") as file:
-        start, size = file.read(_LONGEST_HEADER), os.fstat(file.fileno()).st_size
+
+    def beginning() -> tuple[bytes, int]:
+        with open(path, "rb") as file:
+            return file.read(_LONGEST_HEADER), os.fstat(file.fileno()).st_size
+
+    start, size = again(beginning)
     length = int.from_bytes(start[8:10], "little")
     found = _HEADER.fullmatch(start[10 : 10 + length])
     if not start.startswith(b"\x93NUMPY\x01\x00") or found is None:

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
+from gprune.shared_files import again
+
 Stamp = tuple[int, int, int]
 """size, number on the disk and time of the last change of a file"""
 
@@ -59,7 +61,7 @@ def stamp(path: Path) -> Stamp:
     Raises:
         OSError: there is no such file.
     """
-    return stamp_of(path.stat())
+    return stamp_of(again(path.stat))
 
 
 def of_bytes(data: bytes) -> str:
@@ -73,6 +75,10 @@ def of_file(path: Path) -> str:
     Raises:
         OSError: the file cannot be read.
     """
+    return again(lambda: _of_file(path))
+
+
+def _of_file(path: Path) -> str:
     with open(path, "rb") as file:
         seen = stamp_of(os.fstat(file.fileno()))
         digest = known(path, seen) or hashlib.file_digest(file, "sha256").hexdigest()

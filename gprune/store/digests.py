@@ -12,11 +12,13 @@ import hashlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from gprune import machine, untrusted
 from gprune.errors import UnreadableError
 from gprune.files import make_folder, write_json
+from gprune.shared_files import again
 from gprune.store.checksums import Stamp, settled, stamp_of
 
 FOLDER = "digests"
@@ -40,9 +42,9 @@ def of_files(paths: Sequence[Path], memory: Path | None = None, salt: bytes = b"
         OSError: a file cannot be read.
     """
     if sum(path.stat().st_size >= _LARGE for path in paths) < 2:
-        return [_of_file(path, memory, salt) for path in paths]
+        return [again(partial(_of_file, path, memory, salt)) for path in paths]
     with ThreadPoolExecutor(min(len(paths), machine.cores())) as pool:
-        return list(pool.map(lambda path: _of_file(path, memory, salt), paths))
+        return list(pool.map(lambda path: again(partial(_of_file, path, memory, salt)), paths))
 
 
 def _of_file(path: Path, memory: Path | None, salt: bytes) -> str:

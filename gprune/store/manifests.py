@@ -18,6 +18,7 @@ import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,6 +26,7 @@ from gprune import records, untrusted
 from gprune.errors import UnreadableError
 from gprune.files import sync
 from gprune.records.base import axes_of
+from gprune.shared_files import again, there
 from gprune.store import array_files, checksums
 from gprune.store.checksums import Stamp
 from gprune.store.manifest_records import details_fault, plain_values, record_fault
@@ -198,15 +200,18 @@ def _stamps(folder: Path, names: Mapping[str, Stamp]) -> dict[str, Stamp]:
 
 
 def _look(folder: Path, kind: type | None) -> Looked:
+    if os.path.lexists(folder):
+        # a manifest that is believed to be missing would have the result set aside
+        there(folder / NAME)
     stamps = _stamps(folder, {NAME: (0, 0, 0)})
     try:
-        status = os.lstat(folder / NAME)
+        status = again(lambda: os.lstat(folder / NAME))
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
             return Looked(None, f"its {NAME} is no file of such a kind", stamps)
-        data = (folder / NAME).read_bytes()
+        data = again((folder / NAME).read_bytes)
     except (FileNotFoundError, NotADirectoryError):
-        there = os.path.lexists(folder)
-        return Looked(None, f"it has no {NAME}" if there else "", stamps)
+        half = os.path.lexists(folder)
+        return Looked(None, f"it has no {NAME}" if half else "", stamps)
     try:
         manifest = _read(data)
         _require_names(manifest["files"])
@@ -264,7 +269,8 @@ def _require_files(folder: Path, files: Mapping[str, int]) -> None:
     for name, size in files.items():
         parts = PurePosixPath(name).parts
         try:
-            found = [os.lstat(folder.joinpath(*parts[: end + 1])) for end in range(len(parts))]
+            places = [folder.joinpath(*parts[: end + 1]) for end in range(len(parts))]
+            found = [again(partial(os.lstat, place)) for place in places]
         except (OSError, ValueError) as error:
             raise _DamagedError(f"{untrusted.quoted(name)} is missing") from error
         *above, status = found

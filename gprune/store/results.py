@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-import filelock
 import numpy as np
 
 from gprune.cache_folder import default_cache, explain
 from gprune.errors import DamagedError, NumericsError, StoreError
 from gprune.files import beside, discard, is_beside, make_folder, remove, sync
+from gprune.locks import Lock
+from gprune.shared_files import age, move, refresh, there
 from gprune.store import array_files, digests, manifests
 
 Record = TypeVar("Record")
@@ -144,14 +145,19 @@ class Store:
         try:
             self.check(stage, key, kind)
         except DamagedError as error:
-            return f"the stored result was damaged ({error.fault}) and is kept in {self._aside(stage, key)}"
+            place = self._aside(stage, key)
+            where = f"is kept in {place}" if place else "another process has moved it away"
+            return f"the stored result was damaged ({error.fault}) and {where}"
         return ""
 
-    def _aside(self, stage: str, key: str) -> Path:
+    def _aside(self, stage: str, key: str) -> Path | None:
+        """Moves a result away, and says where it is now; None where it has gone meanwhile."""
         place = self.root / DAMAGED / f"{stage}-{key}-{uuid4().hex[:8]}"
         try:
             make_folder(place.parent)
-            self.folder(stage, key).rename(place)
+            move(self.folder(stage, key), place)
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise explain(error, self.root) from error
         return place
@@ -186,8 +192,10 @@ class Store:
     def discard(self, stage: str, key: str) -> None:
         """Removes a result, if there is one; no reader meets half of it."""
         final = self.folder(stage, key)
-        if final.exists():
-            discard(final)
+        if there(final):
+            # whoever else removes it is as good
+            with contextlib.suppress(FileNotFoundError):
+                discard(final)
 
     def put_folder(
         self,
@@ -235,15 +243,20 @@ class Store:
             # a damaged result makes way
             self._aside(stage, key)
         try:
-            temporary.rename(final)
+            move(temporary, final)
             sync(final.parent)
         except OSError as error:
+            # another process was faster: what it has made under this key has the same content
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
+            refresh(final.parent)
 
     @contextlib.contextmanager
     def lock(self, stage: str, key: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
         """Holds a result for one process at a time; a killed process frees it.
+
+        Nothing depends on it but time: of two that make the same, the result that is moved into place first
+        stays, and the other has the same content. Under it, what its last holder has left is seen.
 
         Args:
             stage: name of the stage.
@@ -256,17 +269,15 @@ class Store:
         path = self.root / "locks" / f"{self.folder(stage, key).parent.name}-{key}.lock"
         try:
             make_folder(path.parent)
-            held = filelock.FileLock(path, mode=0o600)
-            while True:
-                try:
-                    held.acquire(timeout=1.0)
-                    break
-                except filelock.Timeout:
-                    if on_wait:
-                        on_wait()
+            held = Lock(path)
+            while not held.acquire(1.0):
+                if on_wait:
+                    on_wait()
         except OSError as error:
             raise explain(error, self.root) from error
         try:
+            # another machine's result is missed here until its folder is opened
+            refresh(self.root / stage)
             yield
         finally:
             held.release()
@@ -281,7 +292,9 @@ class Store:
             if not is_beside(path.name) or self._leads_out(path.parent):
                 continue
             with contextlib.suppress(OSError):
-                if time.time() - path.lstat().st_mtime > _STALE_SECONDS:
+                rested = time.time() - path.lstat().st_mtime > _STALE_SECONDS
+                # this machine's clock may be wrong, and what is being written another one's
+                if rested and age(path) > _STALE_SECONDS:
                     remove(path)
 
     def _leads_out(self, folder: Path) -> bool:

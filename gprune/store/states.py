@@ -25,6 +25,7 @@ from gprune.cache_folder import explain
 from gprune.errors import DamagedError, StoreError, UnreadableError
 from gprune.files import is_beside, make_folder, write_bytes
 from gprune.records import Array
+from gprune.shared_files import move
 from gprune.store import checksums
 from gprune.store.results import DAMAGED, Store
 
@@ -144,7 +145,7 @@ class StateFile:
         place = self.store.root / DAMAGED / f"{self.stage}-{self.key}-{uuid4().hex[:8]}{SUFFIX}"
         try:
             make_folder(place.parent)
-            self.path.rename(place)
+            move(self.path, place)
         except OSError as error:
             raise explain(error, self.store.root) from error
         return place

@@ -106,7 +106,7 @@ def test_a_node_that_does_not_see_the_folder_says_so(tmp_path):
     environment = {**os.environ, "SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_JOB_ID": "7"}
     done = subprocess.run(["bash", "-c", text], env=environment, capture_output=True, text=True)
     assert done.returncode == batch.UNSEEN
-    assert "is the cache on a file system that the nodes share?" in done.stderr
+    assert "is the cache on a disk that nodes share, and has it room?" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +29,8 @@ from gprune.study import Study, from_dict
 
 from . import slurm_machine
 
+PROJECT = Path(__file__).parents[2]
+ENGINES = ("slurm", "local")
 REASON = slurm_machine.why_not()
 pytestmark = [
     pytest.mark.long,
@@ -79,6 +82,25 @@ def at_work(cache: Path) -> list[int]:
         if str(cache) in words and not gone and process.pid != os.getpid():
             found.append(process.pid)
     return found
+
+
+def looked(cache: Path, job: jobs.Job) -> jobs.Job:
+    time.sleep(0.3)
+    jobs.ask_slurm(cache)
+    return jobs.get(cache, job.id)
+
+
+def reproduce(study: Study, cache: Path, *more: str) -> list[str]:
+    """The command that makes the main table of a small model, at one retention and of three methods."""
+    words = ["reproduce", "main", "--model", study.model, "--scale", "demo", "--primary", study.primary]
+    words += ["--auxiliary", study.auxiliary, "--substitute", study.evaluation.texts[0], "--tasks", "none"]
+    words += ["--evaluate", study.evaluation.texts[0], "--samples", "16", "--windows", "4", "--seeds", "0"]
+    words += ["--epochs", str(study.sparsity.epochs), "--retentions", "0.5"]
+    words += ["--methods", "gprune", "flap", "wanda_sp"]
+    for setting in ("calibration.length=16", "calibration.batch=4", "modularization.candidates=[2, 3]",
+                    "modularization.steps=5", 'evaluation.preset="16"', "calibration.shards=4"):  # fmt: skip
+        words += ["--set", setting]
+    return [sys.executable, "-m", "gprune", *words, "--cache", str(cache), "--out", str(cache / "out"), *more]
 
 
 def taken_back(cache: Path, job: jobs.Job) -> bool:
@@ -152,6 +174,67 @@ def test_a_cancelled_array_leaves_no_process(slurm, study, tmp_path):
     wait_for(lambda: not at_work(cache), 30)
 
 
+def test_a_job_whose_node_dies_is_told_as_interrupted(slurm, study, tmp_path):
+    endless = replace(study, sparsity=replace(study.sparsity, epochs=3000))
+    cache = tmp_path / "cache"
+    (job,) = submit(cache, [endless])
+    wait_for(lambda: jobs.progress(cache, job.id).stage, 60)
+    node = (job.folder / "node.txt").read_text().split()[0].split(".")[0]
+    told = ["scontrol", "update", f"NodeName={node}"]
+    subprocess.run([*told, "State=DOWN", "Reason=test"], check=True)
+    try:
+        # a node that has died reports no end of its run, whatever becomes of that
+        wait_for(lambda: taken_back(cache, job), 30)
+        wait_for(lambda: looked(cache, job).state == "interrupted", 90)
+        between = jobs.get(cache, job.id)
+        assert between.returns and between.note, read_state(job.folder)
+        assert jobs.cancel(cache, job.id).state == "cancelled"
+    finally:
+        # refused where the node has come back by itself
+        subprocess.run([*told, "State=RESUME"], capture_output=True)
+    wait_for(lambda: not at_work(cache), 60)
+
+
+def test_the_main_table_made_in_slurm_is_the_local_one_bit_for_bit(slurm, study, tmp_path):
+    settings = tmp_path / "slurm.json"
+    settings.write_text('{"partition": "main"}')
+    for name, more in {"local": [], "slurm": ["--engine", "slurm", "--slurm", str(settings)]}.items():
+        done = subprocess.run(
+            reproduce(study, tmp_path / name, *more), cwd=PROJECT, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    made, wanted = (
+        {p.name: p.read_bytes() for p in (tmp_path / name / "out").glob("*.csv")} for name in ENGINES
+    )
+    assert "main.csv" in made and made == wanted
+    assert contents(tmp_path / "slurm") == contents(tmp_path / "local")
+    found = jobs.jobs(tmp_path / "slurm")
+    assert len(found) == 2
+    assert {job.engine for job in found} == {"slurm"} and len(
+        {read_record(job.folder).array for job in found}
+    ) == 1
+
+
+def test_a_reproduction_that_is_stopped_takes_its_array_out_of_slurm(slurm, study, tmp_path):
+    settings, endless = tmp_path / "slurm.json", replace(study, sparsity=replace(study.sparsity, epochs=3000))
+    settings.write_text('{"partition": "main"}')
+    cache = tmp_path / "cache"
+    command = subprocess.Popen(
+        reproduce(endless, cache, "--engine", "slurm", "--slurm", str(settings)), cwd=PROJECT
+    )
+    try:
+        wait_for(lambda: any(jobs.progress(cache, job.id).stage for job in jobs.jobs(cache)), 90)
+        command.send_signal(signal.SIGINT)
+        assert command.wait(limit(60)) == 130
+    finally:
+        command.kill()
+        command.wait()
+    found = jobs.jobs(cache)
+    wait_for(lambda: ended(cache, found), 60)
+    assert {read_state(job.folder).state for job in found} == {"cancelled"}
+    wait_for(lambda: not at_work(cache), 30)
+
+
 def test_what_slurm_refuses_leaves_nothing_behind(slurm, study, tmp_path):
     with pytest.raises(JobError, match="no such partition.*nope"):
         jobs.submit_slurm(tmp_path, [Errand(study)], SlurmSettings(partition="nope"))
@@ -180,7 +263,7 @@ def test_the_command_line_puts_a_study_into_slurm(slurm, study, tmp_path):
     words = ["submit", str(file), "--engine", "slurm", "--slurm", str(settings), "--cache", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-m", "gprune", *words],
-        cwd=Path(__file__).parents[2],
+        cwd=PROJECT,
         capture_output=True,
         text=True,
     )

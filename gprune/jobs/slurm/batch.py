@@ -32,7 +32,7 @@ folder=${folders[$SLURM_ARRAY_TASK_ID]}
 # the first sign of life: what does not get here was never seen by whoever looks at the folder
 if ! printf '%s %s_%s %s\\n' "$(hostname)" "$SLURM_ARRAY_JOB_ID" "$SLURM_ARRAY_TASK_ID" \\
         "${SLURM_RESTART_COUNT:-0}" >> "$folder/@SIGN@"; then
-    printf 'the node %s cannot write to %s: is the cache on a file system that the nodes share?\\n' \\
+    printf 'the node %s cannot write to %s: is the cache on a disk that nodes share, and has it room?\\n' \\
         "$(hostname)" "$folder" >&2
     exit @UNSEEN@
 fi

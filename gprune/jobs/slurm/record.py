@@ -9,6 +9,7 @@ from typing import Any
 from gprune.errors import JobError
 from gprune.jobs import folder as files
 from gprune.jobs.state import is_text, is_time
+from gprune.shared_files import again
 
 WAITS = ("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 ENDS = (
@@ -95,7 +96,7 @@ def in_words(reason: str) -> str:
 
 def is_slurm(folder: Path) -> bool:
     """Whether a job is Slurm's, and nothing of this machine's queue may touch it."""
-    return (folder / files.SLURM).exists()
+    return again((folder / files.SLURM).exists)
 
 
 def read_record(folder: Path) -> Record:

@@ -20,6 +20,7 @@ from gprune.jobs.slurm import batch, client
 from gprune.jobs.slurm.client import Standing
 from gprune.jobs.slurm.record import ENDS, UNKNOWN, WAITS, Record, is_slurm, read_record, write_record
 from gprune.jobs.state import REMEDY, JobState, read_state, write_state
+from gprune.shared_files import status
 
 LOOK_SECONDS = 10.0
 """Slurm is asked no more often than that while pages are open"""
@@ -150,7 +151,12 @@ def _ended(folder: Path, state: JobState, record: Record) -> JobState:
         return state.ended_as(
             "failed", f"lost: Slurm does not know {record.name} any more, and {began}; {REMEDY}"
         )
-    if not (folder / batch.SIGN).exists():
+    sign = status(folder / batch.SIGN)
+    if sign is not None and not sign.st_size:
+        return state.ended_as(
+            "failed", f"its node could not write: the disk of {folder} or your quota on it is full; {REMEDY}"
+        )
+    if sign is None:
         said = client.details(record.array, record.task)
         node = said.get("NodeList") or "that Slurm chose"
         return state.ended_as(

@@ -53,11 +53,24 @@ def command(study: Study, *others: Study, told: tuple[str, ...] = ()) -> str:
     more = (f" --seeds{seeds}" if seeds else "") + "".join(f" {word}" for word in told)
     if study == demo_study():
         return f"python -m gprune run demo{more}"
+    return f"{_written(study, 'study.json')}\npython -m gprune run study.json{more}"
+
+
+def in_slurm(*studies: Study) -> str:
+    """Shell commands that put studies into Slurm, as one array."""
+    files = {one: "study.json" if len(studies) == 1 else f"study-{one.seed}.json" for one in studies}
+    made = [_written(one, name) for one, name in files.items() if one != demo_study()]
+    words = ["demo" if one == demo_study() else name for one, name in files.items()]
+    return "\n".join([*made, f"python -m gprune submit {' '.join(words)} --engine slurm"])
+
+
+def _written(study: Study, file: str) -> str:
+    """The command that writes a study to a file."""
     lines, line = [], "python -m gprune study"
     for word in words(study):
         if word.startswith("--") and len(line) > 70:
             lines.append(line)
             line = "   "
         line += " " + shlex.quote(word)
-    lines.append(line + " > study.json")
-    return " \\\n".join(lines) + f"\npython -m gprune run study.json{more}"
+    lines.append(f"{line} > {file}")
+    return " \\\n".join(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from gprune.door import require_trust
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
 from gprune.jobs.local import EXPORTS
+from gprune.jobs.slurm.settings import SlurmSettings
+from gprune.jobs.slurm.submission import Errand
 from gprune.study import Study, run_name
 from gprune.study_demo import demo_study
 from gprune.views.frame import packed
@@ -157,6 +160,30 @@ def begin(root: str, study: Study, title: str, arguments: tuple[str, ...]) -> Jo
         return None
     st.toast(f"{'Started' if job.state == 'running' else 'Waiting in the queue'}: {plain(job.label)}")
     return job
+
+
+def start_in_slurm(root: str, studies: Sequence[Study], settings: SlurmSettings) -> list[Job]:
+    """Puts studies into Slurm as one array, and says so.
+
+    Args:
+        root: the cache.
+        studies: what is to run.
+        settings: what the cluster wants.
+
+    Returns:
+        The job of each; none after the reason has been shown on the page.
+    """
+    try:
+        for study in studies:
+            packed.require_here(root, study)
+            require_trust(study.trust_remote_code)
+        errands = [Errand(study, job_label(study)) for study in studies]
+        found = queue.submit_slurm(Path(root), errands, settings)
+    except GpruneError as error:
+        st.error(said(error), icon=":material/error:")
+        return []
+    st.toast(f"Handed to Slurm: {plain(found[0].label)}{f' and {len(found) - 1} more' if found[1:] else ''}")
+    return found
 
 
 def job_label(study: Study) -> str:

@@ -18,13 +18,16 @@ from gprune.views.frame.text import said
 _GIB = 2**30
 
 
-def show(study: Study, records: Iterable[dict[str, Any]], key: str) -> tuple[str, ...] | None:
+def show(
+    study: Study, records: Iterable[dict[str, Any]], key: str, elsewhere: bool = False
+) -> tuple[str, ...] | None:
     """Shows what a whole run of a study takes, if nothing of it is there yet.
 
     Args:
         study: what is to run.
         records: of the runs of the cache, the latest first; they tell how fast this machine is.
         key: of the widgets.
+        elsewhere: whether it runs on another machine, which says itself what fits there.
 
     Returns:
         What the job is told beside the study; None where it cannot fit and nobody wants it nevertheless.
@@ -43,6 +46,9 @@ def show(study: Study, records: Iterable[dict[str, Any]], key: str) -> tuple[str
             "By arithmetic: memory within a factor of 1.3, time from operations over the rate above. Where "
             "memory runs out, fewer sequences go through the model at a time, which changes no result."
         )
+    if elsewhere:
+        st.caption("That is reckoned for this machine: the node reckons for itself before it begins.")
+        return ()
     if not verdict.refusal:
         return ()
     st.error(said(verdict.refusal), icon=":material/error:")

@@ -10,6 +10,7 @@ import streamlit as st
 from gprune import profiles
 from gprune.door.terms import COMMAND, TRUST_OPTION, trusts_code
 from gprune.errors import GpruneError
+from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.methods import installed, metric_choices, plugins_of
 from gprune.models import identity
 from gprune.models.shapes import is_random
@@ -17,7 +18,7 @@ from gprune.settings import PRESET_LENGTHS
 from gprune.stages.inputs import describe_texts
 from gprune.study import Study, from_dict
 from gprune.study_demo import demo_study
-from gprune.views.frame import frame, press, python_code, text_picker, work
+from gprune.views.frame import frame, press, text_picker, work
 from gprune.views.frame.card import card
 from gprune.views.frame.chart_style import label
 from gprune.views.frame.commands import command
@@ -26,7 +27,9 @@ from gprune.views.frame.text import plain, said
 from gprune.views.jobs import (
     comparison_form,
     complaints,
+    engine_choice,
     estimate_card,
+    exact_command,
     form_fields,
     settings_form,
     task_form,
@@ -61,8 +64,9 @@ def new_study(root: str) -> None:
         if not studies:
             return
         records = [run.record for run in frame.situation().runs]
-        arguments = estimate_card.show(studies[0], records, "launch")
-        _exact(studies, arguments or ())
+        slurm = engine_choice.choose(root)
+        arguments = estimate_card.show(studies[0], records, "launch", elsewhere=slurm is not None)
+        exact_command.show(studies, arguments or (), slurm is not None)
         if press.pressed(
             "Start the run",
             key="launch_start",
@@ -70,16 +74,7 @@ def new_study(root: str) -> None:
             icon=":material/play_arrow:",
             disabled=arguments is None,
         ):
-            _start(root, studies, complaint, arguments or ())
-
-
-def _exact(studies: list[Study], arguments: tuple[str, ...]) -> None:
-    """What starts the same elsewhere."""
-    st.caption("The exact command")
-    st.code(command(*studies, told=arguments), language="bash", wrap_lines=True)
-    with st.popover("As Python", icon=":material/content_copy:", type="tertiary", key="launch_python"):
-        same = python_code.of_study(*studies, anyway="--anyway" in arguments)
-        st.code(same, language="python", wrap_lines=True)
+            _start(root, studies, complaint, arguments or (), slurm)
 
 
 def _profile(start: Study, key: str) -> tuple[Study, str]:
@@ -266,7 +261,13 @@ def _is_local(model: str) -> bool:
     return bundled or model[0] in "./~" or model.count("/") > 1 or Path(identity.resolve(model)).exists()
 
 
-def _start(root: str, studies: list[Study], complaint: Any = None, arguments: tuple[str, ...] = ()) -> None:
+def _start(
+    root: str,
+    studies: list[Study],
+    complaint: Any = None,
+    arguments: tuple[str, ...] = (),
+    slurm: SlurmSettings | None = None,
+) -> None:
     """Submits a study of each seed; what is wrong is said beside the button and in `complaint`."""
     study = studies[0]
     problem = input_problem(study)
@@ -278,7 +279,10 @@ def _start(root: str, studies: list[Study], complaint: Any = None, arguments: tu
             for field in wrong or {complaints.field(problem)} & set(form_fields.KEYS):
                 complaints.mark(complaint, form_fields.KEYS[field], problem)
         return
-    started = [job for job in (work.start(root, one, arguments) for one in studies) if job is not None]
+    if slurm is not None:
+        started = work.start_in_slurm(root, studies, slurm)
+    else:
+        started = [job for job in (work.start(root, one, arguments) for one in studies) if job is not None]
     if started:
         st.session_state["jobs_wanted"] = started[0].id
         st.rerun()
