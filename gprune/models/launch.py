@@ -1,0 +1,96 @@
+"""Answers: how does one command become several processes that compute one model together?
+
+torch's own launcher starts them, on this machine, and passes signals on to them; each leads a session of its
+own, and all of them run the same command. The exit code is that of rank 0, whose terminal it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from uuid import uuid4
+
+from gprune import installation, machine
+from gprune.errors import SettingsError
+
+EXIT_STOPPED, _EXIT_LOST = 130, 2
+_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
+_SAVING_SECONDS = 30
+"""what rank 0 has to save and say how it ended, before it is killed"""
+
+
+def launch(count: int, arguments: list[str]) -> int:
+    """Runs a command of this package as several processes, to their end.
+
+    Args:
+        count: processes.
+        arguments: the words after `gprune`.
+
+    Returns:
+        The exit code of rank 0; 130 where a signal has stopped them, 2 where rank 0 was killed.
+
+    Raises:
+        SettingsError: torch was built without what this needs.
+    """
+    import torch.distributed
+
+    if not torch.distributed.is_available():
+        raise SettingsError(
+            "--model-gpus needs torch.distributed, which this build of torch lacks: install another "
+            "build, or leave the option out"
+        )
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    # what goes wrong is said by rank 0, in one sentence
+    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)
+    os.environ |= _environment(count)
+    with tempfile.TemporaryDirectory(prefix="gprune-ranks-") as folder:
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=count,
+            run_id=uuid4().hex,
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            local_addr="localhost",
+            max_restarts=0,
+            signals_to_handle=_SIGNALS,
+            shutdown_timeout=_SAVING_SECONDS,
+            logs_specs=DefaultLogsSpecs(log_dir=folder),
+        )
+        program, *words = installation.command("gprune", *arguments)
+        try:
+            elastic_launch(config, program)(*words)
+        except SignalException:
+            return EXIT_STOPPED
+        except ChildFailedError as error:
+            return _code(error.failures.get(0))
+    return 0
+
+
+def _environment(count: int) -> dict[str, str]:
+    """What the processes find: threads of their own, and a network that does not leave the machine."""
+    own = max(machine.cores() // count, 1)
+    found = {machine.THREADS_VARIABLE: os.environ.get(machine.THREADS_VARIABLE) or str(own)}
+    loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
+    return found | {name: os.environ.get(name, value) for name, value in loopback.items()}
+
+
+def _code(failure: object) -> int:
+    """The exit code of rank 0, which has said why; of one that was killed we say it."""
+    code = getattr(failure, "exitcode", None)
+    if code is None:
+        # another one has ended first, and rank 0 has said so
+        return _EXIT_LOST
+    if code < 0:
+        print(
+            "error: process 1 of those that compute this model together has ended (killed, often for lack of "
+            "memory): finished stages are kept, run it again to go on",
+            file=sys.stderr,
+        )
+        return _EXIT_LOST
+    return int(code)
