@@ -108,6 +108,8 @@ def _joined(options: argparse.Namespace, study: Study, first: Callable[[argparse
     try:
         return first(options)
     finally:
+        # how it ended is said: whoever started the processes may end them now
+        signals.ignore()
         ranks.end()
 
 
@@ -151,6 +153,10 @@ class _Held:
 
 def _follow(ranks: Ranks) -> int:
     """Does what rank 0 asks for, until it ends."""
+    # while rank 0 reads what it needs
+    import gprune.calibration
+    import gprune.models.spreading
+    import gprune.sparsity.shared_passes  # noqa: F401
     from gprune.models.ranks import Withdrawn
 
     held = _Held(ranks)

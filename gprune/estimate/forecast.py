@@ -10,7 +10,7 @@ from gprune import machine
 from gprune.errors import ModelError
 from gprune.estimate.dimensions import WIDTHS, Dimensions, of_model
 from gprune.estimate.memory import Case, Need, need
-from gprune.estimate.work import Rate, operations, rate
+from gprune.estimate.work import SHARED, Rate, operations, rate
 from gprune.limits import WEIGHTS_OF_A_GPU
 from gprune.stages import Stage, StageId, on_the_way
 from gprune.study import Study
@@ -19,8 +19,6 @@ HOST_BASE = 0.7 * 2**30
 """bytes of a process that has loaded its libraries"""
 CARD_BASE = 0.6 * 2**30
 """bytes that the libraries take on a GPU"""
-SHARED = ("statistics", "positions", "learning")
-"""the kinds whose work several processes share"""
 
 
 @dataclass(frozen=True, slots=True)

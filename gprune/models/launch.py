@@ -46,7 +46,7 @@ def launch(count: int, arguments: list[str]) -> int:
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     # what goes wrong is said by rank 0, in one sentence
-    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)
+    logging.disable(logging.CRITICAL)
     os.environ |= _environment(count)
     with tempfile.TemporaryDirectory(prefix="gprune-ranks-") as folder:
         config = LaunchConfig(
@@ -68,7 +68,7 @@ def launch(count: int, arguments: list[str]) -> int:
         except SignalException:
             return EXIT_STOPPED
         except ChildFailedError as error:
-            return _code(error.failures.get(0))
+            return _code({rank: int(one.exitcode) for rank, one in error.failures.items()})
     return 0
 
 
@@ -80,17 +80,16 @@ def _environment(count: int) -> dict[str, str]:
     return found | {name: os.environ.get(name, value) for name, value in loopback.items()}
 
 
-def _code(failure: object) -> int:
-    """The exit code of rank 0, which has said why; of one that was killed we say it."""
-    code = getattr(failure, "exitcode", None)
-    if code is None:
-        # another one has ended first, and rank 0 has said so
-        return _EXIT_LOST
-    if code < 0:
+def _code(codes: dict[int, int]) -> int:
+    """The exit code of rank 0, given those of all that have failed."""
+    code = codes.get(0, _EXIT_LOST)
+    if code >= 0:
+        return code
+    if len(codes) == 1:
+        # of any other one that is killed rank 0 says so
         print(
             "error: process 1 of those that compute this model together has ended (killed, often for lack of "
             "memory): finished stages are kept, run it again to go on",
             file=sys.stderr,
         )
-        return _EXIT_LOST
-    return int(code)
+    return _EXIT_LOST

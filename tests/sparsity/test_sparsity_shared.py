@@ -52,7 +52,7 @@ class Learning:
         return tiny_decoder(neurons=60, kv_heads=2, head_width=4, dtype=self.dtype)
 
     def run(self, count=1, on_progress=silent):
-        """What every process gives; models are made beforehand, since transformers makes them one at a time."""
+        """What every process gives; transformers makes models one at a time."""
         decoders = [self.decoder() for _ in range(count)]
         if count == 1:
             return [self._learned(decoders[0], None, on_progress)]
