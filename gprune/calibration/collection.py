@@ -78,9 +78,9 @@ def collect(
     if ranks is not None:
         alone(ffn, attention, strongest, mine)
 
-    def measure(part: slice) -> None:
-        rows = slice(mine.start + part.start, mine.start + part.stop)
-        on_progress(part.start * samples // size, samples, "activation statistics")
+    def measure(batch: slice) -> None:
+        rows = slice(mine.start + batch.start, mine.start + batch.stop)
+        on_progress(batch.start * samples // size, samples, "activation statistics")
         with decoder.counted_whole():
             decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
             prepared = [part.prepare(shard[rows]) for part in (ffn, attention)]
@@ -93,11 +93,11 @@ def collect(
         for complete in range(shard[rows.start], shard[rows.stop] if rows.stop < mine.stop else last + 1):
             require_finite(attention, ffn, complete)
 
-    batch = settings.batch, length, "calibration.batch", SHORTER
+    known = settings.batch, length, "calibration.batch", SHORTER
     seen = _both(ffn.add, strongest.add) if strongest is not None else ffn.add
     size, last = mine.stop - mine.start, int(shard[mine.stop - 1])
     with agreed(ranks), observed(decoder, range(decoder.shape.layers), seen, attention.add):
-        Sequences(*batch, decoder.device, on_progress).over(size, measure)
+        Sequences(*known, decoder.device, on_progress).over(size, measure)
     if ranks is not None:
         merge((ffn, attention), strongest, ranks, shard, length)
         decoder.count_forward((samples - size) * length)
@@ -145,18 +145,18 @@ def collect_strongest(
     strongest, mine = strongest_of(decoder, tokens, count), own_rows(samples, ranks)
     strongest.seen, size = mine.start, mine.stop - mine.start
 
-    def measure(part: slice) -> None:
-        rows = slice(mine.start + part.start, mine.start + part.stop)
-        on_progress(part.start * samples // size, samples, "strongest positions")
+    def measure(batch: slice) -> None:
+        rows = slice(mine.start + batch.start, mine.start + batch.stop)
+        on_progress(batch.start * samples // size, samples, "strongest positions")
         with decoder.counted_whole():
             decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
             pending = strongest.prepare()
         strongest.commit(pending)
 
-    batch = settings.batch, length, "calibration.batch", SHORTER
+    known = settings.batch, length, "calibration.batch", SHORTER
     layers = range(decoder.shape.layers)
     with agreed(ranks), observed(decoder, layers, strongest.add, lambda *_: None):
-        Sequences(*batch, decoder.device, on_progress).over(size, measure)
+        Sequences(*known, decoder.device, on_progress).over(size, measure)
     if ranks is not None:
         merge_strongest(strongest, ranks, length)
         decoder.count_forward((samples - size) * length)

@@ -74,8 +74,8 @@ def _launched(options: argparse.Namespace, study: Study) -> int:
     from gprune.models.launch import launch
 
     if study.device == "cpu" or not machine.has_gpu():
-        words = f"--model-gpus {options.model_gpus}: no GPU is used, so that many processes share the CPU"
-        print(words, file=sys.stderr)
+        told = f"--model-gpus {options.model_gpus}: no GPU is used, so that many processes share the CPU"
+        print(told, file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="gprune-study-") as folder:
         # a study that came through a pipe can be read once
         file = Path(folder) / "study.json"

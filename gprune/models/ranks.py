@@ -23,6 +23,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
+from torch.distributed.rendezvous import rendezvous
 
 from gprune import processes, untrusted
 from gprune.errors import GpruneError, RanksError, SettingsError
@@ -43,10 +45,10 @@ _GRACE_SECONDS = 15.0
 class Ranks:
     """The processes of one run, as one of them sees them."""
 
-    def __init__(self, store: dist.Store, rank: int, count: int, gpu: bool) -> None:
+    def __init__(self, store: Any, rank: int, count: int, gpu: bool) -> None:
         """Meets the others; see `join`."""
         self.rank, self.count = rank, count
-        self._store, self._given, self._over = dist.PrefixStore("gprune", store), 0, False
+        self._store, self._given, self._over = distributed_c10d.PrefixStore("gprune", store), 0, False
         self._depth, self._peers = 0, list[tuple[int, float | None]]()
         self._place = torch.device(devices.GPU, rank) if gpu else torch.device("cpu")
         own = torch.tensor([os.getpid()])
@@ -73,7 +75,7 @@ class Ranks:
             )
         if gpu:
             devices.choose(rank)
-        store, _, _ = next(dist.rendezvous("env://", rank, count, timeout=_LONGEST))
+        store, _, _ = next(rendezvous("env://", rank, count, timeout=_LONGEST))
         backend = f"cpu:gloo,{devices.GPU}:nccl" if gpu else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=_LONGEST)
         return cls(store, rank, count, gpu)

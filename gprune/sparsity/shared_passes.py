@@ -129,7 +129,7 @@ class SharedPasses(Passes):
     def _share(self, thresholds: Tensor, numbers: Array) -> BatchSums:
         """What all processes say of a batch, of which this one runs its portions."""
         ids = torch.from_numpy(self._ids[numbers]).to(self._decoder.device)
-        tokens, units = tuple(ids.shape), len(self._family.owner)
+        tokens, units = (len(ids), ids.shape[1], ids.shape[2]), len(self._family.owner)
         distils = self._settings.distillation_weight > 0
         whole, left_out = (BatchSums.empty(tokens, units, distils, ids.device) for _ in range(2))
         count, rank = self._ranks.count, self._ranks.rank
