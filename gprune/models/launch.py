@@ -17,8 +17,6 @@ from gprune.errors import SettingsError
 
 EXIT_STOPPED, _EXIT_LOST = 130, 2
 _SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
-_SAVING_SECONDS = 30
-"""what rank 0 has to save and say how it ended, before it is killed"""
 
 
 def launch(count: int, arguments: list[str]) -> int:
@@ -59,7 +57,6 @@ def launch(count: int, arguments: list[str]) -> int:
             local_addr="localhost",
             max_restarts=0,
             signals_to_handle=_SIGNALS,
-            shutdown_timeout=_SAVING_SECONDS,
             logs_specs=DefaultLogsSpecs(log_dir=folder),
         )
         program, *words = installation.command("gprune", *arguments)
@@ -73,9 +70,10 @@ def launch(count: int, arguments: list[str]) -> int:
 
 
 def _environment(count: int) -> dict[str, str]:
-    """What the processes find: threads of their own, and a network that does not leave the machine."""
-    own = max(machine.cores() // count, 1)
-    found = {machine.THREADS_VARIABLE: os.environ.get(machine.THREADS_VARIABLE) or str(own)}
+    """What the processes find: a share of the threads, and a network that does not leave the machine."""
+    threads = machine.threads()
+    own = max(int(threads) // count, 1) if threads.isdecimal() else 1
+    found = {machine.THREADS_VARIABLE: str(own)}
     loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
     return found | {name: os.environ.get(name, value) for name, value in loopback.items()}
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
-from gprune import errors
+from gprune import errors, untrusted
 from gprune.errors import GpruneError, RanksError
 from gprune.records import Array
 
@@ -37,7 +37,8 @@ class Order:
     def decoded(cls, data: bytes) -> Order:
         """What `encoded` has made."""
         length = int.from_bytes(data[:8], "little")
-        about = json.loads(json.loads(data[8 : 8 + length])["__metadata__"][_HEADER])
+        header = untrusted.json_object(data[8 : 8 + length], "the header of an order")
+        about = untrusted.json_object(header["__metadata__"][_HEADER], "an order")
         return cls(about["name"], about["values"], load(data))
 
 
@@ -48,7 +49,7 @@ def plain(error: GpruneError) -> str:
 
 def made(data: bytes) -> GpruneError:
     """The error of another process; of a kind that takes no sentence alone it is one of ours."""
-    told = json.loads(data)
+    told = untrusted.json_object(data, "the error of another process")
     kind = getattr(errors, told["kind"], RanksError)
     simple = isinstance(kind, type) and issubclass(kind, GpruneError) and "__init__" not in vars(kind)
     found: GpruneError = (kind if simple else RanksError)(told["words"])

@@ -35,7 +35,7 @@ from gprune.records import Array
 
 EXIT_LOST = 2
 """exit code of a run that another process has left alone: that of any error told in one sentence"""
-_LONGEST = timedelta(minutes=30)
+_LONGEST = timedelta(hours=2)
 """the longest wait for the others within some work: whoever is gone is noticed long before"""
 _IDLE_SECONDS, _LOOK_SECONDS = 0.02, 0.2
 _GRACE_SECONDS = 15.0

@@ -54,13 +54,14 @@ def sharded(name: str, device: str, precision: str, trust_remote_code: bool) -> 
     return decoder
 
 
-def spread(name: str, precision: str, trust_remote_code: bool) -> Decoder:
-    """A model whose layers lie on all GPUs of this machine, as many on each as go there evenly.
+def spread(name: str, precision: str, trust_remote_code: bool, count: int) -> Decoder:
+    """A model whose layers lie on the first GPUs of this machine, as many on each as go there evenly.
 
     Args:
         name: of the model.
         precision: number type.
         trust_remote_code: run Python code that comes with the model.
+        count: GPUs.
 
     Raises:
         ModelError: accelerate is not installed, or the GPUs together are too small.
@@ -74,8 +75,9 @@ def spread(name: str, precision: str, trust_remote_code: bool) -> Decoder:
 
     folder = locate(name)
     arguments = {"dtype": DTYPES[precision], "trust_remote_code": trust_remote_code}
+    most = {index: devices.memory(device_of(f"{devices.GPU}:{index}"))[0] for index in range(count)}
     with quiet():
-        model = read_model(AutoModelForCausalLM, folder, device_map="balanced", **arguments)
+        model = read_model(AutoModelForCausalLM, folder, device_map="balanced", max_memory=most, **arguments)
     require_on_gpus(getattr(model, "hf_device_map", {}), name)
     require_finite(model, folder)
     return Decoder.from_model(model, load_tokenizer(name, trust_remote_code))
@@ -94,6 +96,6 @@ def require_on_gpus(places: Mapping[str, Any], name: str) -> None:
     left = [part for part, place in places.items() if str(place) in ("cpu", "disk")]
     if left:
         raise ModelError(
-            f"the model {name!r} does not fit the {devices.count()} GPUs here ({len(left)} of its parts are "
+            f"the model {name!r} does not fit the GPUs that were asked for ({len(left)} of its parts are "
             "left over): use more of them, or dtype bfloat16"
         )

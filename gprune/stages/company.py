@@ -58,8 +58,10 @@ class Company:
         if self._held is None:
             study = self._study
             known = self._precision, study.trust_remote_code
-            on_cpu = self.ranks.device == "cpu"
-            self._held = load(study.model, "cpu", *known) if on_cpu else spreading.spread(study.model, *known)
+            if self.ranks.device == "cpu":
+                self._held = load(study.model, "cpu", *known)
+            else:
+                self._held = spreading.spread(study.model, *known, self.ranks.count)
         found: Decoder = self._held
         return found
 
