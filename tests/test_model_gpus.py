@@ -97,10 +97,9 @@ def require_close(found: Any, expected: Any, tolerance: float) -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.parametrize("offload", [True])
-def test_two_processes_find_what_one_finds(tmp_path: Path, settings: dict[str, Any], offload: bool) -> None:
+def test_two_processes_find_what_one_finds(tmp_path: Path, settings: dict[str, Any]) -> None:
     """Layers wait in their files for the statistics, and lie in shards to be learned on."""
-    command = Command(tmp_path, settings | {"offload": offload}, "--until", "perplexity", "--json")
+    command = Command(tmp_path, settings | {"offload": True}, "--until", "perplexity", "--json")
     pipeline.run(from_dict(settings), Store(tmp_path / "alone"), silent, "perplexity")
     written, _ = command.process.communicate(timeout=limit(120))
     assert command.end() == 0, command.said()
@@ -134,7 +133,7 @@ LONG = {"sparsity": {"epochs": 4000, "batch": 8}, "methods": ["dense", "gprune"]
 
 
 @pytest.mark.process
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_signal_interrupts_them_and_one_process_goes_on(tmp_path: Path, settings: dict[str, Any]) -> None:
     """And a process that is killed ends the others, with one sentence."""
     command = Command(tmp_path, settings | LONG, "--until", "masks")

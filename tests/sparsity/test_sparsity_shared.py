@@ -6,7 +6,7 @@ import torch
 from sparsity.reference_sparsity import random_partition, random_tokens
 from threads_of_ranks import together
 
-from gprune.errors import Cancelled, NumericsError
+from gprune.errors import Cancelled, NumericsError, SettingsError
 from gprune.models.tiny import tiny_decoder
 from gprune.progress import Notice, silent
 from gprune.sparsity import shared_passes
@@ -148,3 +148,16 @@ def test_what_rank_0_finds_wrong_lets_the_others_go():
     learning.decoder = broken
     first, second = learning.run(2)
     assert isinstance(first, NumericsError) and second is None
+
+
+def test_memory_that_runs_out_is_told_with_what_helps(monkeypatch):
+    """Where the others wait in the middle of a layer, fewer sequences at a time cannot be tried."""
+
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    monkeypatch.setattr(shared_passes.SharedPasses, "_portion", full)
+    first, second = Learning().run(2)
+    assert isinstance(first, SettingsError) and isinstance(second, SettingsError)
+    assert "memory ran out with 4 of 8 sequences of 8 tokens on process 1 (2.00 GiB more" in str(first)
+    assert "use more GPUs (--model-gpus)" in str(first)
