@@ -14,13 +14,20 @@ import numpy as np
 import psutil
 import pytest
 import tiny_study
+from threads_of_ranks import together
 from waiting import limit, wait_for
 
 from gprune import pipeline, run_records, stages
 from gprune.__main__ import EXIT_ERROR, EXIT_STOPPED, main
+from gprune.calibration import collect_strongest
 from gprune.commands import ranks
 from gprune.errors import SettingsError
+from gprune.models.launch import launch
+from gprune.models.loading import load
+from gprune.models.ranks import Ranks
 from gprune.pipeline import Listener
+from gprune.records import Tokens
+from gprune.stages import company
 from gprune.store import Store, states
 from gprune.store.resumption import VARIABLE
 from gprune.study import Study, from_dict, run_name
@@ -129,6 +136,36 @@ def test_two_processes_find_what_one_finds(tmp_path: Path, settings: dict[str, A
     assert json.loads(written)["perplexity"].keys() == set(METHODS)
 
 
+def test_positions_alone_are_shared_out_too(settings: dict[str, Any]) -> None:
+    """As for runs whose statistics are from before positions were kept."""
+    study = from_dict(settings)
+    ids = np.random.default_rng(0).integers(3, 64, (9, 8)).astype(np.int32)
+    tokens = Tokens("a text", "fingerprint", ids, 9)
+
+    # transformers reads one model at a time
+    models = [load(study.model, "cpu", "float32") for _ in range(3)]
+
+    def run(one: Ranks) -> Any:
+        decoder, count = models[one.rank], 3
+        if one.rank:
+            held = ranks._Held(one)
+            held._form, held._decoder = "whole", decoder
+            for _ in range(2):
+                order = one.awaited()
+                assert order is not None
+                ranks._take_part(one, held, order)
+            return None
+        known = company.Company(one, study, "float32", lambda: None)
+        shared = known.called(company.POSITIONS, tokens, study.calibration, count)
+        found = collect_strongest(decoder, tokens, study.calibration, count, ranks=shared)
+        one.order(company.LET_GO, {}, {})
+        return found, collect_strongest(decoder, tokens, study.calibration, count)
+
+    (found, expected), *others = together(3, run)
+    assert others == [None, None]
+    require_close(found, expected, 1e-5)
+
+
 LONG = {"sparsity": {"epochs": 4000, "batch": 8}, "methods": ["dense", "gprune"]}
 
 
@@ -210,6 +247,12 @@ def test_more_gpus_than_there_are_are_refused(
         ranks.require_possible(3, study, None)
     # on a node of a cluster there may be more
     ranks.require_possible(3, study, None, here=False)
+
+
+def test_a_torch_that_starts_no_processes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.distributed.is_available", lambda: False)
+    with pytest.raises(SettingsError, match="needs torch.distributed, which this build of torch lacks"):
+        launch(2, [])
 
 
 def test_seeds_are_refused(

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from waiting import limit
 
+from gprune.errors import GpruneError
 from gprune.models.orders import Order
-from gprune.models.ranks import Ranks
+from gprune.models.ranks import Ranks, Withdrawn
 
 
 class Meeting:
@@ -44,6 +45,7 @@ class ThreadRanks(Ranks):
     def __init__(self, meeting: Meeting, rank: int) -> None:
         self.meeting, self.rank, self.count = meeting, rank, meeting.count
         self._store: Any = meeting
+        self._place = torch.device("cpu")
         self._given, self._depth, self._over, self._peers = 0, 0, False, []
 
     def gathered(self, tensor: torch.Tensor) -> list[torch.Tensor]:
@@ -73,6 +75,9 @@ def together(count: int, work: Callable[[Ranks], Any]) -> list[Any]:
             found[rank] = work(ThreadRanks(meeting, rank))
         except Exception as error:
             found[rank] = error
+            if not isinstance(error, GpruneError | Withdrawn):
+                # the others do not wait for it, as they would not for a process that is gone
+                meeting.barrier.abort()
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(count)]
     for one in threads:

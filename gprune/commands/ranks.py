@@ -137,7 +137,10 @@ class _Held:
 
     def let_go(self) -> None:
         """Keeps none."""
+        from gprune.models import room
+
         self._form, self._decoder = "", None
+        room.release()
 
     def there(self) -> Decoder:
         """The one that was made last."""

@@ -238,7 +238,9 @@ class Ranks:
                 threading.Thread(target=_leave, args=("",), daemon=True).start()
             elif not asked and (gone := self.missing()) is not None:
                 asked = True
-                threading.Thread(target=_leave, args=(f"error: {gone}",), daemon=True).start()
+                # rank 0 says it, for all of them
+                words = "" if self.rank else f"error: {gone}"
+                threading.Thread(target=_leave, args=(words,), daemon=True).start()
 
 
 class Withdrawn(Exception):  # noqa: N818  (an outcome, not an error)

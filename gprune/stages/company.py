@@ -87,10 +87,12 @@ class Company:
         Args:
             passed: tokens that the models which are let go have been run over.
         """
+        from gprune.models import room
         from gprune.models.spreading import sharded
 
         self._before, self._held = passed, None
         self._forget()
+        room.release()
         self.ranks.order(SHARD, self._about(), {})
         with self.ranks.working():
             known = self.ranks.device, self._precision, self._study.trust_remote_code

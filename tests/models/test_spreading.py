@@ -9,7 +9,7 @@ from accelerate.utils import get_balanced_memory
 from gprune.errors import MethodError, ModelError
 from gprune.evaluation.perplexity import token_losses
 from gprune.models.decoder import Decoder
-from gprune.models.spreading import require_on_gpus, too_large
+from gprune.models.spreading import require_on_gpus, spread, too_large
 from gprune.models.tiny import tiny_decoder
 from gprune.records import PruningMasks
 from gprune.surgery import cut
@@ -50,7 +50,15 @@ def test_a_model_that_all_gpus_together_do_not_hold_is_refused(left):
         require_on_gpus({"model.layers.0": 0, "model.layers.1": left}, "a model")
 
 
-def test_on_a_cpu_no_model_is_laid_over_several(tmp_path):
+def test_without_accelerate_one_sentence_says_so(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        ModelError, match="the package accelerate, which lays it over several, is not installed"
+    ):
+        spread("demo", "float32", False, 2)
+
+
+def test_on_a_cpu_no_model_is_laid_over_several():
     assert not too_large("demo", "cpu", "float32")
 
 
