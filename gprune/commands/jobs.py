@@ -108,7 +108,7 @@ def _submit(options: argparse.Namespace) -> int:
     cache, studies = _cache(options), [read(name) for name in options.studies]
     # all are read before the first one starts
     slurm = slurm_settings(options, cache)
-    arguments = _for_run(options, studies, here=slurm is None)
+    arguments = _for_run(options, studies, slurm)
     if slurm is not None:
         errands = [Errand(study, options.label, arguments) for study in studies]
         for job in jobs.submit_slurm(cache, errands, slurm):
@@ -119,7 +119,7 @@ def _submit(options: argparse.Namespace) -> int:
     return 0
 
 
-def _for_run(options: argparse.Namespace, studies: list[Study], here: bool) -> tuple[str, ...]:
+def _for_run(options: argparse.Namespace, studies: list[Study], slurm: Any) -> tuple[str, ...]:
     """The options of `run` that a submission was given.
 
     Raises:
@@ -130,7 +130,12 @@ def _for_run(options: argparse.Namespace, studies: list[Study], here: bool) -> t
     from gprune.commands.ranks import require_possible
 
     for study in studies:
-        require_possible(options.model_gpus, study, None, here)
+        require_possible(options.model_gpus, study, None, here=slurm is None)
+    if slurm is not None:
+        # a number, or kind:number; 0 leaves it to the cluster
+        there = int(str(slurm.gpus).rpartition(":")[2])
+        rule = f"at most the {there} GPUs that the Slurm settings give a job (gpus)"
+        require(not there or options.model_gpus <= there, "--model-gpus", options.model_gpus, rule)
     return "--model-gpus", str(options.model_gpus)
 
 
