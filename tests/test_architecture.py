@@ -69,6 +69,17 @@ def test_a_kind_of_gpu_is_named_in_one_place(project):
     assert found == {"gprune/study.py"}
 
 
+def test_what_runs_in_several_processes_is_named_in_two_places(project):
+    """A run of one process loads none of it."""
+    files = ((file.relative_to(project).as_posix(), file) for file in (project / "gprune").rglob("*.py"))
+    found = {
+        name
+        for name, file in files
+        if re.search(r"import torch\.distributed|from torch\.distributed", file.read_text(encoding="utf-8"))
+    }
+    assert found == {"gprune/models/ranks.py", "gprune/models/launch.py"}
+
+
 def calls(project: Path):
     """Every call in the package, as (file, dotted name of what is called, arguments)."""
     for file in sorted(

@@ -9,6 +9,7 @@ neither the batch size nor the order of the sequences matters. Nothing waits for
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -34,6 +35,19 @@ class Moments:
     """(shards, layers, channels) sum over tokens of the square"""
     released_fluctuation: Array
     """(layers, channels) fluctuation of the released recursion; zeros where it was not asked for"""
+
+
+class Released(Protocol):
+    """What keeps the fluctuation of FLAP's released code over sequences that follow each other."""
+
+    def extend(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, length: int) -> Pending:
+        """What a batch's sequences change, given their (layers, sequences, channels) sums about `centre`."""
+
+    def commit(self, samples: int) -> None:
+        """Takes over the rest of a batch that was prepared."""
+
+    def result(self) -> Array:
+        """(layers, channels) fluctuation."""
 
 
 class ChannelMoments:
@@ -68,7 +82,7 @@ class ChannelMoments:
         self.squares = torch.empty_like(self.sums)
         self.piece = torch.empty(0, device=device)
         self.length = 0
-        self.released = _ReleasedFluctuation(self.shift) if released else None
+        self.released: Released | None = _ReleasedFluctuation(self.shift) if released else None
 
     def add(self, layer: int, inputs: torch.Tensor) -> None:
         """Reduces the inputs of one layer for the batch at hand.
@@ -127,7 +141,7 @@ class ChannelMoments:
         for index, rows in _runs(shard):
             self.tokens[index] += (rows.stop - rows.start) * self.length
         if self.released is not None:
-            self.released.samples += len(shard)
+            self.released.commit(len(shard))
         self.shift.copy_(self.mean[int(shard[-1])])
 
     def _extended(self, shard: int, tokens: int, mean: torch.Tensor, moment: torch.Tensor) -> Pending:
@@ -199,6 +213,10 @@ class _ReleasedFluctuation:
             about_mean = squares[:, sample].double() - 2 * distance * offset_sum + length * distance**2
             total += about_mean * (j / (j + 1))
         return [(self.sum, together), (self.total, total)]
+
+    def commit(self, samples: int) -> None:
+        """Takes over the rest of a batch that was prepared."""
+        self.samples += samples
 
     def result(self) -> Array:
         """(layers, channels) fluctuation; zeros for a single sample."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from gprune.calibration.accumulators import ChannelMoments, require_finite
+from gprune.calibration.merging import agreed, alone, merge, merge_strongest, own_rows
 from gprune.calibration.strongest import Strongest
 from gprune.errors import SettingsError
 from gprune.models.decoder import Decoder
@@ -20,6 +22,9 @@ from gprune.models.room import Sequences
 from gprune.progress import Progress, silent
 from gprune.records import ActivationStatistics, Array, StrongestPositions, Tokens
 from gprune.study import CalibrationSettings
+
+if TYPE_CHECKING:
+    from gprune.models.ranks import Ranks
 
 # how to get along with less than one sequence at a time
 SHORTER = "set a smaller calibration.length, dtype bfloat16, or a device with more memory"
@@ -35,11 +40,15 @@ def collect(
     settings: CalibrationSettings,
     on_progress: Progress = silent,
     strongest: Strongest | None = None,
+    ranks: Ranks | None = None,
 ) -> ActivationStatistics:
     """Runs the unmodified model once and keeps the moments of every FFN and attention channel per shard.
 
     Shards are contiguous runs of the sequences, whose order is random already; the batch size changes speed
     and nothing else, and is halved where memory runs out.
+
+    Of several processes each is called with the same arguments, runs the model over its own sequences, and
+    has the moments of all of them in the end.
 
     Args:
         decoder: the dense model.
@@ -47,6 +56,7 @@ def collect(
         settings: shards, batch size, and whether FLAP's released fluctuation is wanted.
         on_progress: told of the sequences done; may raise to stop.
         strongest: keeps strongest positions on the way, see `strongest_of`.
+        ranks: the processes that share the sequences out; None for this one alone.
 
     Returns:
         Statistics per shard, float64.
@@ -63,11 +73,14 @@ def collect(
             f"{tokens.text!r} gives {samples} sequences for {settings.shards} shards: "
             "choose fewer shards (calibration.shards) or more samples"
         )
-    shard = shard_of(samples, settings.shards)
+    shard, mine = shard_of(samples, settings.shards), own_rows(samples, ranks)
     ffn, attention = _accumulators(decoder, settings)
+    if ranks is not None:
+        alone(ffn, attention, strongest, mine)
 
-    def measure(rows: slice) -> None:
-        on_progress(rows.start, samples, "activation statistics")
+    def measure(batch: slice) -> None:
+        rows = slice(mine.start + batch.start, mine.start + batch.stop)
+        on_progress(batch.start * samples // size, samples, "activation statistics")
         with decoder.counted_whole():
             decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
             prepared = [part.prepare(shard[rows]) for part in (ffn, attention)]
@@ -77,15 +90,17 @@ def collect(
         if strongest is not None:
             strongest.commit(peaks)
         # each shard once, when nothing more comes to it: the check waits for the device
-        for complete in range(
-            shard[rows.start], shard[rows.stop] if rows.stop < samples else settings.shards
-        ):
+        for complete in range(shard[rows.start], shard[rows.stop] if rows.stop < mine.stop else last + 1):
             require_finite(attention, ffn, complete)
 
-    batch = settings.batch, length, "calibration.batch", SHORTER
+    known = settings.batch, length, "calibration.batch", SHORTER
     seen = _both(ffn.add, strongest.add) if strongest is not None else ffn.add
-    with observed(decoder, range(decoder.shape.layers), seen, attention.add):
-        Sequences(*batch, decoder.device, on_progress).over(samples, measure)
+    size, last = mine.stop - mine.start, int(shard[mine.stop - 1])
+    with agreed(ranks), observed(decoder, range(decoder.shape.layers), seen, attention.add):
+        Sequences(*known, decoder.device, on_progress).over(size, measure)
+    if ranks is not None:
+        merge((ffn, attention), strongest, ranks, shard, length)
+        decoder.count_forward((samples - size) * length)
     on_progress(samples, samples, "activation statistics")
     return _record(tokens, np.bincount(shard), length, ffn, attention)
 
@@ -109,6 +124,7 @@ def collect_strongest(
     settings: CalibrationSettings,
     count: int,
     on_progress: Progress = silent,
+    ranks: Ranks | None = None,
 ) -> StrongestPositions:
     """Runs the unmodified model once for the strongest positions alone, where the moments are there already.
 
@@ -118,6 +134,7 @@ def collect_strongest(
         settings: the batch size, which changes speed and nothing else.
         count: positions for each neuron.
         on_progress: told of the sequences done; may raise to stop.
+        ranks: the processes that share the sequences out; see `collect`.
 
     Raises:
         SettingsError: the sequences are longer than the model's positions, or not one fits in memory.
@@ -125,18 +142,24 @@ def collect_strongest(
     """
     samples, length = tokens.ids.shape
     _require_positions(decoder, length)
-    strongest = strongest_of(decoder, tokens, count)
+    strongest, mine = strongest_of(decoder, tokens, count), own_rows(samples, ranks)
+    strongest.seen, size = mine.start, mine.stop - mine.start
 
-    def measure(rows: slice) -> None:
-        on_progress(rows.start, samples, "strongest positions")
+    def measure(batch: slice) -> None:
+        rows = slice(mine.start + batch.start, mine.start + batch.stop)
+        on_progress(batch.start * samples // size, samples, "strongest positions")
         with decoder.counted_whole():
             decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
             pending = strongest.prepare()
         strongest.commit(pending)
 
-    batch = settings.batch, length, "calibration.batch", SHORTER
-    with observed(decoder, range(decoder.shape.layers), strongest.add, lambda *_: None):
-        Sequences(*batch, decoder.device, on_progress).over(samples, measure)
+    known = settings.batch, length, "calibration.batch", SHORTER
+    layers = range(decoder.shape.layers)
+    with agreed(ranks), observed(decoder, layers, strongest.add, lambda *_: None):
+        Sequences(*known, decoder.device, on_progress).over(size, measure)
+    if ranks is not None:
+        merge_strongest(strongest, ranks, length)
+        decoder.count_forward((samples - size) * length)
     on_progress(samples, samples, "strongest positions")
     return strongest.result(tokens)
 

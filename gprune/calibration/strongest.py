@@ -15,7 +15,7 @@ from gprune.records import StrongestPositions, Tokens
 
 # activations of candidates that are looked through at a time on a CPU
 _PIECE = 2**20
-_NOBODY = -1
+NOBODY = -1
 """the sequence of a place that no sequence has taken yet"""
 
 
@@ -36,7 +36,7 @@ class Strongest:
         shape = layers, self.count, channels
         self.values = torch.zeros(shape, device=device)
         self.places = torch.zeros(shape, dtype=torch.int32, device=device)
-        self.sequences = torch.full(shape, _NOBODY, dtype=torch.int32, device=device)
+        self.sequences = torch.full(shape, NOBODY, dtype=torch.int32, device=device)
         # of the batch at hand: each sequence's strongest value and its place
         self.peaks = torch.empty(layers, 0, channels, device=device)
         self.found = torch.empty(layers, 0, channels, dtype=torch.int32, device=device)
@@ -82,7 +82,7 @@ class Strongest:
 
     def _strength(self, layer: int) -> torch.Tensor:
         """(count, channels) of what is kept, descending; below any value where nothing is."""
-        empty = self.sequences[layer] == _NOBODY
+        empty = self.sequences[layer] == NOBODY
         return self.values[layer].abs().masked_fill_(empty, -1.0)
 
     def prepare(self) -> Pending:

@@ -19,6 +19,7 @@ from gprune.settings import require
 
 if TYPE_CHECKING:
     from gprune.jobs import Job
+    from gprune.study import Study
 
 LOOK_SECONDS = 0.5
 """how often a log that is followed is looked at"""
@@ -33,6 +34,7 @@ def add(commands: Any) -> None:
     submit = commands.add_parser("submit", help=COMMANDS["submit"].about)
     submit.add_argument("studies", metavar="STUDY", nargs="*", help="a study's JSON file, or demo")
     submit.add_argument("--label", default="", help="what to call the job; the study's name by default")
+    submit.add_argument("--model-gpus", type=int, metavar="N", help="as for `run`")
     add_engine(submit)
     submit.add_argument(
         "--slurm-template", action="store_true", help="print a file of Slurm settings with every field"
@@ -106,14 +108,35 @@ def _submit(options: argparse.Namespace) -> int:
     cache, studies = _cache(options), [read(name) for name in options.studies]
     # all are read before the first one starts
     slurm = slurm_settings(options, cache)
+    arguments = _for_run(options, studies, slurm)
     if slurm is not None:
-        errands = [Errand(study, options.label) for study in studies]
+        errands = [Errand(study, options.label, arguments) for study in studies]
         for job in jobs.submit_slurm(cache, errands, slurm):
             print(_line(job))
         return 0
     for study in studies:
-        print(_line(jobs.submit(cache, study, options.label)))
+        print(_line(jobs.submit(cache, study, options.label, arguments)))
     return 0
+
+
+def _for_run(options: argparse.Namespace, studies: list[Study], slurm: Any) -> tuple[str, ...]:
+    """The options of `run` that a submission was given.
+
+    Raises:
+        SettingsError: they cannot be followed.
+    """
+    if options.model_gpus is None:
+        return ()
+    from gprune.commands.ranks import require_possible
+
+    for study in studies:
+        require_possible(options.model_gpus, study, None, here=slurm is None)
+    if slurm is not None:
+        # a number, or kind:number; 0 leaves it to the cluster
+        there = int(str(slurm.gpus).rpartition(":")[2])
+        rule = f"at most the {there} GPUs that the Slurm settings give a job (gpus)"
+        require(not there or options.model_gpus <= there, "--model-gpus", options.model_gpus, rule)
+    return "--model-gpus", str(options.model_gpus)
 
 
 def _jobs(options: argparse.Namespace) -> int:

@@ -31,6 +31,12 @@ def add(commands: Any) -> None:
         nargs="+",
         help="run the study once for each seed, and write mean and deviation over them",
     )
+    run.add_argument(
+        "--model-gpus",
+        type=int,
+        metavar="N",
+        help="compute one model on N GPUs, by a process for each; without GPUs, N processes on the CPU",
+    )
     run.add_argument("--until", choices=UNTIL, default="all", help="stop after this stage")
     run.add_argument(
         "--dry-run",
@@ -59,13 +65,26 @@ def read(name: str) -> Study:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from gprune.jobs import log
-    from gprune.jobs.reporting import JobReporter
+    options.ranks, options.given = None, None
+    if options.model_gpus is not None:
+        from gprune.commands import ranks
 
+        options.given = read(options.study)
+        ranks.require_possible(options.model_gpus, options.given, options.seeds)
+        if options.model_gpus > 1 and not options.dry_run:
+            return ranks.run(options, options.given, _run_reported)
     if options.dry_run:
         return _show_course(options)
     if options.seeds:
         return _run_seeds(options)
+    return _run_reported(options)
+
+
+def _run_reported(options: argparse.Namespace) -> int:
+    """Runs one study; as a job it says so in the job's folder."""
+    from gprune.jobs import log
+    from gprune.jobs.reporting import JobReporter
+
     if options.job is None:
         return _run_here(options, None)
     with log.forgiving(), JobReporter(options.job) as reporter:
@@ -95,7 +114,7 @@ def _show_course(options: argparse.Namespace) -> int:
         print(f"{stage.name:<{widest}}  {stage.key}  {state:<7}{words}".rstrip())
     missing = len({stage.key for stage in stages if not results.holds(stage)})
     if missing:
-        shown_forecast(foreseen(stages, results))
+        shown_forecast(foreseen(stages, results, options.model_gpus or 1))
     print(f"{len(stages)} stages, {missing} missing", file=sys.stderr)
     return 0
 
@@ -144,7 +163,8 @@ def _run_seeds(options: argparse.Namespace) -> int:
 
 
 def _run_here(options: argparse.Namespace, reporter: Any) -> int:
-    study, store = read(options.study), Store(options.cache)
+    # what came through a pipe can be read once
+    study, store = options.given or read(options.study), Store(options.cache)
     options.run_name = run_name(study)
     result = _result(study, store, options, reporter)
     kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks", "doubtful_tasks")
@@ -189,7 +209,7 @@ def _result(study: Study, store: Store, options: argparse.Namespace, reporter: A
             if reporter is not None:
                 reporter(stage, done, total, message)
 
-        result = pipeline.run(study, store, listener, options.until, options.anyway)
+        result = pipeline.run(study, store, listener, options.until, options.anyway, options.ranks)
     return result | _diagnosed(study, store, result)
 
 

@@ -8,6 +8,7 @@ the process at once; of a cancelled job the supervisor sends several, and the la
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 from gprune.errors import Interrupted
@@ -15,18 +16,22 @@ from gprune.errors import Interrupted
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
-def listen(job: Path | None) -> None:
+def listen(job: Path | None, cause: Callable[[], Exception | None] | None = None) -> None:
     """Lets the first signal stop this process in good order.
 
     Args:
         job: folder of the job that this process is; None where it is none.
+        cause: of one of several processes: why the others have it stop, where it is not the signal that does.
+            Whoever started them ends this one if it does not, and one signal may come to it twice.
     """
 
     def stop(number: int, _: object) -> None:
         cancelled = job is not None and _is_cancelled(job)
         for one in SIGNALS:
-            signal.signal(one, signal.SIG_IGN if cancelled else signal.SIG_DFL)
-        raise KeyboardInterrupt if cancelled else Interrupted
+            signal.signal(one, signal.SIG_IGN if cancelled or cause is not None else signal.SIG_DFL)
+        if cancelled:
+            raise KeyboardInterrupt
+        raise (cause() if cause is not None else None) or Interrupted
 
     for one in SIGNALS:
         signal.signal(one, stop)
@@ -37,3 +42,9 @@ def _is_cancelled(job: Path) -> bool:
     from gprune.jobs.reporting import is_cancelled
 
     return is_cancelled(job)
+
+
+def ignore() -> None:
+    """Leaves it to rank 0 of several processes what a signal means: this one ends when that one has."""
+    for one in (*SIGNALS, signal.SIGINT):
+        signal.signal(one, signal.SIG_IGN)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gprune import machine
 from gprune.errors import ModelError
 from gprune.estimate.dimensions import WIDTHS, Dimensions, of_model
 from gprune.estimate.memory import Case, Need, need
-from gprune.estimate.work import Rate, operations, rate
+from gprune.estimate.work import SHARED, Rate, operations, rate
+from gprune.limits import WEIGHTS_OF_A_GPU
 from gprune.stages import Stage, StageId, on_the_way
 from gprune.study import Study
 
@@ -78,6 +79,8 @@ class Forecast:
     rate: Rate
     stages: tuple[StageNeed, ...]
     """those that are to be made, in their order"""
+    processes: int = 1
+    """that compute one model together"""
 
     @property
     def seconds(self) -> float:
@@ -85,13 +88,15 @@ class Forecast:
         return sum(one.seconds or 0.0 for one in self.stages)
 
     def on_device(self, one: Need, sequences: int) -> float:
-        """Bytes on the device with so many sequences at a time; on a CPU all that there is."""
-        base = CARD_BASE if self.capacity.gpu else HOST_BASE + one.host
-        return base + one.device(sequences)
+        """Bytes on each device with so many sequences at a time; on a CPU all that there is."""
+        if self.capacity.gpu:
+            return CARD_BASE + one.device(sequences)
+        return self.processes * (HOST_BASE + one.host + one.device(sequences))
 
     def on_host(self, one: Need, sequences: int) -> float:
         """Bytes in the machine's memory."""
-        return HOST_BASE + one.host if self.capacity.gpu else self.on_device(one, sequences)
+        beside = self.processes * (HOST_BASE + one.host)
+        return beside if self.capacity.gpu else self.on_device(one, sequences)
 
 
 def forecast(
@@ -100,6 +105,7 @@ def forecast(
     stages: Iterable[Stage[Any]],
     records: Iterable[Mapping[str, Any]],
     last_time: Mapping[str, float | None] | None = None,
+    processes: int = 1,
 ) -> Forecast | None:
     """What a run takes; None where its model is not on this machine, so that its sizes are not known.
 
@@ -109,13 +115,15 @@ def forecast(
         stages: those that are to be made, in their order.
         records: of the runs of the cache, the latest first; they tell how fast this machine is.
         last_time: seconds that stages took when this cache last saw them, by name.
+        processes: that compute one model together, each on a GPU of its own.
     """
     try:
         model = of_model(study.model)
     except ModelError:
         return None
     capacity = Capacity.of(study.device)
-    case = Case(model, study, WIDTHS.get(precision, 4), capacity.gpu)
+    width = WIDTHS.get(precision, 4)
+    case = Case(model, laid(study, model, width, capacity.card, processes), width, capacity.gpu, processes)
     pace = rate(records, capacity.gpu, precision)
     known, found, stages = last_time or {}, [], tuple(stages)
     beside = on_the_way(stages)
@@ -127,6 +135,21 @@ def forecast(
         work = operations(stage.id, model, study)
         seconds = known.get(stage.name)
         if seconds is None and work is not None:
-            seconds = work / pace.operations
+            together = processes if stage.kind in SHARED and capacity.gpu else 1
+            seconds = work / pace.operations / together
         found.append(StageNeed(stage.id, stage.title, takes, seconds))
-    return Forecast(model, study, precision, capacity, pace, tuple(found))
+    return Forecast(model, case.study, precision, capacity, pace, tuple(found), processes)
+
+
+def laid(study: Study, model: Dimensions, width: int, card: float, processes: int) -> Study:
+    """The study as several processes run it: layers that one GPU cannot hold stay in their files.
+
+    Args:
+        study: what runs.
+        model: sizes of its model.
+        width: bytes of a number.
+        card: bytes of a GPU; 0 on a CPU.
+        processes: that compute it together.
+    """
+    large = bool(card) and model.parameters * width > WEIGHTS_OF_A_GPU * card
+    return replace(study, offload=True) if processes > 1 and large else study

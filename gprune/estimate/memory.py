@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 
 from gprune import machine
 from gprune.estimate.dimensions import Dimensions
@@ -67,6 +68,34 @@ class Case:
     width: int
     """bytes of a number of the model"""
     gpu: bool
+    processes: int = 1
+    """that compute one model together, each on a GPU of its own"""
+
+    @property
+    def learned(self) -> float:
+        """Bytes of what sparsity learning has of the model on each device.
+
+        Of several processes each has a part of every layer, and whole ones while they are at work: that one
+        and the next. Embeddings and LM head are whole everywhere.
+        """
+        if self.processes == 1:
+            return self.weights
+        shape = self.model.shape
+        tables = self.model.parameters - shape.decoder_weights
+        layers = shape.decoder_weights * (1 / self.processes + 2 / shape.layers)
+        return float((tables + layers) * self.width)
+
+    @property
+    def evaluated(self) -> float:
+        """Bytes of the dense model where it is measured: over all devices where one does not hold it."""
+        if self.processes == 1 or not self.study.offload:
+            return self.weights
+        return float(self.model.parameters * self.width) / (self.processes if self.gpu else 1)
+
+    @property
+    def spread(self) -> bool:
+        """Whether models are measured over several devices."""
+        return self.processes > 1 and self.gpu and self.study.offload
 
     @property
     def weights(self) -> float:
@@ -82,7 +111,8 @@ class Case:
         """Bytes of a method's model beside the dense one, of which embeddings and norms are shared."""
         if METHODS[method].decision == "none":
             return 0.0
-        return self.study.retention * self.model.shape.decoder_weights * self.width
+        size = self.study.retention * self.model.shape.decoder_weights * self.width
+        return size / self.processes if self.spread else size
 
     def forward(self, length: int) -> float:
         """Bytes of a sequence on its way through one layer, of which none is kept for the way back."""
@@ -205,12 +235,13 @@ def _learning(_: StageId, case: Case) -> Need:
     study, model = case.study, case.model
     length, shape = study.calibration.length, model.shape
     logits = max(_LEARNING_LOGITS[case.gpu], _LEAST_ROWS * model.vocabulary)
-    cached = 2.0 * study.calibration.samples * length * shape.hidden * case.width
+    # several processes keep no states of the dense model
+    cached = 2.0 * study.calibration.samples * length * shape.hidden * case.width * (case.processes == 1)
     # thresholds and what Adam knows of them, once in use and once as they were after the last step
     thresholds = shape.layers * (max(study.modularization.candidates) + 1.0)
     learned = 4.0 * 2 * 4 * thresholds
     return Need(
-        weights=case.weights,
+        weights=case.learned,
         # masks of four subsets with their gradients, and the order of all units
         fixed=case.logits(logits, 5)
         + 4.0 * 4 * 2 * model.units
@@ -221,7 +252,7 @@ def _learning(_: StageId, case: Case) -> Need:
         + 4.0 * length * shape.hidden * case.width,
         # a state is put together in memory before it is written
         host=(cached if cached <= machine.spare() and study.sparsity.epochs > 1 else 0.0) + 4 * learned,
-        asked=study.sparsity.batch,
+        asked=ceil(study.sparsity.batch / case.processes),
         setting="sparsity.batch",
     )
 
@@ -264,7 +295,7 @@ def _perplexity(stage: StageId, case: Case) -> Need:
     # in the model's own numbers, widened where these are narrow, and their logarithms
     logits = case.logits(min(_LOGITS, tokens * case.model.vocabulary), 1 + (case.width < 4))
     return Need(
-        weights=case.weights + case.cut(stage.method),
+        weights=case.evaluated + case.cut(stage.method),
         each=case.forward(evaluation.length),
         apart=states + logits,
         asked=evaluation.batch,
@@ -275,7 +306,7 @@ def _perplexity(stage: StageId, case: Case) -> Need:
 def _accuracy(stage: StageId, case: Case) -> Need:
     length = min(CHOICE_TOKENS, case.model.positions)
     return Need(
-        weights=case.weights + case.cut(stage.method),
+        weights=case.evaluated + case.cut(stage.method),
         each=case.forward(length) + case.logits(length * case.model.vocabulary, 2),
         asked=case.study.evaluation.batch,
         setting="evaluation.batch",
@@ -297,7 +328,7 @@ def _speed(_: StageId, case: Case) -> Need:
     # buffers that a captured graph writes to stay; beside them whichever decodes without one has its own
     caches = max(shares) + (sum(shares) if preset == "gpu" and case.gpu else 0)
     return Need(
-        weights=case.weights + case.cut(first) + max((case.cut(name) for name in others), default=0),
+        weights=case.evaluated + case.cut(first) + max((case.cut(name) for name in others), default=0),
         fixed=cache * caches + case.forward(tokens) * batch,
     )
 
@@ -312,8 +343,8 @@ def _checkpoint(_: StageId, case: Case) -> Need:
     cut, shape = case.cut("gprune"), case.model.shape
     back = cut + (case.model.parameters - shape.decoder_weights) * case.width
     if case.gpu:
-        return Need(weights=case.weights + cut, host=back)
-    return Need(weights=case.weights + cut + back)
+        return Need(weights=case.evaluated + cut, host=back)
+    return Need(weights=case.evaluated + cut + back)
 
 
 def _weighed(_: StageId, case: Case) -> Need:

@@ -152,7 +152,8 @@ def token_losses(model: Any, ids: torch.Tensor) -> torch.Tensor:
 
 
 def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    return nn.functional.cross_entropy(logits.float(), targets, reduction="none")
+    # of a model that lies over several GPUs, the last has the logits
+    return nn.functional.cross_entropy(logits.float(), targets.to(logits.device), reduction="none")
 
 
 def _require_finite(losses: Array, numbers: Array, text: str, model: nn.Module) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from gprune.errors import ModelError, SettingsError
+from gprune.errors import MethodError, ModelError, SettingsError
 from gprune.models.families import Layout, layout_of
 from gprune.models.offloading import present
 from gprune.records import Array, ModelShape, ModelSize, WeightNorms
@@ -42,6 +42,8 @@ class Decoder:
         self.layout = layout
         self.forward_tokens = 0
         self.backward_tokens = 0
+        self.in_company = False
+        """whether other processes help with what takes the whole model"""
 
     @classmethod
     def from_model(cls, model: nn.Module, tokenizer: Any = None) -> Decoder:
@@ -95,8 +97,14 @@ class Decoder:
         """Checks that all weights are in memory.
 
         Raises:
+            MethodError: the layers are offloaded, and methods that others help with can go on.
             SettingsError: the layers are offloaded.
         """
+        if self.offloaded and self.in_company:
+            raise MethodError(
+                f"{purpose} needs the whole model on one GPU, and is not shared out over several: leave out "
+                "what needs it, or use a GPU that holds the model"
+            )
         if self.offloaded:
             raise SettingsError(
                 f"{purpose} needs the whole model in memory, and offload leaves its layers in their files: "

@@ -27,6 +27,11 @@ def count() -> int:
     return seen
 
 
+def choose(index: int) -> None:
+    """Makes a GPU the one that this process means where it names none."""
+    _backend().set_device(index)
+
+
 def automatic() -> torch.device:
     """A GPU where there is one, else the CPU."""
     return torch.device(GPU if _backend().is_available() else "cpu")

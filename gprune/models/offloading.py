@@ -73,3 +73,29 @@ def present(module: nn.Module) -> AbstractContextManager[None]:
 
     found: AbstractContextManager[None] = align_module_device(module)
     return found
+
+
+def bring(module: nn.Module) -> None:
+    """Reads all weights of a module that wait in their files, where it computes, and keeps them."""
+    for part in module.modules():
+        if not any(parameter.is_meta for parameter in part.parameters(recurse=False)):
+            continue
+        with present(part):
+            read = {name: one.detach().clone() for name, one in part.named_parameters(recurse=False)}
+        _release_hook(part)
+        for name, weights in read.items():
+            part.register_parameter(name, nn.Parameter(weights, requires_grad=False))
+
+
+def release_hooks(model: nn.Module) -> None:
+    """Takes the library's hooks off a model all of whose weights are in memory."""
+    for part in model.modules():
+        _release_hook(part)
+
+
+def _release_hook(module: nn.Module) -> None:
+    if not hasattr(module, "_hf_hook"):
+        return
+    from accelerate.hooks import remove_hook_from_module
+
+    remove_hook_from_module(module)

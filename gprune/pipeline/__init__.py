@@ -46,7 +46,12 @@ __all__ = ["Listener", "opened", "run"]
 
 
 def run(
-    study: Study, store: Store, listener: Listener, until: str = "all", anyway: bool = False
+    study: Study,
+    store: Store,
+    listener: Listener,
+    until: str = "all",
+    anyway: bool = False,
+    ranks: Any = None,
 ) -> dict[str, Any]:
     """Runs a study through the store.
 
@@ -56,6 +61,8 @@ def run(
         listener: told of every stage's progress; may raise Cancelled.
         until: the last thing wanted, one of gprune.stages.UNTIL.
         anyway: whether it starts even if it cannot fit in memory, as far as arithmetic tells.
+        ranks: the processes that compute together, as gprune.models.ranks has them, of which this one is the
+            first; None where it is alone.
 
     Returns:
         Settings, keys, retention, parameters, checkpoint, perplexities and seconds, as plain JSON
@@ -72,12 +79,13 @@ def run(
     results = Results(store, Graph(study, inputs))
     wanted = course(results.graph, until, results.holds)
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
+    record.processes = 1 if ranks is None else ranks.count
     record.doubtful_tasks = doubtful_tasks(study, missing_tasks)
-    require_room(wanted, results, listener, anyway)
+    require_room(wanted, results, listener, anyway, record.processes)
     store.sweep()
     states.sweep(store)
     with Keeper(record, wanted, listener) as keeper:
-        _Runner(results, record, keeper).run(wanted, _essential(results.graph, until))
+        _Runner(results, record, keeper, ranks).run(wanted, _essential(results.graph, until))
         summary = summarized(results, wanted, record)
         keeper.finish(summary if until in ("perplexity", "all") else None)
     return summary
@@ -102,10 +110,10 @@ def _essential(graph: Graph, until: str) -> tuple[Stage[Any], ...]:
 class _Runner:
     """Computes what is missing, each stage under its lock, so that two runs of one study share the work."""
 
-    def __init__(self, results: Results, record: RunRecord, keeper: Keeper) -> None:
+    def __init__(self, results: Results, record: RunRecord, keeper: Keeper, ranks: Any) -> None:
         graph, store, listener = results.graph, results.store, keeper.heard
         self.results, self.record, self.keeper, self.listener = results, record, keeper, listener
-        self.work = Work(graph.study, graph.inputs, store.texts, partial(listener, "model"))
+        self.work = Work(graph.study, graph.inputs, store.texts, partial(listener, "model"), ranks)
         self.on_the_way: set[Stage[Any]] = set()
         """what this run has made beside others"""
 
@@ -180,7 +188,9 @@ class _Runner:
         notices: list[str] = []
         work.progress = partial(self._heard, stage, notices)
         before = work.tokens_passed()
-        needs = resolve(stage.needs, self._load)
+        needs, company = resolve(stage.needs, self._load), work.company
+        if company is not None:
+            company.helped = False
 
         def here() -> Spent:
             now = work.tokens_passed()
@@ -192,6 +202,7 @@ class _Runner:
         def details() -> dict[str, Any]:
             known = self._told(resumption.spent) | provenance.versions()
             known |= {"notices": notices} if notices else {}
+            known |= {"processes": self.record.processes} if company is not None and company.helped else {}
             if resumption.began:
                 known["resumed"] = {"step": resumption.began, **self._told(here())}
             return known | (

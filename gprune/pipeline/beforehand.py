@@ -19,17 +19,19 @@ ESTIMATE = "estimate"
 """the name under which a run tells what it will take, among those of its stages"""
 
 
-def foreseen(wanted: Iterable[Stage[Any]], results: Results) -> Forecast | None:
+def foreseen(wanted: Iterable[Stage[Any]], results: Results, processes: int = 1) -> Forecast | None:
     """What those stages take that are not there yet; None where the model's sizes are not known.
 
     Args:
         wanted: the stages of a run, in order.
         results: what is there of its study.
+        processes: that compute the model together.
     """
     missing = [stage for stage in wanted if not results.holds(stage)]
     records = (record for _, record in run_records.every(results.store))
     graph = results.graph
-    return forecast(graph.study, graph.inputs.precision, missing, records, last_time(missing, results))
+    known = last_time(missing, results)
+    return forecast(graph.study, graph.inputs.precision, missing, records, known, processes)
 
 
 def anew(study: Study, records: Iterable[Mapping[str, Any]] = ()) -> Forecast | None:
@@ -50,7 +52,9 @@ def anew(study: Study, records: Iterable[Mapping[str, Any]] = ()) -> Forecast | 
         return None
 
 
-def require_room(wanted: Iterable[Stage[Any]], results: Results, listener: Listener, anyway: bool) -> None:
+def require_room(
+    wanted: Iterable[Stage[Any]], results: Results, listener: Listener, anyway: bool, processes: int = 1
+) -> None:
     """Says what a run will take, and refuses what cannot fit.
 
     Args:
@@ -58,11 +62,12 @@ def require_room(wanted: Iterable[Stage[Any]], results: Results, listener: Liste
         results: what is there of its study.
         listener: told of the estimate, and of what will be halved.
         anyway: whether it starts nevertheless.
+        processes: that compute the model together.
 
     Raises:
         TooLarge: it cannot fit on this machine.
     """
-    found = foreseen(wanted, results)
+    found = foreseen(wanted, results, processes)
     if found is None or not found.stages:
         return
     verdict = judged(found)

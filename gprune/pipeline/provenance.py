@@ -71,12 +71,13 @@ def _package() -> dict[str, Any]:
     return {"package": digest[:12]} if files else {}
 
 
-def collect(inputs: Any, device: str) -> dict[str, Any]:
+def collect(inputs: Any, device: str, processes: int = 1) -> dict[str, Any]:
     """Versions, machine, precision and fingerprints of what a run read.
 
     Args:
         inputs: digests of what it read.
         device: auto, cpu or cuda, as in its study.
+        processes: that compute together.
     """
     return {
         **versions(),
@@ -84,5 +85,6 @@ def collect(inputs: Any, device: str) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "device": "gpu" if device != "cpu" and has_gpu() else "cpu",
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        **({"processes": processes} if processes > 1 else {}),
         "inputs": asdict(inputs),
     }

@@ -49,6 +49,8 @@ class RunRecord:
         self.results, self.until, self.expected, self.listener = results, until, expected, listener
         self.missing_tasks = missing_tasks
         self.doubtful_tasks: dict[str, str] = {}
+        self.processes = 1
+        """that compute together"""
         self.name = run_name(results.graph.study)
         self.stages: dict[str, dict[str, Any]] = {}
         self.unavailable: dict[Stage[Any], str] = {}
@@ -160,7 +162,9 @@ class RunRecord:
             "missing_tasks": self.unmeasured_tasks(),
             "doubtful_tasks": self.doubtful_tasks,
             "texts": self._texts,
-            "provenance": provenance.collect(self.results.graph.inputs, self.results.graph.study.device),
+            "provenance": provenance.collect(
+                self.results.graph.inputs, self.results.graph.study.device, self.processes
+            ),
             "result": result or self._result,
         }
         run_records.save(self.results.store, self.name, values)

@@ -9,7 +9,7 @@ that it is noted and taken up as it is when a step is told one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ CHANGED_ROUNDING = (
     "the states of the dense model no longer fit in memory beside it, as they did when this learning began: "
     "they are made anew at every step, which takes longer and rounds differently"
 )
+OTHER_PROCESSES = "it was begun by {0} and goes on with {1}, which share its batches: it rounds differently"
 _MOMENTS, _RANDOM = "optimizer.", "random."
 
 
@@ -67,6 +68,8 @@ class Running:
             "notices": list(self.notices),
             "spent": spent,
         }
+        if self.passes.processes > 1:
+            values["processes"] = self.passes.processes
         return Moment(
             step=len(self.rows),
             tensors={name: tensor.detach().clone() for name, tensor in tensors.items()},
@@ -125,6 +128,20 @@ class Running:
         self.notices[:] = [str(one) for one in notices]
         devices.set_random_states(self.thresholds.device, random)
         return alike
+
+
+def others(values: Mapping[str, Any], passes: Passes) -> Notice | None:
+    """That a learning was begun by another number of processes; None where it was not.
+
+    Args:
+        values: of its state.
+        passes: what runs its batches now.
+    """
+    before, now = int(values.get("processes", 1)), passes.processes
+    if before == now:
+        return None
+    words = (f"{count} process{'es' if count > 1 else ''}" for count in (before, now))
+    return Notice(OTHER_PROCESSES.format(*words))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

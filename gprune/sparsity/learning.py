@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,17 +21,21 @@ from gprune.models.decoder import Decoder
 from gprune.progress import Notice, Progress
 from gprune.records import Array, LearningHistory, Partition, PruningMasks, Tokens
 from gprune.sparsity.batches import SubsetSampler, Teacher
-from gprune.sparsity.continuation import CHANGED_ROUNDING, Running, noting
+from gprune.sparsity.continuation import CHANGED_ROUNDING, Running, noting, others
 from gprune.sparsity.gate import MaskGate, gated
 from gprune.sparsity.masks import MaskFamily
 from gprune.sparsity.objective import RetentionConstraint
 from gprune.sparsity.passes import Passes
 from gprune.sparsity.recomputation import SUBSETS
 from gprune.sparsity.rounding import exact_masks, require_reachable
+from gprune.sparsity.shared_passes import SharedPasses
 from gprune.sparsity.supervision import combine
 from gprune.sparsity.units import RankedUnits
 from gprune.store.resumption import Resumption, Spent
 from gprune.study import SparsitySettings
+
+if TYPE_CHECKING:
+    from gprune.models.ranks import Ranks
 
 COLUMNS = (
     "step",
@@ -58,6 +63,7 @@ def learn(
     on_progress: Progress,
     attention: Array | None = None,
     kept: Resumption | None = None,
+    ranks: Ranks | None = None,
 ) -> tuple[PruningMasks, LearningHistory]:
     """Learns thresholds and turns them into masks that meet the retention target exactly.
 
@@ -75,6 +81,7 @@ def learn(
         attention: (layers, key/value groups) bool, the groups that are kept whatever is learned; none leaves
             them to their thresholds.
         kept: where it leaves what it can go on from, and finds what an earlier process has left.
+        ranks: the processes that share every batch, this one being the first; None for this one alone.
 
     Returns:
         The masks, whose retention is as near R* as one neuron allows, and the course of the learning.
@@ -96,7 +103,8 @@ def learn(
     if settings.epochs:
         with gated(decoder) as gate:
             texts = primary, auxiliary
-            learner = _Learner(decoder, family, gate, texts, settings, target, seed, on_progress, kept)
+            known = decoder, family, gate, texts, settings, target, seed, on_progress, kept, ranks
+            learner = _Learner(*known)
             rows = learner.run(thresholds)
     plan = exact_masks(family.units, thresholds.cpu().numpy(), target, settings.alignment)
     history = LearningHistory(
@@ -136,15 +144,26 @@ class _Learner:
         seed: int,
         on_progress: Progress,
         kept: Resumption | None,
+        ranks: Ranks | None,
     ) -> None:
         self._decoder, self._family, self._gate, self._texts = decoder, family, gate, texts
         self._settings, self._target, self._seed, self._on_progress = settings, target, seed, on_progress
-        self._kept = kept
+        self._kept, self._ranks = kept, ranks
         self._ids = np.concatenate([tokens.ids for tokens in texts]).astype(np.int64)
 
     def run(self, thresholds: Tensor) -> list[list[float]]:
         """Learns the (thresholds,) values in place and returns one history row for each step."""
         running = self._begun(thresholds)
+        shared, quarter = running.passes, running.sampler.quarter
+        if not isinstance(shared, SharedPasses):
+            return self._rows(running)
+        shared.announce(self._family, quarter)
+        try:
+            return self._rows(running)
+        finally:
+            shared.dismiss(len(thresholds), quarter)
+
+    def _rows(self, running: Running) -> list[list[float]]:
         steps = self._settings.epochs * running.sampler.steps_per_epoch
         if self._kept is not None:
             running = self._gone_on(running, steps, self._kept)
@@ -168,9 +187,12 @@ class _Learner:
         """A learning before its first step."""
         settings, notices = self._settings, list[str]()
         sampler = SubsetSampler(*self._texts, settings.batch, self._seed)
-        teacher = Teacher.build(self._decoder, len(self._ids), self._ids.shape[1], settings.epochs)
+        # a sequence comes to another process each time, so that several of them keep no states
+        epochs = settings.epochs if self._ranks is None else 1
+        teacher = Teacher.build(self._decoder, len(self._ids), self._ids.shape[1], epochs)
         told = noting(notices, self._on_progress)
-        passes = Passes(self._decoder, self._family, self._gate, teacher, self._ids, settings, told)
+        known = self._decoder, self._family, self._gate, teacher, self._ids, settings, told
+        passes = Passes(*known) if self._ranks is None else SharedPasses(self._ranks, *known)
         optimizer = torch.optim.Adam([thresholds], lr=settings.learning_rate)
         constraint = RetentionConstraint(self._target, settings.penalty, settings.dual_rate)
         return Running(thresholds, optimizer, constraint, sampler, teacher, passes, notices=notices)
@@ -190,7 +212,9 @@ class _Learner:
             self._on_progress(state.step, steps, Notice(words))
         told = noting(running.notices, self._on_progress)
         told(state.step, steps, kept.goes_on(state, spent))
-        if not alike:
+        if (changed := others(state.values, running.passes)) is not None:
+            told(state.step, steps, changed)
+        elif not alike:
             told(state.step, steps, Notice(CHANGED_ROUNDING))
         return running
 

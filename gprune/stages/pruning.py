@@ -47,7 +47,10 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
         known = adapted.scores, heads.heads, partition, primary, auxiliary
         settings = study.sparsity, study.retention, study.seed
         fixed = None if attention is None else attention.heads
-        return Learning.of(*learn(work.decoder, *known, *settings, work.progress, fixed, work.resumption))
+        ranks = None if work.company is None else work.company.ranks
+        with work.learner() as decoder:
+            how = work.progress, fixed, work.resumption
+            return Learning.of(*learn(decoder, *known, *settings, *how, ranks=ranks))
 
     # every alignment is a setting but the one that changes nothing; whose attention it is, is a need
     without = ("bias_compensation", "attention", *(("alignment",) if study.sparsity.alignment == 1 else ()))

@@ -19,6 +19,7 @@ from gprune.records import (
     Tokens,
     WeightNorms,
 )
+from gprune.stages.company import POSITIONS, STATISTICS
 from gprune.stages.graph import LETTERS, Graph, Stage, StageId, once, settings_of
 from gprune.stages.inputs import ROLES, recipe_of
 from gprune.stages.work import Work
@@ -113,10 +114,11 @@ def statistics(graph: Graph, text: str = "primary", *, released: bool = False) -
     def make(work: Work, tokens: Tokens, also: tuple[StageId, ...] = ()) -> Any:
         from gprune.calibration import collect, strongest_of
 
-        if not also:
-            return collect(work.decoder, tokens, variant, work.progress)
-        strongest = strongest_of(work.decoder, tokens, count)
-        return collect(work.decoder, tokens, variant, work.progress, strongest), strongest.result(tokens)
+        decoder, kept = work.decoder, count if also else 0
+        ranks = work.called(STATISTICS, tokens, variant, kept)
+        strongest = strongest_of(decoder, tokens, kept) if kept else None
+        found = collect(decoder, tokens, variant, work.progress, strongest, ranks)
+        return found if strongest is None else (found, strongest.result(tokens))
 
     return graph.stage(
         StageId("statistics", (text,), variant=("released",) if released else ()),
@@ -151,7 +153,8 @@ def positions(graph: Graph, text: str = "primary") -> Stage[StrongestPositions]:
     def make(work: Work, tokens: Tokens) -> StrongestPositions:
         from gprune.calibration import collect_strongest
 
-        return collect_strongest(work.decoder, tokens, settings, count, work.progress)
+        decoder, ranks = work.decoder, work.called(POSITIONS, tokens, settings, count)
+        return collect_strongest(decoder, tokens, settings, count, work.progress, ranks)
 
     return graph.stage(
         StageId("positions", (text,)),

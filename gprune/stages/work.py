@@ -12,18 +12,28 @@ from gprune import corpora
 from gprune.errors import SettingsError
 from gprune.progress import Progress, silent
 from gprune.records import ActivationStatistics, Array, PruningMasks, Tokens, pool
+from gprune.settings import CalibrationSettings
+from gprune.stages.company import Company
 from gprune.stages.inputs import Inputs
 from gprune.store.resumption import Resumption
 from gprune.study import Study
 
 if TYPE_CHECKING:
     from gprune.models.decoder import Decoder
+    from gprune.models.ranks import Ranks
 
 
 class Work:
     """The hands of a run; nothing heavy is loaded before a stage asks for it."""
 
-    def __init__(self, study: Study, inputs: Inputs, text_cache: Path, loading: Progress = silent) -> None:
+    def __init__(
+        self,
+        study: Study,
+        inputs: Inputs,
+        text_cache: Path,
+        loading: Progress = silent,
+        ranks: Ranks | None = None,
+    ) -> None:
         """Binds a study.
 
         Args:
@@ -31,7 +41,10 @@ class Work:
             inputs: digests of what it reads.
             text_cache: folder in which texts that are built on the spot are kept.
             loading: told when the model is loaded.
+            ranks: the processes that compute together, of which this is the first; None where it is alone.
         """
+        self.company = None if ranks is None else Company(ranks, study, inputs.precision, self._forget)
+        """the other processes; None where this one is alone"""
         self.study, self.inputs, self.text_cache = study, inputs, text_cache
         self.progress: Progress = silent
         """listener of the stage at work"""
@@ -47,13 +60,49 @@ class Work:
         """The dense model, loaded when the first missing stage needs it."""
         from gprune.models.loading import load
 
-        study = self.study
+        study, company = self.study, self.company
         self._loading(0, 1, f"loading {study.model}")
-        decoder = load(
-            study.model, study.device, self.inputs.precision, study.trust_remote_code, study.offload
-        )
+        if company is None:
+            place = study.device, self.inputs.precision, study.trust_remote_code, study.offload
+            decoder = load(study.model, *place)
+        else:
+            decoder = company.load()
         self._loading(1, 1, f"loaded {study.model}")
         return decoder
+
+    @property
+    def evaluated(self) -> Decoder:
+        """The dense model with all its weights in memory, on several GPUs where one does not hold it."""
+        if self.company is None or not self.decoder.offloaded:
+            return self.decoder
+        return self.company.whole()
+
+    @contextmanager
+    def learner(self) -> Iterator[Decoder]:
+        """The dense model to learn on: in shards over all processes, where there are several."""
+        if self.company is None:
+            yield self.decoder
+            return
+        with self.company.sharded(self.tokens_passed()) as decoder:
+            yield decoder
+
+    def called(
+        self, name: str, tokens: Tokens, settings: CalibrationSettings, count: int = 0
+    ) -> Ranks | None:
+        """The processes that share a pass over a calibration set; None where this one is alone.
+
+        Args:
+            name: of the pass, one of `gprune.stages.company`.
+            tokens: the calibration set.
+            settings: as the pass has them.
+            count: strongest positions kept for each neuron; 0 for none.
+        """
+        return None if self.company is None else self.company.called(name, tokens, settings, count)
+
+    def _forget(self) -> None:
+        """Lets go of the models in memory, whose place others take."""
+        self.let_go()
+        self.__dict__.pop("decoder", None)
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -110,11 +159,11 @@ class Work:
             means: statistics of one text or two, whose means of the removed units go into the biases.
         """
         if masks is None:
-            return self.decoder.model
+            return self.evaluated.model
         from gprune import surgery
 
         statistics = None if not means else means[0] if len(means) == 1 else pool(means[0], means[1])
-        return surgery.cut(self.decoder, masks, statistics)
+        return surgery.cut(self.evaluated, masks, statistics)
 
     @contextmanager
     def lent(self, who: str) -> Iterator[Any]:
@@ -170,4 +219,5 @@ class Work:
     def tokens_passed(self) -> tuple[int, int]:
         """Tokens that the dense model has been run over so far, forward and backward."""
         decoder = self.__dict__.get("decoder")
-        return (decoder.forward_tokens, decoder.backward_tokens) if decoder is not None else (0, 0)
+        here = (decoder.forward_tokens, decoder.backward_tokens) if decoder is not None else (0, 0)
+        return here if self.company is None else self.company.passed(here)

@@ -1,0 +1,203 @@
+"""`run --model-gpus`: one model over several GPUs, by a process for each of them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gprune import machine
+from gprune.commands import signals
+from gprune.errors import GpruneError, SettingsError
+from gprune.limits import MOST_PROCESSES
+from gprune.settings import require
+from gprune.study import Study
+
+if TYPE_CHECKING:
+    from gprune.models.decoder import Decoder
+    from gprune.models.orders import Order
+    from gprune.models.ranks import Ranks
+
+EXIT_FAILED = 2
+
+
+def require_possible(count: int, study: Study, seeds: list[int] | None, here: bool = True) -> None:
+    """Checks that a study can be run by so many processes.
+
+    Args:
+        count: processes.
+        study: what runs.
+        seeds: those that were asked for, of which there may be none.
+        here: whether on this machine.
+
+    Raises:
+        SettingsError: it cannot.
+    """
+    require(1 <= count <= MOST_PROCESSES, "--model-gpus", count, f"1 to {MOST_PROCESSES}")
+    require(not seeds, "--model-gpus", count, "left out with --seeds: run the seeds one after the other")
+    rule = "auto, cpu or cuda with --model-gpus, which uses the first GPUs of the machine"
+    require(":" not in study.device, "device", study.device, rule)
+    if here and study.device != "cpu" and machine.has_gpu():
+        there = len(machine.cards())
+        require(count <= there, "--model-gpus", count, f"at most {there}, the GPUs that are here")
+
+
+def run(options: argparse.Namespace, study: Study, first: Callable[[argparse.Namespace], int]) -> int:
+    """Runs a command by several processes: starts them, or is one of them.
+
+    Args:
+        options: of the command; rank 0 gets the processes as `ranks`.
+        study: what runs.
+        first: what rank 0 does.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        GpruneError: on rank 0, why the run has failed; and that they cannot be started.
+    """
+    return _joined(options, study, first) if _started() else _launched(options, study)
+
+
+def _started() -> bool:
+    """Whether this process is one of several that torch's launcher has started."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and "RANK" in os.environ
+
+
+def _launched(options: argparse.Namespace, study: Study) -> int:
+    """Starts the processes, each with this command, and waits for their end."""
+    from gprune.models.launch import launch
+
+    if study.device == "cpu" or not machine.has_gpu():
+        told = f"--model-gpus {options.model_gpus}: no GPU is used, so that many processes share the CPU"
+        print(told, file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="gprune-study-") as folder:
+        # a study that came through a pipe can be read once
+        file = Path(folder) / "study.json"
+        file.write_text(study.to_json(), encoding="utf-8")
+        words = ["run", str(file), "--model-gpus", str(options.model_gpus), "--until", options.until]
+        words += ["--json"] if options.json else []
+        words += ["--anyway"] if options.anyway else []
+        for name, value in (("--job", options.job), ("--cache", options.cache)):
+            words += [name, str(value)] if value is not None else []
+        return launch(options.model_gpus, words)
+
+
+def _joined(options: argparse.Namespace, study: Study, first: Callable[[argparse.Namespace], int]) -> int:
+    """What one of the processes does."""
+    first_one, count = os.environ["RANK"] == "0", os.environ["WORLD_SIZE"]
+    if not first_one:
+        # what a signal means is for rank 0 to say, and so is every other word
+        signals.ignore()
+    from gprune.models.ranks import Ranks
+
+    rule = f"{count}, the processes that were started"
+    if not first_one:
+        with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(SettingsError):
+            return _follow(Ranks.join(study.device))
+        return EXIT_FAILED
+    require(count == str(options.model_gpus), "--model-gpus", options.model_gpus, rule)
+    ranks = Ranks.join(study.device)
+    signals.listen(options.job, ranks.missing)
+    options.ranks = ranks
+    try:
+        return first(options)
+    finally:
+        # how it ended is said: whoever started the processes may end them now
+        signals.ignore()
+        ranks.end()
+
+
+class _Held:
+    """The model of a process that follows, in the form that was last asked for."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
+        self._form = ""
+        self._decoder: Any = None
+
+    def whole(self, values: Any) -> Decoder:
+        """As it goes through a pass: whole, or with its layers left in their files."""
+        from gprune.models.loading import load
+
+        how = (values["model"], self._ranks.device, values["precision"], values["trust_remote_code"])
+        return self._as("whole", lambda: load(*how, values["offload"]))
+
+    def sharded(self, values: Any) -> Decoder:
+        """As it is learned on: a part of every layer."""
+        from gprune.models.spreading import sharded
+
+        how = (values["model"], self._ranks.device, values["precision"], values["trust_remote_code"])
+        return self._as("sharded", lambda: sharded(*how))
+
+    def let_go(self) -> None:
+        """Keeps none."""
+        from gprune.models import room
+
+        self._form, self._decoder = "", None
+        room.release()
+
+    def there(self) -> Decoder:
+        """The one that was made last."""
+        found: Decoder = self._decoder
+        return found
+
+    def _as(self, form: str, make: Callable[[], Decoder]) -> Decoder:
+        if self._form != form:
+            self.let_go()
+            self._form, self._decoder = form, make()
+        return self.there()
+
+
+def _follow(ranks: Ranks) -> int:
+    """Does what rank 0 asks for, until it ends."""
+    # while rank 0 reads what it needs
+    import gprune.calibration
+    import gprune.models.spreading
+    import gprune.sparsity.shared_passes  # noqa: F401
+    from gprune.models.ranks import Withdrawn
+
+    held = _Held(ranks)
+    try:
+        while (order := ranks.awaited()) is not None:
+            # what went wrong is rank 0's to tell, and all go on together
+            with contextlib.suppress(Withdrawn):
+                _take_part(ranks, held, order)
+    except GpruneError as error:
+        ranks.withdraw(error)
+        return EXIT_FAILED
+    ranks.end()
+    return 0
+
+
+def _take_part(ranks: Ranks, held: _Held, order: Order) -> None:
+    from gprune.calibration import collect, collect_strongest, strongest_of
+    from gprune.progress import silent
+    from gprune.records import Tokens
+    from gprune.settings import CalibrationSettings
+    from gprune.sparsity import shared_passes
+    from gprune.stages import company
+
+    values = order.values
+    if order.name == shared_passes.ORDER:
+        shared_passes.follow(ranks, held.there(), order)
+    elif order.name == company.SHARD:
+        held.let_go()
+        with ranks.working():
+            held.sharded(values)
+    elif order.name == company.LET_GO:
+        held.let_go()
+    else:
+        tokens = Tokens(values["text"], values["fingerprint"], order.arrays["ids"], values["available"])
+        decoder, settings = held.whole(values), CalibrationSettings(**values["settings"])
+        count = int(values["count"])
+        if order.name == company.POSITIONS:
+            collect_strongest(decoder, tokens, settings, count, silent, ranks)
+        else:
+            strongest = strongest_of(decoder, tokens, count) if count else None
+            collect(decoder, tokens, settings, silent, strongest, ranks)

@@ -1,0 +1,281 @@
+"""Answers: how do several processes compute one model together, each with a GPU of its own?
+
+The one module that names torch.distributed, beside gprune.models.launch, which starts the processes. Rank 0
+runs the study as a single process does: it alone reads and writes the cache, keeps the record and reports.
+The others wait for its orders, and do their share of the work that an order names; so all of them do the same
+work in the same sequence, whatever a study asks for. Where nobody starts several processes, none of this is
+loaded.
+
+Nobody waits for a process that is gone: every one of them watches those that it depends on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+from torch.distributed.rendezvous import rendezvous
+
+from gprune import processes, untrusted
+from gprune.errors import GpruneError, RanksError, SettingsError
+from gprune.models import devices
+from gprune.models.decoder import Decoder
+from gprune.models.orders import Order, made, plain
+from gprune.records import Array
+
+EXIT_LOST = 2
+"""exit code of a run that another process has left alone: that of any error told in one sentence"""
+_LONGEST = timedelta(hours=2)
+"""the longest wait for the others within some work: whoever is gone is noticed long before"""
+_IDLE_SECONDS, _LOOK_SECONDS = 0.02, 0.2
+_GRACE_SECONDS = 15.0
+"""what rank 0 is given to end in good order when another process is gone, or the one that started it"""
+
+
+class Ranks:
+    """The processes of one run, as one of them sees them."""
+
+    def __init__(self, store: Any, rank: int, count: int, gpu: bool) -> None:
+        """Meets the others; see `join`."""
+        self.rank, self.count = rank, count
+        self._store, self._given, self._over = distributed_c10d.PrefixStore("gprune", store), 0, False
+        self._depth, self._peers = 0, list[tuple[int, float | None]]()
+        self._place = torch.device(devices.GPU, rank) if gpu else torch.device("cpu")
+        own = torch.tensor([os.getpid()])
+        self._peers = [(pid, processes.process_start(pid)) for pid in map(int, self.gathered(own))]
+        self._parent = os.getppid()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    @classmethod
+    def join(cls, device: str) -> Ranks:
+        """Meets the processes that were started with this one; each computes on the GPU of its number.
+
+        Args:
+            device: auto, cpu or cuda, as in a study.
+
+        Raises:
+            SettingsError: the device is one GPU, or there are fewer than processes.
+        """
+        rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        gpu = device != "cpu" and devices.automatic().type == devices.GPU
+        if gpu and count > devices.count():
+            raise SettingsError(
+                f"--model-gpus is {count}, but torch sees {devices.count()} CUDA devices here: ask for as "
+                "many as there are"
+            )
+        if gpu:
+            devices.choose(rank)
+        store, _, _ = next(rendezvous("env://", rank, count, timeout=_LONGEST))
+        backend = f"cpu:gloo,{devices.GPU}:nccl" if gpu else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=_LONGEST)
+        return cls(store, rank, count, gpu)
+
+    @property
+    def within(self) -> bool:
+        """Whether all are at work together, so that none can leave without the others."""
+        return self._depth > 0
+
+    @property
+    def device(self) -> str:
+        """Where this process computes, as a study names it."""
+        return str(self._place)
+
+    def rows(self, samples: int) -> list[slice]:
+        """The samples of every process: contiguous runs whose sizes differ by one at most."""
+        ends = [(samples * one) // self.count for one in range(self.count + 1)]
+        return [slice(*pair) for pair in zip(ends, ends[1:], strict=False)]
+
+    def order(self, name: str, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        """Tells the others what is to be done; rank 0 then does its own share.
+
+        Args:
+            name: of the work.
+            values: what JSON can hold.
+            arrays: whatever is large.
+
+        Raises:
+            RanksError: another process has ended.
+        """
+        data = torch.from_numpy(Order(name, values, arrays).encoded())
+        with self.working():
+            self._given += 1
+            self._store.set(f"order/{self._given}", "given")
+            dist.broadcast(torch.tensor([len(data)]), 0)
+            dist.broadcast(data, 0)
+
+    def awaited(self) -> Order | None:
+        """The next order, however long it takes to come; None where there will be none any more."""
+        self._given += 1
+        while not self._store.check([f"order/{self._given}"]):
+            if self._store.check(["over"]):
+                return None
+            time.sleep(_IDLE_SECONDS)
+        size = self.broadcast(torch.zeros(1, dtype=torch.int64))
+        found = self.broadcast(torch.empty(int(size), dtype=torch.uint8))
+        return Order.decoded(found.numpy().tobytes())
+
+    def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Gives every process what rank 0 has, in place."""
+        with self.working():
+            dist.broadcast(tensor, 0)
+        return tensor
+
+    def add(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Adds up over all processes, in place; all get the same bits."""
+        with self.working():
+            dist.all_reduce(tensor)
+        return tensor
+
+    def gathered(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """What every process has, in the order of their ranks; of one shape and type."""
+        found = [torch.empty_like(tensor) for _ in range(self.count)]
+        with self.working():
+            dist.all_gather(found, tensor.contiguous())
+        return found
+
+    @contextlib.contextmanager
+    def agreed(self) -> Iterator[None]:
+        """Around work of one's own: where it goes wrong on one process it ends on all, which stay together.
+
+        Raises:
+            GpruneError: on rank 0, what went wrong first by rank.
+            Withdrawn: on the others.
+        """
+        error = None
+        try:
+            yield
+        except GpruneError as found:
+            error = found
+        place = f"fault/{self._given}"
+        if error is not None:
+            self._store.set(f"{place}/{self.rank}", plain(error))
+        failed = self.gathered(torch.tensor([int(error is not None)]))
+        first = next((rank for rank, one in enumerate(failed) if bool(one)), None)
+        if first is None:
+            return
+        if self.rank:
+            raise Withdrawn
+        raise error or made(self._store.get(f"{place}/{first}"))
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Around work that no process can leave alone: says who is gone where it cannot be done.
+
+        Raises:
+            RanksError: another process has ended.
+        """
+        self._depth += 1
+        try:
+            yield
+        except RuntimeError as error:
+            # the others end with rank 0, which is given time to
+            gone = self._missed(20.0 if self.rank else 2.0)
+            if gone is not None:
+                raise gone from error
+            raise
+        self._depth -= 1
+
+    def withdraw(self, error: GpruneError) -> None:
+        """Leaves for good, and says why; the others are told by `missing`."""
+        with contextlib.suppress(RuntimeError):
+            self._store.set(f"gone/{self.rank}", plain(error))
+
+    def missing(self) -> GpruneError | None:
+        """What is to be said of another process that has ended; None while all are there."""
+        if self._over:
+            return None
+        for rank, (pid, started) in enumerate(self._peers):
+            if rank == self.rank or processes.is_alive(pid, started):
+                continue
+            with contextlib.suppress(RuntimeError):
+                if self._store.check([f"gone/{rank}"]):
+                    return made(self._store.get(f"gone/{rank}"))
+            return RanksError(
+                f"process {rank + 1} of the {self.count} that compute this model together has ended (killed, "
+                "often for lack of memory): finished stages are kept, run it again to go on"
+            )
+        return None
+
+    def _missed(self, seconds: float) -> GpruneError | None:
+        """The same, once there was time to see it."""
+        deadline = time.monotonic() + seconds
+        while (gone := self.missing()) is None and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS / 4)
+        return gone
+
+    def end(self) -> None:
+        """Lets all processes go: nothing more is to be done together."""
+        # those that are in the middle of something leave when this process has
+        self._over = True
+        if self.rank == 0 and not self.within:
+            with contextlib.suppress(RuntimeError):
+                self._store.set("over", "said")
+        if not self.within:
+            with contextlib.suppress(RuntimeError):
+                dist.destroy_process_group()
+
+    def _watch(self) -> None:
+        """Ends this process when it waits for one that is gone; whoever could do so itself has its time."""
+        asked = False
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            orphaned = os.getppid() != self._parent
+            if self.rank and (orphaned or not processes.is_alive(*self._peers[0])):
+                os._exit(0)
+            if orphaned and not asked:
+                asked = True
+                os.kill(os.getpid(), signal.SIGTERM)
+                threading.Thread(target=_leave, args=("",), daemon=True).start()
+            elif not asked and (gone := self.missing()) is not None:
+                asked = True
+                # rank 0 says it, for all of them
+                words = "" if self.rank else f"error: {gone}"
+                threading.Thread(target=_leave, args=(words,), daemon=True).start()
+
+
+class Withdrawn(Exception):  # noqa: N818  (an outcome, not an error)
+    """The work at hand went wrong on some process, and rank 0 knows why."""
+
+
+def shard(decoder: Decoder) -> None:
+    """Leaves each process a part of every layer's weights; a layer is whole only while it is at work.
+
+    Embeddings, norms outside of layers and the LM head stay whole. The model's own calls bring a layer
+    together, on its way forward as on the way back; no gradient of a weight is ever formed.
+
+    Args:
+        decoder: its layers are changed in place, and a layer whose weights wait in their files is read.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    from gprune.models import offloading
+
+    backbone: Any = decoder.model.base_model
+    kind = decoder.device.type
+    mesh = init_device_mesh(kind, (dist.get_world_size(),))
+    for layer in decoder.layers:
+        offloading.bring(layer)
+        fully_shard(layer, mesh=mesh, reshard_after_forward=True)
+    offloading.release_hooks(decoder.model)
+    inside = {id(one) for layer in decoder.layers for one in layer.parameters()}
+    whole = {one for one in backbone.parameters() if id(one) not in inside}
+    fully_shard(backbone, mesh=mesh, ignored_params=whole)
+
+
+def _leave(words: str) -> None:
+    """Ends this process once it had time to do so itself."""
+    time.sleep(_GRACE_SECONDS)
+    if words:
+        print(untrusted.sentence(words), file=sys.stderr, flush=True)
+    os._exit(EXIT_LOST)

@@ -1,0 +1,70 @@
+"""A model whose layers lie in several places: cut and measured as one that lies in one place."""
+
+import numpy as np
+import pytest
+import torch
+from accelerate import dispatch_model, infer_auto_device_map
+from accelerate.utils import get_balanced_memory
+
+from gprune.errors import MethodError, ModelError
+from gprune.evaluation.perplexity import token_losses
+from gprune.models.decoder import Decoder
+from gprune.models.spreading import require_on_gpus, spread, too_large
+from gprune.models.tiny import tiny_decoder
+from gprune.records import PruningMasks
+from gprune.surgery import cut
+
+IDS = torch.from_numpy(np.random.default_rng(0).integers(3, 64, (2, 9)))
+
+
+def test_a_model_with_the_hooks_of_a_device_map_is_cut_and_measured_like_any_other():
+    """The hooks hand on what goes from one device to the next; here all of them are the CPU."""
+    plain, hooked = (tiny_decoder(layers=3, neurons=13, kv_heads=2) for _ in range(2))
+    places = {"model.embed_tokens": "cpu", "model.norm": "cpu", "model.rotary_emb": "cpu", "lm_head": "cpu"}
+    places |= {f"model.layers.{layer}": "cpu" for layer in range(3)}
+    spread = Decoder.from_model(dispatch_model(hooked.model, places, main_device="cpu", force_hooks=True))
+    assert hasattr(spread.layers[0], "_hf_hook") and not spread.offloaded
+    rng = np.random.default_rng(1)
+    masks = PruningMasks(
+        "test", rng.random((3, 13)) < 0.6, np.array([[1, 0], [0, 1], [1, 1]], bool), 0.5, 0.5
+    )
+    for one, other in ((plain.model, spread.model), (cut(plain, masks), cut(spread, masks))):
+        assert torch.equal(token_losses(one, IDS), token_losses(other, IDS))
+    # the dense one is as it was
+    assert torch.equal(token_losses(plain.model, IDS), token_losses(spread.model, IDS))
+
+
+def test_accelerate_lays_whole_layers_over_devices_evenly():
+    model = tiny_decoder(layers=6, neurons=48).model
+    size = sum(one.numel() * 4 for one in model.parameters())
+    room = get_balanced_memory(model, {0: size, 1: size}, no_split_module_classes=["LlamaDecoderLayer"])
+    places = infer_auto_device_map(model, room, no_split_module_classes=["LlamaDecoderLayer"])
+    require_on_gpus(places, "a model")
+    layers = [places[f"model.layers.{layer}"] for layer in range(6)]
+    assert layers == [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("left", ["cpu", "disk"])
+def test_a_model_that_all_gpus_together_do_not_hold_is_refused(left):
+    with pytest.raises(ModelError, match=r"does not fit the GPUs that were asked for \(1 of its parts"):
+        require_on_gpus({"model.layers.0": 0, "model.layers.1": left}, "a model")
+
+
+def test_without_accelerate_one_sentence_says_so(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        ModelError, match="the package accelerate, which lays it over several, is not installed"
+    ):
+        spread("demo", "float32", False, 2)
+
+
+def test_on_a_cpu_no_model_is_laid_over_several():
+    assert not too_large("demo", "cpu", "float32")
+
+
+def test_what_needs_the_whole_model_leaves_a_method_out_where_others_could_help(monkeypatch):
+    decoder = tiny_decoder()
+    monkeypatch.setattr(Decoder, "offloaded", True)
+    decoder.in_company = True
+    with pytest.raises(MethodError, match="LLM-Pruner needs the whole model on one GPU"):
+        decoder.require_whole("LLM-Pruner")
