@@ -236,11 +236,17 @@ def goes_on_alone(study: Study, cache: Path) -> list[str]:
         (-2, {}, "--model-gpus must be 1 to 64"),
         (65, {}, "--model-gpus must be 1 to 64"),
         (2, {"device": "cuda:1"}, "device must be auto, cpu or cuda with --model-gpus"),
+        (2, {"device": "cuda"}, "device must be auto or cpu on a machine without GPUs"),
     ],
 )
 def test_what_cannot_be_is_refused(
-    settings: dict[str, Any], count: int, changes: dict[str, Any], words: str
+    settings: dict[str, Any],
+    count: int,
+    changes: dict[str, Any],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(ranks.machine, "has_gpu", lambda: False)
     with pytest.raises(SettingsError, match=words):
         ranks.require_possible(count, from_dict(settings | changes), None)
 
