@@ -105,8 +105,13 @@ def require_close(found: Any, expected: Any, tolerance: float) -> None:
 @pytest.mark.process
 @pytest.mark.slow
 def test_two_processes_find_what_one_finds(tmp_path: Path, settings: dict[str, Any]) -> None:
-    """Layers wait in their files for the statistics, and lie in shards to be learned on."""
-    command = Command(tmp_path, settings | {"offload": True}, "--until", "perplexity", "--json")
+    """Layers wait in their files for the statistics, and lie in shards to be learned on.
+
+    What takes the whole model on one GPU is left out, and everything else is there.
+    """
+    more = {"methods": [*METHODS, "llm_pruner"], "baselines": {"taylor_samples": 4, "taylor_length": 16}}
+    more |= {"evaluation": settings["evaluation"] | {"speed": "cpu"}, "offload": True}
+    command = Command(tmp_path, settings | more, "--json")
     pipeline.run(from_dict(settings), Store(tmp_path / "alone"), silent, "perplexity")
     written, _ = command.process.communicate(timeout=limit(120))
     assert command.end() == 0, command.said()
@@ -130,8 +135,12 @@ def test_two_processes_find_what_one_finds(tmp_path: Path, settings: dict[str, A
         for text in settings["evaluation"]["texts"]:
             one, other = (float(r.get(stages.perplexity, method, text).perplexity) for r in (found, expected))
             assert one == pytest.approx(other, rel=0.005), method
-    record = run_records.read(found.store, run_name(from_dict(settings)))
+    study = from_dict(settings | more)
+    record = run_records.read(found.store, run_name(study))
     assert record is not None
+    left_out = {name for name in record["unavailable"] if name.startswith(("masks", "speed"))}
+    assert left_out == {"masks_llm_pruner", "speed"}
+    assert (Path(json.loads(written)["checkpoint"]) / "config.json").exists()
     assert (record["state"], record["provenance"]["processes"]) == ("done", 2)
     assert json.loads(written)["perplexity"].keys() == set(METHODS)
 
@@ -227,11 +236,17 @@ def goes_on_alone(study: Study, cache: Path) -> list[str]:
         (-2, {}, "--model-gpus must be 1 to 64"),
         (65, {}, "--model-gpus must be 1 to 64"),
         (2, {"device": "cuda:1"}, "device must be auto, cpu or cuda with --model-gpus"),
+        (2, {"device": "cuda"}, "device must be auto or cpu on a machine without GPUs"),
     ],
 )
 def test_what_cannot_be_is_refused(
-    settings: dict[str, Any], count: int, changes: dict[str, Any], words: str
+    settings: dict[str, Any],
+    count: int,
+    changes: dict[str, Any],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(ranks.machine, "has_gpu", lambda: False)
     with pytest.raises(SettingsError, match=words):
         ranks.require_possible(count, from_dict(settings | changes), None)
 

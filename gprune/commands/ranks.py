@@ -42,7 +42,10 @@ def require_possible(count: int, study: Study, seeds: list[int] | None, here: bo
     require(not seeds, "--model-gpus", count, "left out with --seeds: run the seeds one after the other")
     rule = "auto, cpu or cuda with --model-gpus, which uses the first GPUs of the machine"
     require(":" not in study.device, "device", study.device, rule)
-    if here and study.device != "cpu" and machine.has_gpu():
+    gpu = machine.has_gpu()
+    rule = "auto or cpu on a machine without GPUs"
+    require(not here or gpu or study.device in ("auto", "cpu"), "device", study.device, rule)
+    if here and study.device != "cpu" and gpu:
         there = len(machine.cards())
         require(count <= there, "--model-gpus", count, f"at most {there}, the GPUs that are here")
 

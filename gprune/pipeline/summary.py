@@ -63,7 +63,8 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
             }
             found["unavailable_tasks"] = record.unmeasured_tasks()
             found["doubtful_tasks"] = record.doubtful_tasks
-        if study.evaluation.speed != "none":
+        # several processes leave it out where no GPU holds the model
+        if study.evaluation.speed != "none" and speed(graph) not in record.unavailable:
             timed = results.get(speed)
             found["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}
     if until == "all" and "gprune" in able:
