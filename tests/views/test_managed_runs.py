@@ -105,7 +105,7 @@ def test_a_run_at_work_is_not_deleted(cache: Path) -> None:
     run_records.save(Store(cache), name, read(cache, name) | {"owner": processes.this_one()})
     app = on_runs(name)
     app.button(key=f"runs_delete_{name}").click().run()
-    assert "It is being computed: stop it first" in words(app)
+    assert "is being computed: stop it first" in words(app)
     assert "runs_delete_yes" not in [button.key for button in app.button]
     with pytest.raises(StoreError, match="is being computed: stop it first, then delete it"):
         run_removal.remove(Store(cache), name)
