@@ -127,7 +127,8 @@ def starts(waiting: Sequence[Job], busy: Sequence[Job]) -> list[tuple[Job, str]]
         JobError: what is set cannot be read.
     """
     named, room = devices(), slots()
-    taken, found = [_place(job, named) for job in busy], list[tuple[Job, str]]()
+    taken = [_place(job, named) for job in busy]
+    found: list[tuple[Job, str]] = []
     if any(_alone(job, named) for job in busy):
         return []
     for job in waiting:

@@ -111,10 +111,13 @@ def test_a_job_that_only_looked_under_way_is_gone_on_with(
         patch.setattr(local, "start_supervisor", lambda _: None)
         job = jobs.submit(cache, one.study, "", ("--until", UNTIL), command)
 
-    def watch(_: Status) -> None:
-        if len(jobs.jobs(cache)) == 1:
+    looked: list[Status] = []
+
+    def watch(status: Status) -> None:
+        if not looked:
             state = JobState(state="running", pid=2**22 - 1, process_started=1.0, started=1.0)
             write_state(job.folder, state)
+        looked.append(status)
 
     assert run(cache, sweep, watch=watch) == [("done", "")]
     assert sorted(found.state for found in jobs.jobs(cache)) == ["done", "failed"]
