@@ -137,7 +137,7 @@ def _described(
     run: Run, progress: JobProgress, monkeypatch: pytest.MonkeyPatch, started: float = 0.0
 ) -> tuple[str, float]:
     job: Any = SimpleNamespace(
-        id="1", label="a job", state="running", arguments=(), started=started, engine=LOCAL
+        id="1", label="a job", state="running", exports=False, device="", started=started, engine=LOCAL
     )
     monkeypatch.setattr(live.queue, "study_of", lambda *_: run.study)
     monkeypatch.setattr(live.queue, "progress", lambda *_: progress)
