@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import tiny_study
+from sweep import fake_sweep
 from sweep.computed import begun, events
 from sweep.fake_sweep import UNTIL, a_sweep, command
 from waiting import wait_for
@@ -19,6 +20,8 @@ from gprune import jobs, run_records
 from gprune.__main__ import main
 from gprune.jobs import folder as files
 from gprune.jobs import local
+from gprune.jobs.slurm import watching
+from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.jobs.state import JobState, read_state, write_state
 from gprune.schedule import CANCELLED, Status
 from gprune.stages import statistics
@@ -154,6 +157,29 @@ def test_an_interrupt_cancels_the_jobs_and_the_next_start_goes_on(cache: Path) -
     (cache / "go").touch()
     assert run(cache, sweep) == [("done", "")] * 3
     assert CANCELLED not in str(standings(sweep.variations(), Store(cache), UNTIL))
+
+
+def test_slurm_gets_the_studies_as_one_array(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, client = tmp_path / "asked", tmp_path / "sbatch"
+    client.write_text(f'#!/bin/sh\ncat > /dev/null\necho "$@" >> {book}\necho 41\n')
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(watching, "soon", lambda _: None)
+
+    def watch(_: Status) -> None:
+        # what its nodes would do
+        for job in jobs.jobs(cache):
+            if job.state == "queued" and job.note.startswith("Slurm's 41_"):
+                fake_sweep.main(job.folder)
+
+    sweep = a_sweep(0, 1)
+    assert run(cache, sweep, watch=watch, slurm=SlurmSettings()) == [("done", "")] * 2
+    assert {job.engine for job in jobs.jobs(cache)} == {"slurm"}
+    (words,) = book.read_text().splitlines()
+    assert "--array=0-1" in words and "--exclusive" not in words
+    assert run(cache, sweep, slurm=SlurmSettings()) == [("done", "")] * 2 and len(jobs.jobs(cache)) == 2
 
 
 @pytest.fixture
