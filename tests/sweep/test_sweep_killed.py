@@ -16,6 +16,7 @@ from sweep.computed import begun, in_the_middle
 from waiting import limit, wait_for
 
 from gprune import jobs
+from gprune.processes import process_start
 from gprune.store import Store
 from gprune.sweep.plan import Sweep, from_file
 from gprune.sweep.standing import standings
@@ -55,6 +56,8 @@ def kill(cache: Path) -> int:
             with contextlib.suppress(psutil.Error):
                 process.kill()
                 killed.add(process.pid)
+    # a process that is about to go has no command line any more
+    wait_for(lambda: all(process_start(pid) is None for pid in killed))
     return len(killed)
 
 
@@ -87,8 +90,8 @@ def test_killed_in_its_middle_it_goes_on_and_computes_nothing_twice(tmp_path: Pa
     try:
         wait_for(in_its_middle, 90)
         process.kill()
-        killed = 1 + kill(cache)
         process.wait()
+        killed = 1 + kill(cache)
         # whoever looks finds out what is gone
         jobs.reconcile(cache)
         lost = [job for job in jobs.jobs(cache) if job.killed]
