@@ -5,6 +5,7 @@ python -m gprune run STUDY.json            (or: run demo)
 python -m gprune submit STUDY.json...      (into the queue of jobs; see jobs, logs -f, cancel, resume)
 python -m gprune app                       (the pages; what `make app` starts)
 python -m gprune reproduce TABLE --model MODEL   (a table of the paper, or all)
+python -m gprune sweep FILE                (many studies that differ in some fields, what they share once)
 python -m gprune search FILE               (settings by successive halving)
 python -m gprune accept --model MODEL            (our figures of a real model beside published ones)
 python -m gprune arrays STUDY.json OUT.npz

@@ -37,6 +37,8 @@ MOST_LEARNING = 10**12
 """tokens that MSL passes over in all, a million times the paper's"""
 MOST_ALIGNMENT = 2**16
 """multiple that FFN widths are rounded to; wider than any layer"""
+MOST_STUDIES = 1000
+"""studies of a sweep, as many as one array of Slurm's usually has"""
 MOST_COUNT = 2**31 - 1
 """of what is only an upper bound itself and costs nothing"""
 WEIGHTS_OF_A_GPU = 0.8

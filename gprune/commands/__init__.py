@@ -36,6 +36,7 @@ COMMANDS = {
     "resume": Command("jobs", "submit jobs that have ended again: they go on from what is there"),
     "app": Command("app", "serve the pages, and open them in a browser"),
     "reproduce": Command("reproduce", "reproduce tables and figures of the paper"),
+    "sweep": Command("sweep", "run many studies that differ in some fields, what they share once"),
     "search": Command("search", "search settings by successive halving"),
     "accept": Command("accept", "hold our figures of a real model against published ones"),
     "arrays": Command("arrays", "write every result array of a study to one .npz file"),

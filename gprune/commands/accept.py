@@ -8,7 +8,8 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gprune import untrusted
-from gprune.commands import COMMANDS, EXIT_UNFILLED, add_cache, place
+from gprune.commands import COMMANDS, EXIT_UNFILLED, add_cache, paths, place
+from gprune.commands.jobs import add_devices
 from gprune.commands.study import add_field
 from gprune.errors import ModelError, SettingsError
 from gprune.models.shapes import is_random
@@ -37,7 +38,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--accuracy", action="store_true", help="zero-shot accuracies too: the seven tasks")
     parser.add_argument("--out", type=place, metavar="FOLDER", help="where to write (default: in the cache)")
-    parser.add_argument("--devices", nargs="+", default=[], help="as cuda:0 cuda:1: one study on each")
+    add_devices(parser)
     for option in ("primary", "auxiliary"):
         add_field(parser, option, OPTIONS[option])
     add_field(parser, "task-folder", "evaluation.task_folder")
@@ -89,12 +90,11 @@ def _acceptance(options: argparse.Namespace) -> Acceptance:
     chosen = [c for c in every if c.model == name and (options.accuracy or c.figure != ACCURACY)]
     if not chosen:
         raise SettingsError(f"the figures of {name} are accuracies alone: ask for them with --accuracy")
-    folder = options.task_folder
     changes: dict[str, Any] = {
         "primary": options.primary,
         "auxiliary": options.auxiliary,
         "tasks": SUITES["paper"] if options.accuracy else (),
-        "task_folder": str(untrusted.path(folder, "--task-folder").resolve()) if folder else None,
+        "task_folder": paths.task_folder(options.task_folder or "") or None,
         "settings": tuple(assignment(word) for word in options.set),
     }
     scale = choose(options.model, "paper", changes)
@@ -151,12 +151,13 @@ def _model(found: Acceptance) -> str:
 def _run(options: argparse.Namespace, found: Acceptance, made: Work) -> int:
     from gprune.commands.shown import Shown
     from gprune.files import write_text
-    from gprune.reproduction import acceptance, schedule, work
+    from gprune.jobs import places
+    from gprune.reproduction import acceptance, work
 
     work.prepare(found.series, substitute="")
-    schedule.allow(options.devices)
+    places.allow(options.devices)
     with Shown() as shown:
-        (table,) = made.run(options.devices, shown.watch, shown.ended)
+        (table,) = made.run(shown.watch, shown.ended)
     compared = found.compare(table)
     text = acceptance.markdown(compared, found.name, table, found.series, made.command)
     write_text(made.folder / RESULT, text)

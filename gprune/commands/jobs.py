@@ -58,6 +58,17 @@ def add(commands: Any) -> None:
         add_cache(parser)
 
 
+def add_devices(parser: Any) -> None:
+    """Adds the option that names the GPUs of the jobs that a command starts."""
+    parser.add_argument(
+        "--devices",
+        nargs="+",
+        default=[],
+        metavar="GPU",
+        help="as cuda:0 cuda:1: one study on each (default: GPRUNE_JOB_DEVICES)",
+    )
+
+
 def add_engine(parser: Any) -> None:
     """Adds the options that say who starts jobs."""
     parser.add_argument(
@@ -235,6 +246,8 @@ def _line(job: Job) -> str:
     if job.state in ("running", "cancelling"):
         now = jobs.progress(job.folder.parents[1], job.id)
         words.append(f"{now.stage} {now.done}/{now.total}" if now.total else now.stage)
+        words.append(now.waits)
+    words.append(f"on {job.device}" if job.device else "")
     words.append(job.label)
     words.append(job.error or job.run_id)
     words.append(job.note)
@@ -251,6 +264,7 @@ def _plain(job: Job) -> dict[str, Any]:
         "note",
         "returns",
         "position",
+        "device",
         "created",
         "started",
         "ended",

@@ -8,12 +8,11 @@ import sys
 from typing import TYPE_CHECKING, Any, get_args
 
 from gprune import profiles, untrusted
-from gprune.commands import COMMANDS, EXIT_UNFILLED, add_cache, place
-from gprune.commands.jobs import add_engine, slurm_settings
+from gprune.commands import COMMANDS, EXIT_UNFILLED, add_cache, paths, place
+from gprune.commands.jobs import add_devices, add_engine, slurm_settings
 from gprune.commands.study import add_field, add_profile
 from gprune.errors import SettingsError, StoreError
 from gprune.methods import choices
-from gprune.models import shapes
 from gprune.progress import in_words
 from gprune.study import short
 from gprune.study_fields import OPTIONS, assignment, hint
@@ -45,7 +44,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--report", type=place, metavar="FILE", help="write what the table `study` says of all the models"
     )
-    parser.add_argument("--devices", nargs="+", default=[], help="as cuda:0 cuda:1: one study on each")
+    add_devices(parser)
     add_engine(parser)
     _add_scale(parser)
     parser.set_defaults(command=_reproduce)
@@ -109,7 +108,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     chosen = tables.choose(options.tables)
     _require_fitting(options, chosen)
     # jobs run in a folder of their own, so paths are made whole here
-    models = [_model(model) for model in options.model]
+    models = [paths.model(model) for model in options.model]
     every = [Series(model, _scale(options, model, chosen)) for model in models]
     if options.dry_run:
         return max([_dry_run(options, chosen, series) for series in every])
@@ -136,44 +135,16 @@ def _require_fitting(options: argparse.Namespace, chosen: list[Table]) -> None:
 def _scale(options: argparse.Namespace, model: str, chosen: list[Table]) -> Any:
     from gprune.reproduction import scale
 
-    changes: dict[str, Any] = {name: _whole(getattr(options, name)) for name in _SCALE}
+    changes: dict[str, Any] = {name: paths.text(getattr(options, name)) for name in _SCALE}
     for option, field in _SCALE_LISTS.items():
         values = getattr(options, option)
-        changes[field] = tuple(map(_whole, values)) if values else None
-    changes["tasks"] = tuple(map(_located, options.tasks)) if options.tasks else None
-    folder = options.task_folder
-    changes["task_folder"] = str(untrusted.path(folder, "--task-folder").resolve()) if folder else None
+        changes[field] = tuple(map(paths.text, values)) if values else None
+    changes["tasks"] = tuple(map(paths.located, options.tasks)) if options.tasks else None
+    changes["task_folder"] = paths.task_folder(options.task_folder or "") or None
     profile = profiles.profile(options.profile).settings
     changes["settings"] = (*profile, *(assignment(word) for word in options.set))
     own = chosen[0].scale if len(chosen) == 1 else ""
     return scale.choose(model, options.scale or own or None, changes)
-
-
-def _model(name: str) -> str:
-    """A model by its name, or with the whole path of its folder.
-
-    Raises:
-        ModelError: it asks for random weights of no known shape.
-    """
-    if shapes.is_random(name):
-        shapes.folder(name)
-        return name
-    return name if name == "demo" else _located(name)
-
-
-def _located(name: str) -> str:
-    """A name as it is, or the whole path of a file or folder."""
-    path = untrusted.path(name, "the name of a model, a text or a task")
-    return str(path.resolve()) if path.exists() else name
-
-
-def _whole(value: Any) -> Any:
-    """A text by name, or with the whole path of its file and its options; other values as they are."""
-    if not isinstance(value, str):
-        return value
-    place, sign, options = value.partition("#")
-    # a folder that happens to be called like a known text is not meant
-    return _located(place) + sign + options if set(place) & set("/.~") else value
 
 
 def _work(options: argparse.Namespace, chosen: list[Table], series: Series) -> Work:
@@ -203,15 +174,16 @@ def _dry_run(options: argparse.Namespace, chosen: list[Table], series: Series) -
 
 def _run(options: argparse.Namespace, chosen: list[Table], series: Series) -> int:
     from gprune.commands.shown import Shown
-    from gprune.reproduction import schedule, work
+    from gprune.jobs import places
+    from gprune.reproduction import work
 
     work.prepare(series)
     made = _work(options, chosen, series)
     print(f"{short(series.model)}: {_outlook(made)}", file=sys.stderr)
-    schedule.allow(options.devices)
+    places.allow(options.devices)
     slurm = slurm_settings(options, made.store.root)
     with Shown() as shown:
-        tables = made.run(options.devices, shown.watch, shown.ended, slurm=slurm)
+        tables = made.run(shown.watch, shown.ended, slurm=slurm)
     for table in tables:
         _print(table)
     print(f"tables: {made.folder}", file=sys.stderr)

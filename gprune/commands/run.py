@@ -132,17 +132,14 @@ def _of_seeds(study: Study, seeds: list[int]) -> list[Study]:
 def _show_seeds(options: argparse.Namespace, studies: list[Study], store: Store) -> int:
     """Prints how many stages the runs of several seeds have, and how many of them they share."""
     from gprune import pipeline
-    from gprune.stages import course
+    from gprune.pipeline.outlook import extent
 
-    keys, missing = [], set()
-    for study in studies:
-        results = pipeline.opened(study, store)
-        stages = course(results.graph, options.until, results.holds)
-        keys.append({stage.key for stage in stages})
-        missing |= {stage.key for stage in stages if not results.holds(stage)}
-        left = sum(not results.holds(stage) for stage in stages)
-        print(f"seed {study.seed}: {len(stages)} stages, {left} missing")
-    print(f"{len(set.intersection(*keys))} shared by all seeds, {len(missing)} to make", file=sys.stderr)
+    found = [extent(pipeline.opened(study, store), options.until) for study in studies]
+    for study, one in zip(studies, found, strict=True):
+        print(f"seed {study.seed}: {len(one.keys)} stages, {len(one.missing)} missing")
+    shared = frozenset.intersection(*(one.keys for one in found))
+    missing = frozenset[str]().union(*(one.missing for one in found))
+    print(f"{len(shared)} shared by all seeds, {len(missing)} to make", file=sys.stderr)
     return 0
 
 

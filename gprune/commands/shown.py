@@ -7,8 +7,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gprune import untrusted
 from gprune.progress import in_words
-from gprune.reproduction.schedule import Status
-from gprune.reproduction.series import Errand
+from gprune.schedule import Errand, Status
 
 
 class Shown:

@@ -9,13 +9,15 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from gprune.errors import JobError
 from gprune.files import make_folder, write_text
 from gprune.jobs import folder as files
-from gprune.jobs.local import CommandBuilder
+from gprune.jobs.local import CommandBuilder, exports
+from gprune.jobs.places import CPU
 from gprune.jobs.slurm.record import Record, is_slurm, read_record, write_record
 from gprune.jobs.state import JobState, is_text, is_time, one_line, read_state, write_state
 from gprune.shared_files import move
@@ -67,6 +69,19 @@ class Job:
     """whether an interrupted job is started again without anybody's doing"""
     note: str = ""
     """what Slurm calls the job, and does with it, in words"""
+    asks: str = "auto"
+    """device that it asks for, as a study does"""
+    timed: bool = False
+    """whether it measures speed, and shares its device with nothing"""
+    device: str = ""
+    """GPU that the queue has given it; empty where the queue has none to give, and before it has left it"""
+    killed: bool = False
+    """whether it failed because its process was killed: what it was to do can be gone on with"""
+
+    @property
+    def exports(self) -> bool:
+        """Whether it makes something of a finished run, as another form of its model, and computes no run."""
+        return exports(self.arguments)
 
     @property
     def active(self) -> bool:
@@ -85,6 +100,21 @@ def fingerprint(study: Study, arguments: Sequence[str]) -> str:
     """SHA-256 of what decides the outcome of a job; the study's display name does not."""
     content = [study.digest, list(arguments)]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def measures_speed(study: Study, until: str = "all") -> bool:
+    """Whether a run of a study measures speed, and nothing may run beside it.
+
+    Args:
+        study: the study.
+        until: the last thing wanted, one of gprune.stages.UNTIL.
+    """
+    return study.evaluation.speed != "none" and until in ("perplexity", "all")
+
+
+def _until(arguments: Sequence[str]) -> str:
+    """The last thing wanted, as the arguments of a run say."""
+    return next((after for word, after in pairwise(arguments) if word == "--until"), "all")
 
 
 def create(
@@ -124,6 +154,8 @@ def create(
         "fingerprint": digest,
         "nonce": nonce,
         "number": number,
+        "device": CPU if exports(arguments) else study.device,
+        "timed": not exports(arguments) and measures_speed(study, _until(arguments)),
     }
     draft = home / f".new-{nonce}"
     try:
@@ -177,6 +209,10 @@ def read_job(folder: Path) -> Job:
             engine=LOCAL if slurm is None else SLURM,
             returns=slurm is not None and state.state == "interrupted" and slurm.known,
             note="" if slurm is None else _note(state, slurm),
+            asks=values.get("device", "auto"),
+            timed=values.get("timed", False),
+            device=state.device,
+            killed=state.state == "failed" and state.killed,
         )
     except (ValueError, KeyError, TypeError) as error:
         reason = f"its {files.JOB} is missing or damaged ({type(error).__name__}: {error})"
@@ -197,7 +233,7 @@ def _require_form(values: dict[str, Any]) -> None:
         KeyError: one is missing.
         ValueError: one is of another type.
     """
-    texts = [values["label"], values["fingerprint"]]
+    texts = [values["label"], values["fingerprint"], values.get("device", "auto")]
     for name in ("command", "arguments"):
         if not isinstance(values[name], list):
             raise ValueError(f"{name} is {quoted(values[name])}")
@@ -210,3 +246,5 @@ def _require_form(values: dict[str, Any]) -> None:
         raise ValueError(f"created is {quoted(values['created'])}")
     if not isinstance(number, int) or isinstance(number, bool):
         raise ValueError(f"number is {quoted(number)}")
+    if not isinstance(values.get("timed", False), bool):
+        raise ValueError(f"timed is {quoted(values['timed'])}")

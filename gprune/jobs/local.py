@@ -19,6 +19,7 @@ from typing import Any
 
 from gprune import installation, machine, processes
 from gprune.jobs import folder as files
+from gprune.jobs import places
 from gprune.jobs.state import JobState
 from gprune.processes import QUIET_SECONDS
 from gprune.processes import is_alive as is_alive
@@ -35,22 +36,34 @@ _started: list[subprocess.Popen[bytes]] = []
 _started_lock = threading.Lock()
 
 
+def exports(arguments: Sequence[str]) -> bool:
+    """Whether the arguments of a job name one of ``EXPORTS``."""
+    return bool(arguments) and arguments[0] in EXPORTS
+
+
 def worker_command(folder: Path, arguments: Sequence[str]) -> list[str]:
     """The command line of a job that reports to its folder.
 
     A run of the job's study with results in the job's own cache; or one of ``EXPORTS``, where the arguments
     begin with its name. The arguments alone decide, so that a resumed job does what it did before.
     """
-    if arguments and arguments[0] in EXPORTS:
+    if exports(arguments):
         return installation.command("gprune", *arguments, "--job", str(folder))
     study, cache = str(folder / files.STUDY), str(folder.parents[1])
     return installation.command("gprune", "run", study, "--job", str(folder), "--cache", cache, *arguments)
 
 
-def environment() -> dict[str, str]:
-    """The environment of a run: threads as gprune.machine has them, a log that is UTF-8 and unbuffered."""
+def environment(device: str = "") -> dict[str, str]:
+    """The environment of a run: threads as gprune.machine has them, a log that is UTF-8 and unbuffered.
+
+    Args:
+        device: the only GPU that it sees; empty for all that this process sees.
+
+    Raises:
+        ValueError: this process does not see that GPU.
+    """
     values = {**os.environ, machine.THREADS_VARIABLE: machine.threads()}
-    return values | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+    return values | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"} | places.visible(device)
 
 
 def start_supervisor(folder: Path) -> None:
@@ -64,11 +77,12 @@ def start_supervisor(folder: Path) -> None:
         _started.append(process)
 
 
-def start(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+def start(command: Sequence[str], folder: Path, device: str = "") -> subprocess.Popen[bytes]:
     """Starts a process in a session of its own that writes to the job's log.
 
     Raises:
         OSError: the program does not exist, or the system cannot start it.
+        ValueError: there is no such device; see `environment`.
     """
     # what a job writes below the cache is its owner's alone
     with open(os.open(folder / files.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
@@ -78,7 +92,7 @@ def start(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=installation.CHILD_FOLDER,
-            env=environment(),
+            env=environment(device),
             start_new_session=True,
             umask=0o077,
         )

@@ -61,6 +61,10 @@ class JobState:
     """name of the result in the cache"""
     summary: dict[str, Any] = field(default_factory=dict)
     """a few plain values of the result, as the run reported them"""
+    device: str = ""
+    """GPU that the queue has given it; empty where the queue has none to give"""
+    killed: bool = False
+    """whether its process was killed, or its machine started anew: nothing of it says that it cannot work"""
 
     @property
     def finished(self) -> bool:
@@ -71,17 +75,19 @@ class JobState:
         """The same job, ended now."""
         return replace(self, state=state, error=one_line(error), ended=time.time())
 
-    def without_result(self, reason: str = LOST, interrupted: bool = False) -> JobState:
+    def without_result(self, reason: str = LOST, interrupted: bool = False, killed: bool = False) -> JobState:
         """The job after its process is gone: a reported result stays, a cancelled job is no failure.
 
         Args:
             reason: why it has none, in one sentence.
             interrupted: whether a signal has ended it that asks a process to leave.
+            killed: whether another signal has, or nobody was there to see it end.
         """
         if self.state == "cancelling":
             return self.ended_as("cancelled")
         if self.state == "running":
-            return self.ended_as("interrupted") if interrupted else self.ended_as("failed", reason)
+            ended = self.ended_as("interrupted") if interrupted else self.ended_as("failed", reason)
+            return replace(ended, killed=killed and not interrupted)
         return self
 
 
@@ -105,7 +111,7 @@ def read_state(folder: Path) -> JobState:
 def _plausible(values: dict[str, Any]) -> bool:
     if values.get("state") not in STATES:
         return False
-    texts = all(is_text(values.get(name, "")) for name in ("error", "run_id", "host", "boot"))
+    texts = all(is_text(values.get(name, "")) for name in ("error", "run_id", "host", "boot", "device"))
     pids = all(values.get(name) is None or _is_pid(values[name]) for name in ("pid", "supervisor"))
     times = (
         "process_started",
@@ -118,7 +124,8 @@ def _plausible(values: dict[str, Any]) -> bool:
     )
     numbers = all(values.get(name) is None or is_time(values[name]) for name in times)
     grace = is_time(values.get("grace", 0.0))
-    return texts and pids and numbers and grace and isinstance(values.get("summary", {}), dict)
+    kinds = isinstance(values.get("summary", {}), dict) and isinstance(values.get("killed", False), bool)
+    return texts and pids and numbers and grace and kinds
 
 
 def is_time(value: object) -> bool:

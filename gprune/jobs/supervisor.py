@@ -19,7 +19,7 @@ from pathlib import Path
 
 from gprune.errors import GpruneError
 from gprune.jobs import folder as files
-from gprune.jobs import local, queue
+from gprune.jobs import local, places, queue
 from gprune.jobs.state import LOST, REMEDY, JobState, read_state, update, write_state
 from gprune.processes import BEAT_SECONDS
 
@@ -42,14 +42,18 @@ def supervise(folder: Path, heard: Callable[[], signal.Signals | None] = lambda:
     code = _watch(folder, worker, heard)
     # the second of two signals: the first has not come to say so itself
     interrupted = code in (-signal.SIGTERM, -signal.SIGUSR1)
-    ended = update(folder, lambda state: state.without_result(_reason(code, folder), interrupted))
+    reason = _reason(code, folder)
+    ended = update(
+        folder, lambda state: state.without_result(reason, interrupted, killed=code == -signal.SIGKILL)
+    )
     if ended.state != "done":
         local.sweep(worker.pid)
 
 
 def _launch(folder: Path) -> subprocess.Popen[bytes] | None:
     """Starts the run unless it was cancelled or started before; the lock keeps it from reporting before."""
-    command = (files.read_json(folder / files.JOB) or {}).get("command")
+    record = files.read_json(folder / files.JOB) or {}
+    command = record.get("command")
     with files.locked(folder):
         state = read_state(folder)
         if state.pid is not None or state.state not in ("running", "cancelling"):
@@ -58,7 +62,9 @@ def _launch(folder: Path) -> subprocess.Popen[bytes] | None:
             write_state(folder, state.ended_as("cancelled"))
             return None
         try:
-            worker = local.start(command or [], folder)
+            # of a study that names a GPU itself, the number is among all of them
+            chosen = state.device if record.get("device") in places.OPEN_CHOICE else ""
+            worker = local.start(command or [], folder, chosen)
         except (OSError, ValueError, TypeError, IndexError) as error:
             reason = f"the command {command!r} cannot be started ({error}): check the installation"
             write_state(folder, state.ended_as("failed", files.full(folder, error) or reason))

@@ -78,6 +78,11 @@ class JobProgress:
     """time of each stage, in order of appearance"""
 
     @property
+    def waits(self) -> str:
+        """What it waits for, in words, while another run computes what it needs; else empty."""
+        return self.message if self.message.startswith("waiting for ") else ""
+
+    @property
     def fraction(self) -> float:
         """Finished share of the present stage, in [0, 1]; 0 if unknown."""
         return min(1.0, max(0.0, self.done / self.total)) if self.total > 0 else 0.0

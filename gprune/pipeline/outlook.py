@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gprune import run_records
-from gprune.stages import KINDS, Results, Stage, on_the_way
+from gprune.stages import KINDS, Results, Stage, course, on_the_way
 
 _TRUST = 0.25
 """how much of a run must have passed before its own pace counts as much as the expectation"""
@@ -60,6 +60,27 @@ class Outlook:
         prior = _TRUST * whole
         pace = (elapsed + prior) / (done + prior)
         return cls(count, len(expected), done / whole, left * pace)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The stages that a run goes through, by their keys."""
+
+    keys: frozenset[str]
+    missing: frozenset[str]
+    """those whose result is not there"""
+
+
+def extent(results: Results, until: str) -> Extent:
+    """The stages of a run.
+
+    Args:
+        results: what is there of its study.
+        until: the last thing wanted.
+    """
+    stages = course(results.graph, until, results.holds)
+    missing = frozenset(stage.key for stage in stages if not results.holds(stage))
+    return Extent(frozenset(stage.key for stage in stages), missing)
 
 
 def expected(wanted: Iterable[Stage[Any]], results: Results) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """When the preview may compute: jobs come first, since they are what the person waits for.
 
-The queue of jobs runs one at a time and holds no lock on a device, so a preview looks at the queue. On a GPU
+The queue of jobs holds no lock on a device, so a preview looks at the queue. On a GPU
 the worker ends as soon as a job for this GPU waits or runs, and gives its memory back; on a CPU it rests.
 """
 
@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from gprune.errors import GpruneError
-from gprune.jobs import Job, queue
-from gprune.jobs.local import EXPORTS
+from gprune.jobs import Job, upkeep
+from gprune.jobs.places import CPU
 from gprune.preview.question import key_of
 
 LOOK_OUT_SECONDS = 0.5
@@ -52,21 +51,16 @@ def hindrance(root: Path, device: str) -> str:
         root: the cache folder with its jobs.
         device: where the model of the preview is loaded: cpu, cuda or cuda:1.
     """
-    for job in queue.at_work(root):
-        if device == "cpu" or _wants(root, job, _card(device)):
+    for job in upkeep.at_work(root):
+        if device == CPU or _wants(job, _card(device)):
             return f"the preview waits while a job is at work: {job.label}"
     return ""
 
 
-def _wants(root: Path, job: Job, card: int) -> bool:
-    """Whether a job computes on a GPU; what cannot be told counts as yes."""
-    if job.arguments[:1] and job.arguments[0] in EXPORTS:
-        return False
-    try:
-        device = queue.study_of(root, job.id).device
-    except GpruneError:
-        return True
-    return device != "cpu" and _card(device) == card
+def _wants(job: Job, card: int) -> bool:
+    """Whether a job computes on a GPU: the one that the queue has given it, or that its study asks for."""
+    device = job.device or job.asks
+    return device != CPU and _card(device) == card
 
 
 def _card(device: str) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from gprune import limits, untrusted
 from gprune.errors import ModelError
+from gprune.jobs.job import measures_speed
 from gprune.methods import BUILT_IN, METHODS, METRICS
 from gprune.models import identity as models
 from gprune.reproduction.scale import Scale
@@ -80,7 +81,7 @@ class Errand:
     @property
     def timed(self) -> bool:
         """Whether it measures speed, and nothing may run beside it."""
-        return self.study.evaluation.speed != "none"
+        return measures_speed(self.study, self.until)
 
 
 def label(row: Row) -> str:

@@ -13,16 +13,14 @@ from gprune.pipeline.outlook import expected
 from gprune.reproduction import series as grouping
 from gprune.reproduction.answers import Finished
 from gprune.reproduction.assembly import Assembled, assemble
-from gprune.reproduction.schedule import Schedule, Watcher
 from gprune.reproduction.series import Errand, Series, shared
 from gprune.reproduction.tables import Table
 from gprune.reproduction.writing import write
+from gprune.schedule import INCOMPLETE, Schedule, Watcher
 from gprune.stages import course
 from gprune.stages.inputs import read
 from gprune.store import Store
 from gprune.study import Study
-
-INCOMPLETE = "its run ended without this result: run the command again, and see the job's log"
 
 
 def needed(tables: Sequence[Table], series: Series) -> list[Errand]:
@@ -85,7 +83,6 @@ class Work:
 
     def run(
         self,
-        devices: Sequence[str] = (),
         watch: Watcher = lambda _: None,
         told: Callable[[Errand, str], None] = lambda _errand, _reason: None,
         build: jobs.CommandBuilder = jobs.worker_command,
@@ -94,7 +91,6 @@ class Work:
         """Has the missing studies run and writes the tables, again after every study.
 
         Args:
-            devices: devices to keep busy, one study each.
             watch: told where the work stands.
             told: told of every study that has ended, with the reason where it failed.
             build: makes a run's argument list, as for gprune.jobs.submit.
@@ -117,7 +113,7 @@ class Work:
 
         self.write(self.tables)
         left = missing(self.tables, self.series, self.finished)
-        Schedule(self.store.root, devices, watch, ended, self._needed, build, slurm).run(left)
+        Schedule(self.store.root, watch, ended, self._needed, build, slurm).run(left)
         return self.write(self.tables)
 
     def outlook(self) -> tuple[int, float]:

@@ -13,7 +13,7 @@ from odd_records import ODD, places, with_field
 from waiting import wait_for
 
 from gprune.errors import JobError
-from gprune.jobs import cancel, get, jobs, local, progress, queue, submit
+from gprune.jobs import cancel, get, jobs, local, progress, queue, submit, upkeep
 from gprune.jobs import folder as files
 from gprune.jobs.state import JobState, read_state, write_state
 
@@ -54,7 +54,7 @@ def test_a_job_that_was_just_taken_is_not_given_up_when_the_clock_jumps(
     for shift in (-86400.0, 86400.0):
         clock.shift = shift
         queue.reconcile(cache)
-        assert get(cache, job.id).state == "running" and queue.at_work(cache)
+        assert get(cache, job.id).state == "running" and upkeep.at_work(cache)
         assert (get(cache, job.id).elapsed or 0.0) >= 0 <= (progress(cache, job.id).elapsed or 0.0)
     clock.shift = 0.0
     state = read_state(job.folder)

@@ -24,6 +24,7 @@ from gprune.jobs import (
     resume,
     study_of,
     submit,
+    upkeep,
 )
 from gprune.jobs import folder as files
 from gprune.jobs.state import JobState, read_state, write_state
@@ -231,7 +232,7 @@ def test_supervisor_that_never_shows_up_is_given_up(cache, supervisors):
     job = submit(cache, make_study())
     reconcile(cache)
     assert get(cache, job.id).state == "running"
-    put(job, state="running", started=time.time() - queue.CLAIM_SECONDS - 1)
+    put(job, state="running", started=time.time() - upkeep.CLAIM_SECONDS - 1)
     reconcile(cache)
     assert get(cache, job.id).state == "failed"
 

@@ -15,6 +15,7 @@ import psutil
 import pytest
 import tiny_study
 from run_starters import contents
+from sweep.computed import begun
 from waiting import limit, wait_for
 
 from gprune import jobs, pipeline
@@ -26,6 +27,8 @@ from gprune.jobs.slurm.submission import Errand
 from gprune.jobs.state import read_state
 from gprune.store import Store
 from gprune.study import Study, from_dict
+from gprune.sweep import running
+from gprune.sweep.plan import Sweep
 
 from . import slurm_machine
 
@@ -271,3 +274,16 @@ def test_the_command_line_puts_a_study_into_slurm(slurm, study, tmp_path):
     assert "from a terminal" in done.stdout and "Slurm's" in done.stdout
     wait_for(lambda: ended(tmp_path, jobs.jobs(tmp_path)), 120)
     assert jobs.jobs(tmp_path)[0].state == "done"
+
+
+def test_a_sweep_is_an_array_whose_jobs_compute_once_what_they_share(
+    slurm: None, study: Study, tmp_path: Path
+) -> None:
+    space = (("reliability.drift_quantile", (0.5, 0.7, 0.9)),)
+    sweep = Sweep("lines", replace(study, methods=("dense", "gprune")), space, until="masks")
+    made, store, chosen = sweep.variations(), Store(tmp_path), SlurmSettings(partition="main")
+    found = running.run(made, store, sweep.until, slurm=chosen)
+    assert [one.state for one in found] == ["done"] * 3
+    assert len({read_record(job.folder).array for job in jobs.jobs(tmp_path)}) == 1
+    # two of them are at work at a time, on the same results
+    assert set(begun(tmp_path).values()) == {1}

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from gprune.jobs import folder as files
-from gprune.jobs import local, queue
+from gprune.jobs import local, queue, upkeep
 from gprune.jobs.state import JobState, write_state
 from gprune.preview.turns import hindrance
 from gprune.study import Study
@@ -53,9 +53,9 @@ def test_an_export_needs_no_gpu(cache):
 
 def test_waiting_running_and_leaving_jobs_count_and_those_that_are_gone_do_not(cache):
     first, second = submitted(cache), submitted(cache, number=1)
-    assert second.state == "queued" and len(queue.at_work(cache)) == 2
+    assert second.state == "queued" and len(upkeep.at_work(cache)) == 2
     queue.cancel(cache, second.id)
-    assert [job.id for job in queue.at_work(cache)] == [first.id]
+    assert [job.id for job in upkeep.at_work(cache)] == [first.id]
     here = {"pid": os.getpid(), "process_started": local.process_start(os.getpid())}
     for state, counts in (
         (JobState("running", started=1.0, **here), True),

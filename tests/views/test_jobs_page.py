@@ -45,6 +45,7 @@ def test_a_row_names_the_stage_and_the_time_left_of_a_job_at_work(
         id="1", label="a job", state=state, active=state == "running", arguments=(), created=0.0, started=0.0
     )
     job.position, job.engine, job.note, job.elapsed = None, LOCAL, "", 3.0
+    job.exports, job.device = False, ""
     situation = work.look(str(tmp_path))
     assert situation.run_named(name) is not None
     row = page._row(situation, job)

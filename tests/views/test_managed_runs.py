@@ -12,6 +12,10 @@ from views.synthetic_run import a_study, read, write_run
 
 from gprune import cache_usage, files, processes, run_records, run_removal
 from gprune.errors import SettingsError, StoreError, UnreadableError
+from gprune.jobs import folder as job_files
+from gprune.jobs import job as job_records
+from gprune.jobs.local import worker_command
+from gprune.jobs.slurm.record import Record
 from gprune.run_records import About, about
 from gprune.store import Store
 from gprune.views.frame.loaders import Run, all_runs
@@ -105,7 +109,7 @@ def test_a_run_at_work_is_not_deleted(cache: Path) -> None:
     run_records.save(Store(cache), name, read(cache, name) | {"owner": processes.this_one()})
     app = on_runs(name)
     app.button(key=f"runs_delete_{name}").click().run()
-    assert "It is being computed: stop it first" in words(app)
+    assert "stop it first, then delete it" in words(app)
     assert "runs_delete_yes" not in [button.key for button in app.button]
     with pytest.raises(StoreError, match="is being computed: stop it first, then delete it"):
         run_removal.remove(Store(cache), name)
@@ -119,6 +123,16 @@ def test_a_run_at_work_is_not_deleted(cache: Path) -> None:
     assert run_removal.remove(Store(cache), done) > 0
     with pytest.raises(StoreError, match="there is no run"):
         run_removal.remove(Store(cache), done)
+
+
+def test_a_run_that_a_job_waits_for_is_not_deleted(cache: Path) -> None:
+    name, home = write_run(cache), job_files.root(cache)
+    home.mkdir()
+    job = job_records.create(home, a_study(), "mine", (), worker_command, 1, Record(made=1.0, array="41"))
+    app = on_runs(name)
+    app.button(key=f"runs_delete_{name}").click().run()
+    assert f"gprune cancel {job.id}".replace("-", r"\-") in words(app)
+    assert "runs_delete_yes" not in [button.key for button in app.button]
 
 
 def test_a_run_that_cannot_be_read_can_be_deleted(cache: Path) -> None:

@@ -104,6 +104,15 @@ def test_a_job_at_work_says_its_step_its_stage_and_the_time_left(
     assert share == titles.outlook(run, at).share and sentence.endswith(" left in all")
 
 
+def test_a_job_that_waits_for_the_result_of_another_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, words = a_run(tmp_path, 11), "waiting for another run that computes the same"
+    for message, told in ((words, True), ("seed 0", False)):
+        at = JobProgress(stage="clusters", done=0, total=1, message=message, elapsed=3.0)
+        assert (f"neurons’ parameters, {words}, 3 s so far" in _described(run, at, monkeypatch)[0]) is told
+
+
 def test_a_time_left_of_nothing_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = a_run(tmp_path, len(names()) - 1)
     run_records.save(Store(tmp_path), run.name, run.record | {"expected": dict.fromkeys(names(), 0.3)})
@@ -137,7 +146,7 @@ def _described(
     run: Run, progress: JobProgress, monkeypatch: pytest.MonkeyPatch, started: float = 0.0
 ) -> tuple[str, float]:
     job: Any = SimpleNamespace(
-        id="1", label="a job", state="running", arguments=(), started=started, engine=LOCAL
+        id="1", label="a job", state="running", exports=False, device="", started=started, engine=LOCAL
     )
     monkeypatch.setattr(live.queue, "study_of", lambda *_: run.study)
     monkeypatch.setattr(live.queue, "progress", lambda *_: progress)

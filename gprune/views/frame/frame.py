@@ -136,7 +136,7 @@ def _at_work(situation: work.Situation, shown: Run | None) -> None:
     count = len(situation.active)
     if not count:
         return
-    made = (work.under_way(situation, job) for job in situation.active if not work.exports(job))
+    made = (work.under_way(situation, job) for job in situation.active if not job.exports)
     others = [run for run in made if run is not None and (shown is None or run.name != shown.name)]
     if not others:
         st.badge(f"{count} at work", icon=":material/hourglass_top:", color="orange")

@@ -120,9 +120,9 @@ def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
         progress = queue.progress(Path(situation.root), job.id)
     except GpruneError as error:
         return f"{name}: {said(error)}", 0.0
-    place = "by Slurm" if job.engine == SLURM else "on this machine"
+    place = "by Slurm" if job.engine == SLURM else f"on {job.device or 'this machine'}"
     verb = "is being stopped" if job.state == "cancelling" else f"is being computed {place}"
-    if work.exports(job):
+    if job.exports:
         return f":material/hourglass_top: {name} {verb}: {_now(study, progress)}", min(1.0, progress.fraction)
     run = work.under_way(situation, job)
     if run is None or not run.outlook:
@@ -141,5 +141,7 @@ def _now(study: Study, progress: JobProgress) -> str:
     words = [plain(titles.title(study, progress.stage)) if progress.stage else "starting"]
     if progress.total > 1:
         words[0] += f" {progress.done}/{progress.total}"
+    if progress.waits:
+        words.append(plain(progress.waits))
     words.append(f"{duration(progress.elapsed)} so far")
     return ", ".join(words)

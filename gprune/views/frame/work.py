@@ -14,7 +14,6 @@ from gprune import stages
 from gprune.door import require_trust
 from gprune.errors import GpruneError
 from gprune.jobs import Job, queue
-from gprune.jobs.local import EXPORTS
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.jobs.slurm.submission import Errand
 from gprune.study import Study, run_name
@@ -249,17 +248,12 @@ def under_way(situation: Situation, job: Job) -> Run | None:
     return run if own or run.state == "running" else None
 
 
-def exports(job: Job) -> bool:
-    """Whether a job makes something of a finished run, as another form of its model, and computes no run."""
-    return job.arguments[:1] in {(name,) for name in EXPORTS}
-
-
 def is_live(run: Run) -> bool:
     """Whether a process is at work on this run, or a job waits to be."""
     if run.state == "running":
         return True
     try:
-        jobs = [job for job in queue.jobs(Path(run.root)) if job.active and not exports(job)]
+        jobs = [job for job in queue.jobs(Path(run.root)) if job.active and not job.exports]
     except GpruneError:
         return False
     return any(made_by(run.root, job.id) == run.name for job in jobs)

@@ -24,10 +24,6 @@ from gprune.views.frame.run_labels import labels
 from gprune.views.frame.text import plain, said, seconds_since_1970
 
 CHOSEN, TOLD = "runs_chosen", "runs_told"
-_STOP_FIRST = (
-    "It is being computed: stop it first, then delete it. A job is stopped on the tab Jobs, a run of a "
-    "terminal there with Ctrl-C."
-)
 
 
 def show(situation: work.Situation) -> None:
@@ -177,10 +173,10 @@ def _actions(
 @st.dialog("Delete this run?")
 def _confirm(root: str, name: str, called: str, usage: RunUsage | None) -> None:
     """Says what goes and what stays, and asks once more."""
-    run = work.look(root).run_named(name)
     st.markdown(f"**{plain(called)}**")
-    if run is not None and work.is_live(run):
-        st.warning(_STOP_FIRST, icon=":material/warning:")
+    reason = run_removal.hindrance(Store(Path(root)), name)
+    if reason:
+        st.warning(f"{said(reason)}.", icon=":material/warning:")
         return
     if usage is not None:
         stays = usage.total - usage.own
@@ -200,10 +196,7 @@ def _confirm(root: str, name: str, called: str, usage: RunUsage | None) -> None:
 
 def _delete(root: str, name: str, called: str) -> None:
     """Removes a run; where it was the one shown, the pages go on with another."""
-    run = work.look(root).run_named(name)
     try:
-        if run is not None and work.is_live(run):
-            raise StoreError(_STOP_FIRST)
         freed = run_removal.remove(Store(Path(root)), name)
     except GpruneError as error:
         st.session_state[TOLD] = (True, said(error))

@@ -80,7 +80,7 @@ def _choose(found: list[Job]) -> Job:
 def _controls(root: str, job: Job) -> None:
     """Cancel with a second click, resume, and the way to the run."""
     with st.container(horizontal=True):
-        if job.active and job.state != "cancelling":
+        if (job.active and job.state != "cancelling") or job.state == "interrupted":
             with st.popover("Cancel", icon=":material/stop_circle:"):
                 st.caption("Finished stages are kept; the run can be continued later.")
                 st.button(
@@ -190,7 +190,7 @@ def _row(situation: work.Situation, job: Job) -> dict[str, Any]:
     progress, study = queue.progress(Path(situation.root), job.id), work.study_of(situation.root, job.id)
     run = work.under_way(situation, job)
     share, left = 1.0 if job.state == "done" else 0.0, None
-    if job.state != "done" and work.exports(job):
+    if job.state != "done" and job.exports:
         share, left = progress.fraction, progress.eta
     elif run is not None and run.outlook and job.state != "done":
         found = titles.outlook(run, progress)
@@ -198,7 +198,7 @@ def _row(situation: work.Situation, job: Job) -> dict[str, Any]:
     return {
         "job": job.label,
         "state": f"queued, place {job.position}" if job.position is not None else job.state,
-        "on": "Slurm" if job.engine == SLURM else "this machine",
+        "on": "Slurm" if job.engine == SLURM else job.device or "this machine",
         "stage": titles.title(study, progress.stage) if job.active and progress.stage and study else "",
         "progress": share,
         "elapsed": duration(progress.elapsed),
@@ -221,7 +221,7 @@ def _timeline(root: str, job: Job) -> pd.DataFrame:
 def _learning(situation: work.Situation, job: Job) -> None:
     """How sparsity learning went, once the run has come that far."""
     run = situation.run_named(work.made_by(situation.root, job.id))
-    if run is None or not run.has(stages.learning) or work.exports(job):
+    if run is None or not run.has(stages.learning) or job.exports:
         return
     with card("jobs_learning", "How the sparsity was learned", run) as drawn:
         history = run.load(stages.learning).history
