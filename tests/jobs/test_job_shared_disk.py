@@ -15,16 +15,15 @@ from gprune.jobs.state import read_state
 
 from .conftest import fake_command, make_study
 
-FAULTS = ("stale", "unseen", "lost", "open")
+FAULTS = ("stale", "unseen", "lost", "open", "lockless")
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("fault", ["lockless", "free"])
-def test_a_job_runs_is_cancelled_and_resumed(cache: Path, tmp_path, monkeypatch, fault: str) -> None:
-    for name, value in shared_file_system.environment(tmp_path / "site", cache, *FAULTS, fault).items():
+def test_a_job_runs_is_cancelled_and_resumed(cache: Path, tmp_path, monkeypatch) -> None:
+    for name, value in shared_file_system.environment(tmp_path / "site", cache, *FAULTS).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(locks, "_without", set())
-    with Disk(cache, *FAULTS, fault).used() as disk:
+    with Disk(cache, *FAULTS).used() as disk:
         job = jobs.submit(cache, make_study(), "one", ["hold"], fake_command)
         waiting = jobs.submit(cache, make_study(1), "two", ["finish"], fake_command)
         assert (waiting.state, waiting.position) == ("queued", 1)
