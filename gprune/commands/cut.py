@@ -25,17 +25,27 @@ _STEPS = 3
 def add(commands: Any) -> None:
     """Registers the command."""
     cut = commands.add_parser("cut", help=COMMANDS["cut"].about, description=_ABOUT)
-    cut.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
-    cut.add_argument("set", metavar="SET", help="name of a mask set of this run")
+    add_set(cut)
     cut.add_argument("out", metavar="OUT", type=place, help="folder to write")
-    cut.add_argument("--job", type=place, help=argparse.SUPPRESS)
-    # what a page names the folder after
-    cut.add_argument("--identity", default="", help=argparse.SUPPRESS)
     cut.set_defaults(command=_cut)
-    add_cache(cut)
 
 
-def _cut(options: argparse.Namespace) -> int:
+def add_set(parser: argparse.ArgumentParser) -> None:
+    """Adds what names a mask set of a run; see `set_of`."""
+    parser.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
+    parser.add_argument("set", metavar="SET", help="name of a mask set of this run")
+    parser.add_argument("--job", type=place, help=argparse.SUPPRESS)
+    # the set as a page has seen it
+    parser.add_argument("--identity", default="", help=argparse.SUPPRESS)
+    add_cache(parser)
+
+
+def set_of(options: argparse.Namespace) -> tuple[Results, MaskSet]:
+    """The results of the run and the mask set that a command names.
+
+    Raises:
+        GpruneError: there is no such run or set.
+    """
     from gprune import run_records
     from gprune.by_hand import mask_sets
     from gprune.packs.record import graph_of
@@ -45,7 +55,13 @@ def _cut(options: argparse.Namespace) -> int:
     store = Store(options.cache)
     record = run_records.required(store, options.run)
     results = Results(store, graph_of(record, f"the record of the run {quoted(options.run)}"))
-    chosen = mask_sets.named(results, options.set, options.identity)
+    return results, mask_sets.named(results, options.set, options.identity)
+
+
+def _cut(options: argparse.Namespace) -> int:
+    from gprune.by_hand import mask_sets
+
+    results, chosen = set_of(options)
     found = mask_sets.repeated(results, chosen)
     with shown("cut", options.job) as progress:
         _write(results, chosen, found, options, progress)

@@ -6,9 +6,9 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from gprune.commands import COMMANDS, add_cache, place
+from gprune.commands import COMMANDS
+from gprune.commands.cut import add_set, set_of
 from gprune.commands.export import shown
-from gprune.store import Store
 
 if TYPE_CHECKING:
     from gprune.by_hand import MaskSet
@@ -24,27 +24,15 @@ _ABOUT = (
 def add(commands: Any) -> None:
     """Registers the command."""
     parser = commands.add_parser("measure", help=COMMANDS["measure"].about, description=_ABOUT)
-    parser.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
-    parser.add_argument("set", metavar="SET", help="name of a mask set of this run")
+    add_set(parser)
     parser.add_argument("--json", action="store_true", help="write the figures as one line of JSON to stdout")
-    parser.add_argument("--job", type=place, help=argparse.SUPPRESS)
-    # the set as a page has seen it
-    parser.add_argument("--identity", default="", help=argparse.SUPPRESS)
     parser.set_defaults(command=_measure)
-    add_cache(parser)
 
 
 def _measure(options: argparse.Namespace) -> int:
-    from gprune import run_records
-    from gprune.by_hand import mask_sets, measuring
-    from gprune.packs.record import graph_of
-    from gprune.stages import Results
-    from gprune.untrusted import quoted
+    from gprune.by_hand import measuring
 
-    store = Store(options.cache)
-    record = run_records.required(store, options.run)
-    results = Results(store, graph_of(record, f"the record of the run {quoted(options.run)}"))
-    chosen = mask_sets.named(results, options.set, options.identity)
+    results, chosen = set_of(options)
     with shown("measure", options.job) as progress:
         found = measuring.measure(
             results, chosen, lambda _stage, done, total, message: progress(done, total, message)
