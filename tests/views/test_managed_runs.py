@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from gprune.jobs.local import worker_command
 from gprune.jobs.slurm.record import Record
 from gprune.run_records import About, about
 from gprune.store import Store
+from gprune.views.frame import run_choice
 from gprune.views.frame.loaders import Run, all_runs
 from gprune.views.frame.run_labels import labels
 from gprune.views.jobs import managed
@@ -208,3 +210,10 @@ def test_labels_are_never_alike(cache: Path) -> None:
     assert len(set(labels(all_runs(str(cache))[0]).values())) == 3
     with pytest.raises(SettingsError, match="at most 80 characters"):
         About(name="x" * 81)
+
+
+def test_a_study_of_a_sweep_is_not_named_twice_over(cache: Path) -> None:
+    told = "Thresholds: drift quantile 0.85, seed 1"
+    write_run(cache, study=replace(a_study(name=told, group="Thresholds"), seed=1))
+    (run,) = all_runs(str(cache))[0]
+    assert run_choice.run_label(run, labels([run])) == told

@@ -133,7 +133,8 @@ def listed(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
 def run_label(run: Run, shown: dict[str, str]) -> str:
     """What to call a run in a list, with the series of studies that it belongs to."""
     known = shown.get(run.name, run.name)
-    return f"{run.study.group} · {known}" if run.study.group else known
+    told = not run.study.group or known.startswith(run.study.group)
+    return known if told else f"{run.study.group} · {known}"
 
 
 def _apart(runs: list[Run]) -> tuple[list[Run], list[Run]]:

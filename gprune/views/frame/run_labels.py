@@ -42,6 +42,6 @@ def _label(run: Run) -> str:
     rule = thresholds.described(study.reliability)
     if study.reliability != ReliabilitySettings() and rule not in parts[0]:
         parts.append(rule)
-    if study.seed:
+    if study.seed and f"seed {study.seed}" not in parts[0]:
         parts.append(f"seed {study.seed}")
     return " · ".join(parts)
