@@ -7,6 +7,7 @@ be told by another machine: run there in the same folder, at the same time, it i
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from uuid import uuid4
 
 from gprune import installation, processes
 from gprune.cache_folder import explain
-from gprune.files import make_folder, remove, write_text
+from gprune.files import is_beside, make_folder, remove, write_text
 from gprune.locks import Lock
 from gprune.processes import QUIET_SECONDS
 from gprune.shared_files import Mount, mount, move, now, refresh
@@ -25,6 +26,9 @@ from gprune.shared_files import Mount, mount, move, now, refresh
 FOLDER = ".check"
 """folder of the cache in which it is tried"""
 CHILD_SECONDS = 60.0
+_HERE = processes.host() or "here"
+_LONGEST_SECONDS = 600.0
+"""what has stood for longer is of a process that was killed"""
 _MOST_APART = 60.0
 """seconds that a clock may differ from the disk's before it is worth a word"""
 
@@ -50,7 +54,8 @@ def tried(root: Path) -> Iterator[Tried]:
     Raises:
         StoreError: the folder cannot be written.
     """
-    place = root / FOLDER / f"{processes.host() or 'here'}-{uuid4().hex[:8]}"
+    # a name that is swept, should this process be killed
+    place = root / FOLDER / f".{_HERE}-{uuid4().hex}"
     try:
         make_folder(place)
         disk = mount(place)
@@ -70,9 +75,18 @@ def _tried(place: Path, disk: Mount) -> Iterator[Tried]:
     yield _answer("a folder is moved, and none is moved onto it", lambda: _moved(place))
     yield _locked(place, disk)
     yield _clock(place)
-    others = sorted({path.name.rpartition("-")[0] for path in place.parent.iterdir() if path != place})
-    if others:
+    if others := _others(place):
         yield Tried("another machine at the same time", True, f"seen here: {', '.join(others)}")
+
+
+def _others(place: Path) -> list[str]:
+    """Names of other machines that try it now."""
+    moment, found = now(place), set()
+    for path in place.parent.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if is_beside(path.name) and moment - os.lstat(path).st_mtime < _LONGEST_SECONDS:
+                found.add(path.name.rpartition("-")[0][1:])
+    return sorted(found - {_HERE})
 
 
 def _disk(disk: Mount) -> Tried:
@@ -126,6 +140,8 @@ def _locked(place: Path, disk: Mount) -> Tried:
         had, seen = _second(place / "lock", flag)
     finally:
         lock.release()
+    if not had:
+        return Tried(what, False, "a second process could not be asked: try again")
     if had != "False":
         words = "it does not: processes may compute the same at the same time, which costs time and no result"
         return Tried(what, False, words)

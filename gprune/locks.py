@@ -4,7 +4,9 @@ A lock is the system's own (`flock`), which Linux also keeps on NFS: on the serv
 machines. It can be missing there: NFS without its lock service says ENOLCK, Lustre and some others mounted
 without locks say ENOSYS or ENOTSUP. Then a lease takes its place: a file that its holder dates anew while it
 lives, and that others take over once it has rested for some seconds by their own clocks, or at once where its
-process was one of their machine.
+process was one of their machine. Who tries only once takes it after a quarter of an hour of rest, as a run
+on another machine counts as gone then. A holder that was suspended for longer than that has lost its lease,
+and is told so (`Lock.held`) once it goes on.
 
 And a lock can be lost without a word: the server was started anew, or the mount keeps locks to itself. So
 nothing relies on one for a right result. Two that compute the same give the same content, whichever is moved
@@ -16,10 +18,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from pathlib import Path
 
 import filelock
 
+from gprune.processes import QUIET_SECONDS
 from gprune.shared_files import again, age, refresh
 
 LEASE_SECONDS = 30.0
@@ -44,20 +48,26 @@ class Lock:
         """
         self._path, self._poll, self._seconds = path, poll, lease
         self._waited = 0.0
+        self._numbers: list[int] = []
         # the library's own way out knows neither ENOLCK nor the death of a holder elsewhere
         self._lock: filelock.BaseFileLock = filelock.FileLock(
-            path, mode=0o600, poll_interval=poll, fallback_to_soft=False
+            path, mode=0o600, poll_interval=poll, fallback_to_soft=False, on_acquired=self._numbers.append
         )
 
     @property
     def held(self) -> bool:
-        """Whether this one has it."""
-        return bool(self._lock.is_locked)
+        """Whether this one has it; a lease that another has taken meanwhile is had no more."""
+        return bool(self._lock.is_locked) and not self._overtaken
 
     @property
     def leased(self) -> bool:
         """Whether it is a lease, because the disk has no locks."""
         return isinstance(self._lock, filelock.SoftFileLease)
+
+    @property
+    def _overtaken(self) -> bool:
+        """Whether this process has rested for so long that another has its lease; seen within 20 seconds."""
+        return isinstance(self._lock, filelock.SoftFileLease) and self._lock.compromise is not None
 
     def acquire(self, seconds: float) -> bool:
         """Takes it as soon as nobody has it; says whether this process has it now.
@@ -68,14 +78,15 @@ class Lock:
         Raises:
             OSError: the file cannot be made.
         """
+        if self._overtaken:
+            self.release()
         if not self.leased and _device(self._path.parent) in _without:
             self._lock = self._lease()
         try:
             again(lambda: self._lock.acquire(timeout=seconds, poll_interval=self._interval()))
         except filelock.Timeout:
             self._waited += seconds
-            self._clear()
-            return False
+            return self._clear() and self.acquire(0)
         except OSError as error:
             if self.leased or error.errno not in _MISSING:
                 raise
@@ -86,21 +97,36 @@ class Lock:
 
     def release(self) -> None:
         """Lets another process have it; a server that has lost it says so in vain."""
-        with contextlib.suppress(OSError):
+        try:
             self._lock.release()
+        except OSError:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Closes the file of a lock that the disk does not free: open, it would keep others out for good."""
+        if self._lock.is_locked and not self.leased:
+            with contextlib.suppress(OSError), open(os.devnull, "rb") as nothing:
+                # its number stays the library's, which frees and closes what has it now
+                os.dup2(nothing.fileno(), self._numbers[-1], inheritable=False)
+                self._lock.release()
 
     def _interval(self) -> float:
         """Seconds between two tries: more for who has waited long, as each is a request to a shared disk."""
         return self._poll if self._waited < PATIENT_SECONDS else max(self._poll, SELDOM_SECONDS)
 
-    def _clear(self) -> None:
-        """Removes a lease that was made and never signed: whoever made it has died over it."""
+    def _clear(self) -> bool:
+        """Removes a lease whose holder has died, never signed or long left alone; says whether."""
         if not self.leased:
-            return
+            return False
         place = Path(self._lock.lock_file)
         with contextlib.suppress(OSError):
-            if not os.lstat(place).st_size and age(place) > self._seconds:
+            found = os.lstat(place)
+            # not every disk dates by one clock; whoever goes on waiting sees sooner that it rests
+            least = max(self._seconds, QUIET_SECONDS if found.st_size else 0.0)
+            if time.time() - found.st_mtime > least and age(place) > least:
                 place.unlink()
+                return True
+        return False
 
     def _lease(self) -> filelock.SoftFileLease:
         # not the same file: an empty one that a lock has left would never run out

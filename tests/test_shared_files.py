@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,13 +13,12 @@ import threading
 import time
 from pathlib import Path
 
-import filelock
 import numpy as np
 import pytest
 from shared_file_system import Disk
 from waiting import SLEEPER, wait_for
 
-from gprune import files, locks, shared_files
+from gprune import file_system_check, files, locks, shared_files
 from gprune.__main__ import main
 from gprune.errors import DamagedError
 from gprune.jobs import folder as job_files
@@ -196,7 +197,33 @@ def test_a_lease_that_nobody_has_signed_runs_out(tmp_path: Path) -> None:
         lock = Lock(tmp_path / "x", lease=30.0)
         assert not lock.acquire(0) and (tmp_path / "x.lease").exists()
         os.utime(tmp_path / "x.lease", (1, 1))
-        assert not lock.acquire(0) and lock.acquire(0)
+        assert lock.acquire(0)
+
+
+def test_a_lease_of_a_machine_that_is_gone_keeps_nobody_out_who_tries_once(tmp_path: Path) -> None:
+    place = tmp_path / "x.lease"
+    with Disk(tmp_path, "lockless").used():
+        first = Lock(tmp_path / "x")
+        assert first.acquire(0)
+        signed = re.sub(r"host=.*", "host=elsewhere", place.read_text())
+        first.release()
+        for minutes, had in ((14, False), (16, True)):
+            place.write_text(signed)
+            os.utime(place, (time.time() - 60 * minutes,) * 2)
+            assert Lock(tmp_path / "x").acquire(0) is had
+
+
+def test_a_lease_that_another_has_taken_meanwhile_is_not_held_and_can_be_had_again(tmp_path: Path) -> None:
+    with Disk(tmp_path, "lockless").used():
+        mine, theirs = Lock(tmp_path / "x", lease=0.3), Lock(tmp_path / "y", lease=0.3)
+        assert mine.acquire(0) and theirs.acquire(0)
+        # as though this process had been suspended until another one took the lease
+        os.replace(tmp_path / "y.lease", tmp_path / "x.lease")
+        wait_for(lambda: not mine.held)
+        assert not mine.acquire(0) and (tmp_path / "x.lease").exists(), "what is theirs stays"
+        (tmp_path / "x.lease").unlink()
+        assert mine.acquire(0) and mine.held
+        mine.release()
 
 
 @pytest.mark.process
@@ -216,13 +243,26 @@ def test_a_lease_whose_holder_was_killed_is_taken(tmp_path: Path) -> None:
         child.wait()
 
 
-def test_a_lock_that_the_server_has_lost_ends_in_no_error(tmp_path, monkeypatch) -> None:
-    store = Store(tmp_path)
-    with store.lock("tokens", KEY):
-        monkeypatch.setattr(
-            filelock.FileLock, "_release", lambda self: (_ for _ in ()).throw(OSError(37, "no"))
-        )
-    monkeypatch.undo()
+def test_a_lock_that_the_disk_does_not_free_ends_in_no_error_and_keeps_nobody_out(
+    tmp_path, monkeypatch
+) -> None:
+    def refuse(number: int, how: int) -> None:
+        if how == fcntl.LOCK_UN:
+            refused.append(os.readlink(f"/proc/self/fd/{number}"))
+            if refused[-1] != os.devnull:
+                raise OSError(errno.EIO, "no")
+        real(number, how)
+
+    real, refused = fcntl.flock, list[str]()
+    descriptors = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    for _ in range(2):
+        lock = Lock(tmp_path / "x.lock")
+        assert lock.acquire(0)
+        lock.release()
+        assert not lock.held
+    assert [Path(name).name for name in refused] == ["x.lock", "null"] * 2
+    assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
 def test_two_that_make_the_same_result_without_a_lock_leave_one_whole(tmp_path: Path) -> None:
@@ -291,6 +331,22 @@ def test_the_check_of_a_cache_says_what_its_disk_holds(
     said = capsys.readouterr().out
     assert words in said and said.count("\n") == 6 and "seconds apart" in said
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "rested", "seen"),
+    [("node-7", 0, True), ("node-7", 3600, False), (file_system_check._HERE, 0, False)],
+)
+def test_the_check_of_a_cache_sees_another_machine_and_none_that_was_killed(
+    tmp_path, monkeypatch, name, rested, seen
+) -> None:
+    other = tmp_path / file_system_check.FOLDER / f".{name}-{KEY}"
+    files.make_folder(other)
+    os.utime(other, (time.time() - rested,) * 2)
+    monkeypatch.setattr(file_system_check, "_second", lambda *_: ("False", "True"))
+    found = [one.words for one in file_system_check.tried(tmp_path) if "another machine" in one.what]
+    assert found == (["seen here: node-7"] if seen else [])
+    assert files.is_beside(other.name), "what a killed one leaves is swept"
 
 
 def test_the_check_of_a_cache_tells_of_a_disk_without_locks(tmp_path, capsys, monkeypatch) -> None:

@@ -16,7 +16,7 @@ from gprune.errors import JobError, StoreError
 from gprune.jobs import folder as files
 from gprune.jobs import log, supervisor
 from gprune.jobs.reporting import JobReporter
-from gprune.jobs.slurm import batch, submission, watching
+from gprune.jobs.slurm import batch, client, submission, watching
 from gprune.jobs.slurm.record import Record
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.jobs.state import JobState, read_state, update, write_state
@@ -101,6 +101,22 @@ def test_an_array_whose_script_finds_no_room_is_not_handed_over(tmp_path, monkey
     with pytest.raises(JobError, match=FULL[number]):
         submission.submit(tmp_path, [errand], SlurmSettings(), [])
     assert jobs.jobs(tmp_path.parent) == []
+
+
+def test_an_array_whose_number_cannot_be_kept_is_taken_back(tmp_path, monkeypatch, number):
+    def write(*_):
+        # the disk is full from here on, for renames too
+        monkeypatch.setattr(submission, "discard", refuse(number))
+        raise files.unwritable(tmp_path, OSError(number, os.strerror(number)))
+
+    told: list[list[str]] = []
+    answer = client.Answer(0, "", "")
+    monkeypatch.setattr(client, "submit", lambda *_: "41")
+    monkeypatch.setattr(client, "ask", lambda words: told.append(words) or answer)
+    monkeypatch.setattr(submission, "write_record", write)
+    with pytest.raises(JobError, match=FULL[number]):
+        submission.submit(tmp_path, [submission.Errand(make_study())], SlurmSettings(), [])
+    assert told == [["scancel", "41"]]
 
 
 def test_a_node_without_room_is_told_from_one_that_does_not_see_the_folder(tmp_path, number):

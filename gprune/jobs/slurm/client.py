@@ -183,12 +183,13 @@ def read_details(text: str) -> dict[str, str]:
     }
 
 
-def cancel(array: str, task: int) -> None:
-    """Has Slurm stop one job; one that has ended is left alone.
+def cancel(array: str, task: int | None = None) -> None:
+    """Has Slurm stop one job of an array, or the whole array; what has ended is left alone.
 
     Raises:
         JobError: Slurm was not told.
     """
-    answer = ask(["scancel", f"{array}_{task}"])
+    name = array if task is None else f"{array}_{task}"
+    answer = ask(["scancel", name])
     if answer.code != 0 and not _UNKNOWN.search(answer.said) and "already" not in answer.said:
-        raise JobError(f"Slurm was not told to stop {array}_{task}: {answer.said or 'scancel failed'}")
+        raise JobError(f"Slurm was not told to stop {name}: {answer.said or 'scancel failed'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -73,7 +74,9 @@ def submit(
             _hand_over(made, settings, exclusive)
     except BaseException:
         for folder in made:
-            discard(folder)
+            # one that stays reads as a job that never got into Slurm
+            with contextlib.suppress(OSError):
+                discard(folder)
         raise
     return ids
 
@@ -99,10 +102,16 @@ def _hand_over(folders: list[Path], settings: SlurmSettings, exclusive: bool) ->
         raise files.unwritable(first, error) from error
     words = batch.arguments(settings, "gprune", len(folders), output, exclusive=exclusive)
     array = client.submit(words, text)
-    for task, folder in enumerate(folders):
-        with files.locked(folder):
-            # its node may have written before
-            write_record(folder, replace(read_record(folder), array=array, task=task))
+    try:
+        for task, folder in enumerate(folders):
+            with files.locked(folder):
+                # its node may have written before
+                write_record(folder, replace(read_record(folder), array=array, task=task))
+    except BaseException:
+        # the folders go, and nobody could stop what runs in Slurm without one
+        with contextlib.suppress(JobError):
+            client.cancel(array)
+        raise
 
 
 def settings_of(folder: Path) -> SlurmSettings:

@@ -177,7 +177,9 @@ def start_in_slurm(root: str, studies: Sequence[Study], settings: SlurmSettings)
             packed.require_here(root, study)
             require_trust(study.trust_remote_code)
         errands = [Errand(study, job_label(study)) for study in studies]
-        found = queue.submit_slurm(Path(root), errands, settings)
+        # a busy controller takes its time
+        with st.spinner("Slurm is asked to take it"):
+            found = queue.submit_slurm(Path(root), errands, settings)
     except GpruneError as error:
         st.error(said(error), icon=":material/error:")
         return []
