@@ -45,7 +45,7 @@ class ThreadRanks(Ranks):
     def __init__(self, meeting: Meeting, rank: int) -> None:
         self.meeting, self.rank, self.count = meeting, rank, meeting.count
         self._store: Any = meeting
-        self._place = torch.device("cpu")
+        self.place = torch.device("cpu")
         self._given, self._depth, self._over, self._peers = 0, 0, False, []
 
     def gathered(self, tensor: torch.Tensor) -> list[torch.Tensor]:

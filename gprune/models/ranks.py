@@ -28,7 +28,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from gprune import processes, untrusted
 from gprune.errors import GpruneError, RanksError, SettingsError
-from gprune.models import devices
+from gprune.models import devices, room
 from gprune.models.decoder import Decoder
 from gprune.models.orders import Order, made, plain
 from gprune.records import Array
@@ -40,6 +40,19 @@ _LONGEST = timedelta(hours=2)
 _IDLE_SECONDS, _LOOK_SECONDS = 0.02, 0.2
 _GRACE_SECONDS = 15.0
 """what rank 0 is given to end in good order when another process is gone, or the one that started it"""
+_LAST_SECONDS = 30
+"""what an exit may take when all is said: a GPU may wait for what never comes"""
+_LAUNCHERS = (
+    "TORCHELASTIC_",
+    "MASTER_",
+    "GROUP_",
+    "ROLE_",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "RANK",
+    "WORLD_SIZE",
+)
+"""beginnings of the names of what the launcher says to each process"""
 
 
 class Ranks:
@@ -50,7 +63,8 @@ class Ranks:
         self.rank, self.count = rank, count
         self._store, self._given, self._over = distributed_c10d.PrefixStore("gprune", store), 0, False
         self._depth, self._peers = 0, list[tuple[int, float | None]]()
-        self._place = torch.device(devices.GPU, rank) if gpu else torch.device("cpu")
+        self.place = torch.device(devices.GPU, rank) if gpu else torch.device("cpu")
+        """where this process computes"""
         own = torch.tensor([os.getpid()])
         self._peers = [(pid, processes.process_start(pid)) for pid in map(int, self.gathered(own))]
         self._parent = os.getppid()
@@ -68,6 +82,8 @@ class Ranks:
         """
         rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         gpu = device != "cpu" and devices.automatic().type == devices.GPU
+        if devices.is_gpu(device) and not gpu:
+            raise SettingsError(f"device is {device!r}, but torch sees no CUDA device here: use auto or cpu")
         if gpu and count > devices.count():
             raise SettingsError(
                 f"--model-gpus is {count}, but torch sees {devices.count()} CUDA devices here: ask for as "
@@ -76,8 +92,15 @@ class Ranks:
         if gpu:
             devices.choose(rank)
         store, _, _ = next(rendezvous("env://", rank, count, timeout=_LONGEST))
+        store.set(f"here/{rank}", "said")
+        # no signal is heard inside of what comes next, so that all are waited for here
+        while not store.check([f"here/{one}" for one in range(count)]):
+            time.sleep(_IDLE_SECONDS)
         backend = f"cpu:gloo,{devices.GPU}:nccl" if gpu else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=_LONGEST)
+        # other libraries, and processes that are started from here, would take themselves for one of several
+        for name in [name for name in os.environ if name.startswith(_LAUNCHERS)]:
+            del os.environ[name]
         return cls(store, rank, count, gpu)
 
     @property
@@ -88,7 +111,7 @@ class Ranks:
     @property
     def device(self) -> str:
         """Where this process computes, as a study names it."""
-        return str(self._place)
+        return str(self.place)
 
     def rows(self, samples: int) -> list[slice]:
         """The samples of every process: contiguous runs whose sizes differ by one at most."""
@@ -178,8 +201,10 @@ class Ranks:
         try:
             yield
         except RuntimeError as error:
+            if room.out_of_memory(error):
+                raise
             # the others end with rank 0, which is given time to
-            gone = self._missed(20.0 if self.rank else 2.0)
+            gone = self._missed(20.0 if self.rank else 10.0)
             if gone is not None:
                 raise gone from error
             raise
@@ -213,16 +238,39 @@ class Ranks:
             time.sleep(_LOOK_SECONDS / 4)
         return gone
 
-    def end(self) -> None:
-        """Lets all processes go: nothing more is to be done together."""
-        # those that are in the middle of something leave when this process has
+    def end(self) -> bool:
+        """Lets all processes go: nothing more is to be done together, and none is in the middle of something.
+
+        Returns:
+            Whether this process has left them; if not, it is held back by one that is gone.
+        """
+        self._tell_over()
+        leaving = threading.Thread(target=self._destroy, daemon=True)
+        leaving.start()
+        leaving.join(_GRACE_SECONDS)
+        return not leaving.is_alive()
+
+    def leave(self) -> None:
+        """Ends early: the others, who may be in the middle of something, leave when this process has.
+
+        What they share is not taken apart, since that waits for all of them.
+        """
+        self._tell_over()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(_LAST_SECONDS)
+
+    def _tell_over(self) -> None:
         self._over = True
         if self.rank == 0 and not self.within:
             with contextlib.suppress(RuntimeError):
                 self._store.set("over", "said")
-        if not self.within:
-            with contextlib.suppress(RuntimeError):
-                dist.destroy_process_group()
+
+    def _destroy(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            if devices.is_gpu(self.place):
+                # of each thread its own
+                devices.choose(self.rank)
+            dist.destroy_process_group()
 
     def _watch(self) -> None:
         """Ends this process when it waits for one that is gone; whoever could do so itself has its time."""
