@@ -227,11 +227,17 @@ def goes_on_alone(study: Study, cache: Path) -> list[str]:
         (-2, {}, "--model-gpus must be 1 to 64"),
         (65, {}, "--model-gpus must be 1 to 64"),
         (2, {"device": "cuda:1"}, "device must be auto, cpu or cuda with --model-gpus"),
+        (2, {"device": "cuda"}, "device must be auto or cpu, since torch sees no CUDA device here"),
     ],
 )
 def test_what_cannot_be_is_refused(
-    settings: dict[str, Any], count: int, changes: dict[str, Any], words: str
+    settings: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    changes: dict[str, Any],
+    words: str,
 ) -> None:
+    monkeypatch.setattr(ranks.machine, "has_gpu", lambda: False)
     with pytest.raises(SettingsError, match=words):
         ranks.require_possible(count, from_dict(settings | changes), None)
 
@@ -249,10 +255,10 @@ def test_more_gpus_than_there_are_are_refused(
     ranks.require_possible(3, study, None, here=False)
 
 
-def test_a_torch_that_starts_no_processes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_that_starts_no_processes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.distributed.is_available", lambda: False)
     with pytest.raises(SettingsError, match="needs torch.distributed, which this build of torch lacks"):
-        launch(2, [])
+        launch(2, [], tmp_path)
 
 
 def test_seeds_are_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -47,6 +48,7 @@ class ThreadRanks(Ranks):
         self._store: Any = meeting
         self.place = torch.device("cpu")
         self._given, self._depth, self._over, self._peers = 0, 0, False, []
+        self._parent = os.getppid()
 
     def gathered(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         found: list[torch.Tensor] = self.meeting.exchange(self.rank, tensor.clone())

@@ -173,7 +173,7 @@ def _followed(study: Study) -> int:
 
     try:
         return _follow(Ranks.join(study.device))
-    except SettingsError:
+    except GpruneError:
         # rank 0 finds the same
         return EXIT_FAILED
     except Exception:

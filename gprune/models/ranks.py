@@ -40,6 +40,8 @@ _LONGEST = timedelta(hours=2)
 _IDLE_SECONDS, _LOOK_SECONDS = 0.02, 0.2
 _GRACE_SECONDS = 15.0
 """what rank 0 is given to end in good order when another process is gone, or the one that started it"""
+_WORDS = 160
+"""letters of a library's message"""
 _LAST_SECONDS = 30
 """what an exit may take when all is said: a GPU may wait for what never comes"""
 _LAUNCHERS = (
@@ -62,12 +64,11 @@ class Ranks:
         """Meets the others; see `join`."""
         self.rank, self.count = rank, count
         self._store, self._given, self._over = distributed_c10d.PrefixStore("gprune", store), 0, False
-        self._depth, self._peers = 0, list[tuple[int, float | None]]()
+        self._depth, self._peers, self._parent = 0, list[tuple[int, float | None]](), os.getppid()
         self.place = torch.device(devices.GPU, rank) if gpu else torch.device("cpu")
         """where this process computes"""
         own = torch.tensor([os.getpid()])
         self._peers = [(pid, processes.process_start(pid)) for pid in map(int, self.gathered(own))]
-        self._parent = os.getppid()
         threading.Thread(target=self._watch, daemon=True).start()
 
     @classmethod
@@ -78,7 +79,8 @@ class Ranks:
             device: auto, cpu or cuda, as in a study.
 
         Raises:
-            SettingsError: the device is one GPU, or there are fewer than processes.
+            SettingsError: there are fewer GPUs than processes, or none where one is asked for.
+            RanksError: the processes do not find each other.
         """
         rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         gpu = device != "cpu" and devices.automatic().type == devices.GPU
@@ -91,13 +93,16 @@ class Ranks:
             )
         if gpu:
             devices.choose(rank)
-        store, _, _ = next(rendezvous("env://", rank, count, timeout=_LONGEST))
-        store.set(f"here/{rank}", "said")
-        # no signal is heard inside of what comes next, so that all are waited for here
-        while not store.check([f"here/{one}" for one in range(count)]):
-            time.sleep(_IDLE_SECONDS)
         backend = f"cpu:gloo,{devices.GPU}:nccl" if gpu else "gloo"
-        dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=_LONGEST)
+        try:
+            store, _, _ = next(rendezvous("env://", rank, count, timeout=_LONGEST))
+            store.set(f"here/{rank}", "said")
+            # no signal is heard inside of what comes next, so that all are waited for here
+            while not store.check([f"here/{one}" for one in range(count)]):
+                time.sleep(_IDLE_SECONDS)
+            dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=_LONGEST)
+        except RuntimeError as error:
+            raise _unable(error) from error
         # other libraries, and processes that are started from here, would take themselves for one of several
         for name in [name for name in os.environ if name.startswith(_LAUNCHERS)]:
             del os.environ[name]
@@ -207,6 +212,8 @@ class Ranks:
             gone = self._missed(20.0 if self.rank else 10.0)
             if gone is not None:
                 raise gone from error
+            if isinstance(error, dist.DistError):
+                raise _unable(error) from error
             raise
         self._depth -= 1
 
@@ -219,6 +226,11 @@ class Ranks:
         """What is to be said of another process that has ended; None while all are there."""
         if self._over:
             return None
+        if os.getppid() != self._parent:
+            return RanksError(
+                f"the command that started the {self.count} processes of this run has ended: finished stages "
+                "are kept, run it again to go on"
+            )
         for rank, (pid, started) in enumerate(self._peers):
             if rank == self.rank or processes.is_alive(pid, started):
                 continue
@@ -319,6 +331,15 @@ def shard(decoder: Decoder) -> None:
     inside = {id(one) for layer in decoder.layers for one in layer.parameters()}
     whole = {one for one in backbone.parameters() if id(one) not in inside}
     fully_shard(backbone, mesh=mesh, ignored_params=whole)
+
+
+def _unable(error: RuntimeError) -> RanksError:
+    """What is said of an exchange that fails although nobody is gone, as without NCCL or memory to share."""
+    words = untrusted.sentence(str(error).strip().partition("\n")[0], _WORDS)
+    return RanksError(
+        f"the processes that compute this model together cannot exchange what they have ({words}): run it "
+        "again, with NCCL_DEBUG=INFO to see more, or without --model-gpus"
+    )
 
 
 def _leave(words: str) -> None:
