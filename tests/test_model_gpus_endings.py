@@ -1,4 +1,4 @@
-"""How processes that compute one model together end where something goes wrong: one sentence, none is left."""
+"""How processes that compute one model together end where something goes wrong: one sentence, none left."""
 
 from __future__ import annotations
 
