@@ -21,6 +21,7 @@ from gprune.errors import GpruneError, RanksError, SettingsError
 from gprune.models import spreading
 from gprune.models.launch import exit_code
 from gprune.models.orders import Order, made
+from gprune.models.peers import Peers
 from gprune.stages import company
 from gprune.study_demo import demo_study
 
@@ -65,7 +66,7 @@ def test_a_defect_on_another_process_is_not_called_a_lack_of_memory(monkeypatch:
 def test_memory_that_runs_out_here_is_not_looked_for_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     one = ThreadRanks(Meeting(2), 0)
     monkeypatch.setattr(
-        one, "_missed", lambda seconds: pytest.fail("it waits for another process to be gone")
+        one._peers, "missed", lambda seconds: pytest.fail("it waits for another process to be gone")
     )
     with pytest.raises(torch.OutOfMemoryError), one.working():
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -75,7 +76,7 @@ def test_memory_that_runs_out_here_is_not_looked_for_elsewhere(monkeypatch: pyte
 def test_an_exchange_that_cannot_be_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """As NCCL says it in a container whose shared memory is too small."""
     one = ThreadRanks(Meeting(2), 0)
-    monkeypatch.setattr(one, "_missed", lambda seconds: None)
+    monkeypatch.setattr(one._peers, "missed", lambda seconds: None)
     words = "NCCL error in: NCCLUtils.cpp:77, unhandled system error\nmuch more"
     with pytest.raises(RanksError, match=r"cannot exchange what they have \(NCCL error in.* error\): run it"):
         with one.working():
@@ -83,17 +84,19 @@ def test_an_exchange_that_cannot_be_is_told_in_one_sentence(monkeypatch: pytest.
 
 
 def test_a_command_that_is_gone_is_told_as_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = ThreadRanks(Meeting(2), 0)
-    assert one.missing() is None
+    peers = Peers(Meeting(1), 0, [os.getpid()])
+    assert peers.missing() is None
     monkeypatch.setattr("os.getppid", lambda: -1)
-    assert "the command that started the 2 processes of this run has ended" in str(one.missing())
+    assert "the command that started the 1 processes of this run has ended" in str(peers.missing())
+    peers.over = True
+    assert peers.missing() is None
 
 
 def test_nobody_waits_for_a_farewell_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where NCCL waits for a process that is gone."""
     free = threading.Event()
     monkeypatch.setattr("gprune.models.ranks.dist.destroy_process_group", free.wait)
-    monkeypatch.setattr("gprune.models.ranks._GRACE_SECONDS", 0.01)
+    monkeypatch.setattr("gprune.models.ranks.GRACE_SECONDS", 0.01)
     meeting = Meeting(2)
     one = ThreadRanks(meeting, 0)
     assert not one.end()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from waiting import limit
 
 from gprune.errors import GpruneError
 from gprune.models.orders import Order
+from gprune.models.peers import Peers
 from gprune.models.ranks import Ranks, Withdrawn
 
 
@@ -47,8 +47,7 @@ class ThreadRanks(Ranks):
         self.meeting, self.rank, self.count = meeting, rank, meeting.count
         self._store: Any = meeting
         self.place = torch.device("cpu")
-        self._given, self._depth, self._over, self._peers = 0, 0, False, []
-        self._parent = os.getppid()
+        self._given, self._depth, self._peers = 0, 0, Peers(meeting, rank, [])
 
     def gathered(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         found: list[torch.Tensor] = self.meeting.exchange(self.rank, tensor.clone())

@@ -6,7 +6,7 @@ The others wait for its orders, and do their share of the work that an order nam
 work in the same sequence, whatever a study asks for. Where nobody starts several processes, none of this is
 loaded.
 
-Nobody waits for a process that is gone: every one of them watches those that it depends on.
+Nobody waits for a process that is gone (gprune.models.peers).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -26,20 +25,17 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.distributed.rendezvous import rendezvous
 
-from gprune import processes, untrusted
+from gprune import untrusted
 from gprune.errors import GpruneError, RanksError, SettingsError
 from gprune.models import devices, room
 from gprune.models.decoder import Decoder
 from gprune.models.orders import Order, made, plain
+from gprune.models.peers import GRACE_SECONDS, Peers
 from gprune.records import Array
 
-EXIT_LOST = 2
-"""exit code of a run that another process has left alone: that of any error told in one sentence"""
 _LONGEST = timedelta(hours=2)
 """the longest wait for the others within some work: whoever is gone is noticed long before"""
-_IDLE_SECONDS, _LOOK_SECONDS = 0.02, 0.2
-_GRACE_SECONDS = 15.0
-"""what rank 0 is given to end in good order when another process is gone, or the one that started it"""
+_IDLE_SECONDS = 0.02
 _WORDS = 160
 """letters of a library's message"""
 _LAST_SECONDS = 30
@@ -63,13 +59,13 @@ class Ranks:
     def __init__(self, store: Any, rank: int, count: int, gpu: bool) -> None:
         """Meets the others; see `join`."""
         self.rank, self.count = rank, count
-        self._store, self._given, self._over = distributed_c10d.PrefixStore("gprune", store), 0, False
-        self._depth, self._peers, self._parent = 0, list[tuple[int, float | None]](), os.getppid()
+        self._store, self._given = distributed_c10d.PrefixStore("gprune", store), 0
+        self._depth, self._peers = 0, Peers(self._store, rank, [])
         self.place = torch.device(devices.GPU, rank) if gpu else torch.device("cpu")
         """where this process computes"""
-        own = torch.tensor([os.getpid()])
-        self._peers = [(pid, processes.process_start(pid)) for pid in map(int, self.gathered(own))]
-        threading.Thread(target=self._watch, daemon=True).start()
+        numbers = [int(one) for one in self.gathered(torch.tensor([os.getpid()]))]
+        self._peers = Peers(self._store, rank, numbers)
+        self._peers.watch()
 
     @classmethod
     def join(cls, device: str) -> Ranks:
@@ -209,7 +205,7 @@ class Ranks:
             if room.out_of_memory(error):
                 raise
             # the others end with rank 0, which is given time to
-            gone = self._missed(20.0 if self.rank else 10.0)
+            gone = self._peers.missed(20.0 if self.rank else 10.0)
             if gone is not None:
                 raise gone from error
             if isinstance(error, dist.DistError):
@@ -219,36 +215,11 @@ class Ranks:
 
     def withdraw(self, error: GpruneError) -> None:
         """Leaves for good, and says why; the others are told by `missing`."""
-        with contextlib.suppress(RuntimeError):
-            self._store.set(f"gone/{self.rank}", plain(error))
+        self._peers.withdraw(error)
 
     def missing(self) -> GpruneError | None:
         """What is to be said of another process that has ended; None while all are there."""
-        if self._over:
-            return None
-        if os.getppid() != self._parent:
-            return RanksError(
-                f"the command that started the {self.count} processes of this run has ended: finished stages "
-                "are kept, run it again to go on"
-            )
-        for rank, (pid, started) in enumerate(self._peers):
-            if rank == self.rank or processes.is_alive(pid, started):
-                continue
-            with contextlib.suppress(RuntimeError):
-                if self._store.check([f"gone/{rank}"]):
-                    return made(self._store.get(f"gone/{rank}"))
-            return RanksError(
-                f"process {rank + 1} of the {self.count} that compute this model together has ended (killed, "
-                "often for lack of memory): finished stages are kept, run it again to go on"
-            )
-        return None
-
-    def _missed(self, seconds: float) -> GpruneError | None:
-        """The same, once there was time to see it."""
-        deadline = time.monotonic() + seconds
-        while (gone := self.missing()) is None and time.monotonic() < deadline:
-            time.sleep(_LOOK_SECONDS / 4)
-        return gone
+        return self._peers.missing()
 
     def end(self) -> bool:
         """Lets all processes go: nothing more is to be done together, and none is in the middle of something.
@@ -259,7 +230,7 @@ class Ranks:
         self._tell_over()
         leaving = threading.Thread(target=self._destroy, daemon=True)
         leaving.start()
-        leaving.join(_GRACE_SECONDS)
+        leaving.join(GRACE_SECONDS)
         return not leaving.is_alive()
 
     def leave(self) -> None:
@@ -272,7 +243,7 @@ class Ranks:
         signal.alarm(_LAST_SECONDS)
 
     def _tell_over(self) -> None:
-        self._over = True
+        self._peers.over = True
         if self.rank == 0 and not self.within:
             with contextlib.suppress(RuntimeError):
                 self._store.set("over", "said")
@@ -283,24 +254,6 @@ class Ranks:
                 # of each thread its own
                 devices.choose(self.rank)
             dist.destroy_process_group()
-
-    def _watch(self) -> None:
-        """Ends this process when it waits for one that is gone; whoever could do so itself has its time."""
-        asked = False
-        while True:
-            time.sleep(_LOOK_SECONDS)
-            orphaned = os.getppid() != self._parent
-            if self.rank and (orphaned or not processes.is_alive(*self._peers[0])):
-                os._exit(0)
-            if orphaned and not asked:
-                asked = True
-                os.kill(os.getpid(), signal.SIGTERM)
-                threading.Thread(target=_leave, args=("",), daemon=True).start()
-            elif not asked and (gone := self.missing()) is not None:
-                asked = True
-                # rank 0 says it, for all of them
-                words = "" if self.rank else f"error: {gone}"
-                threading.Thread(target=_leave, args=(words,), daemon=True).start()
 
 
 class Withdrawn(Exception):  # noqa: N818  (an outcome, not an error)
@@ -340,11 +293,3 @@ def _unable(error: RuntimeError) -> RanksError:
         f"the processes that compute this model together cannot exchange what they have ({words}): run it "
         "again, with NCCL_DEBUG=INFO to see more, or without --model-gpus"
     )
-
-
-def _leave(words: str) -> None:
-    """Ends this process once it had time to do so itself."""
-    time.sleep(_GRACE_SECONDS)
-    if words:
-        print(untrusted.sentence(words), file=sys.stderr, flush=True)
-    os._exit(EXIT_LOST)
