@@ -166,7 +166,7 @@ one = module.Ranks.join("cpu")
 beginnings = "TORCHELASTIC_", "MASTER_", "LOCAL_", "RANK", "WORLD_"
 left = [name for name in os.environ if name.startswith(beginnings)]
 os.write(1, b"a library\\n")
-print(left, one.count, int(one.gathered(module.torch.tensor([7]))[0]))
+print(left, os.environ["ROLE_ARN"], one.count, int(one.gathered(module.torch.tensor([7]))[0]))
 sys.stdout.flush()
 module._LAST_SECONDS = 1
 one.leave()
@@ -177,7 +177,14 @@ signal.pause()
 @pytest.mark.process
 def test_one_that_leaves_early_ends_whatever_holds_it_back() -> None:
     """Its output has results alone, and nothing that it starts takes itself for one of several."""
-    said = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
+    said = {
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": "0",
+        "ROLE_ARN": "mine",
+    }
     done = subprocess.run(
         [sys.executable, "-c", ALONE],
         env=os.environ | said | {"TORCHELASTIC_RUN_ID": "1", "OMP_NUM_THREADS": "1"},
@@ -186,7 +193,7 @@ def test_one_that_leaves_early_ends_whatever_holds_it_back() -> None:
         timeout=limit(60),
         check=False,
     )
-    assert done.stdout == "[] 1 7\n", done.stderr
+    assert done.stdout == "[] mine 1 7\n", done.stderr
     assert "a library\n" in done.stderr and "Traceback" not in done.stderr
     assert done.returncode == -signal.SIGALRM
 

@@ -40,17 +40,11 @@ _WORDS = 160
 """letters of a library's message"""
 _LAST_SECONDS = 30
 """what an exit may take when all is said: a GPU may wait for what never comes"""
-_LAUNCHERS = (
-    "TORCHELASTIC_",
-    "MASTER_",
-    "GROUP_",
-    "ROLE_",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "RANK",
-    "WORLD_SIZE",
-)
-"""beginnings of the names of what the launcher says to each process"""
+_LAUNCHERS = {
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+    *("ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT"),
+}
+"""variables in which the launcher says to each process what it is, beside those of its own name"""
 
 
 class Ranks:
@@ -100,8 +94,9 @@ class Ranks:
         except RuntimeError as error:
             raise _unable(error) from error
         # other libraries, and processes that are started from here, would take themselves for one of several
-        for name in [name for name in os.environ if name.startswith(_LAUNCHERS)]:
-            del os.environ[name]
+        for name in {*os.environ}:
+            if name in _LAUNCHERS or name.startswith("TORCHELASTIC_"):
+                del os.environ[name]
         return cls(store, rank, count, gpu)
 
     @property
