@@ -264,10 +264,10 @@ def test_more_gpus_than_there_are_are_refused(
     ranks.require_possible(3, study, None, here=False)
 
 
-def test_a_torch_that_starts_no_processes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_that_starts_no_processes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.distributed.is_available", lambda: False)
     with pytest.raises(SettingsError, match="needs torch.distributed, which this build of torch lacks"):
-        launch(2, [])
+        launch(2, [], tmp_path)
 
 
 def test_seeds_are_refused(

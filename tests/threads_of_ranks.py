@@ -12,6 +12,7 @@ from waiting import limit
 
 from gprune.errors import GpruneError
 from gprune.models.orders import Order
+from gprune.models.peers import Peers
 from gprune.models.ranks import Ranks, Withdrawn
 
 
@@ -45,8 +46,8 @@ class ThreadRanks(Ranks):
     def __init__(self, meeting: Meeting, rank: int) -> None:
         self.meeting, self.rank, self.count = meeting, rank, meeting.count
         self._store: Any = meeting
-        self._place = torch.device("cpu")
-        self._given, self._depth, self._over, self._peers = 0, 0, False, []
+        self.place = torch.device("cpu")
+        self._given, self._depth, self._peers = 0, 0, Peers(meeting, rank, [])
 
     def gathered(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         found: list[torch.Tensor] = self.meeting.exchange(self.rank, tensor.clone())

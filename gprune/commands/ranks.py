@@ -7,13 +7,14 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from gprune import machine
+from gprune import machine, untrusted
 from gprune.commands import signals
-from gprune.errors import GpruneError, SettingsError
+from gprune.errors import GpruneError, RanksError, SettingsError
 from gprune.limits import MOST_PROCESSES
 from gprune.settings import require
 from gprune.study import Study
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from gprune.models.orders import Order
     from gprune.models.ranks import Ranks
 
-EXIT_FAILED = 2
+EXIT_FAILED, EXIT_UNEXPECTED = 2, 1
 
 
 def require_possible(count: int, study: Study, seeds: list[int] | None, here: bool = True) -> None:
@@ -79,41 +80,104 @@ def _launched(options: argparse.Namespace, study: Study) -> int:
     if study.device == "cpu" or not machine.has_gpu():
         told = f"--model-gpus {options.model_gpus}: no GPU is used, so that many processes share the CPU"
         print(told, file=sys.stderr)
-    with tempfile.TemporaryDirectory(prefix="gprune-study-") as folder:
+    with _workspace() as folder:
         # a study that came through a pipe can be read once
-        file = Path(folder) / "study.json"
-        file.write_text(study.to_json(), encoding="utf-8")
+        file = _written(study, folder)
         words = ["run", str(file), "--model-gpus", str(options.model_gpus), "--until", options.until]
         words += ["--json"] if options.json else []
         words += ["--anyway"] if options.anyway else []
         for name, value in (("--job", options.job), ("--cache", options.cache)):
             words += [name, str(value)] if value is not None else []
-        return launch(options.model_gpus, words)
+        return launch(options.model_gpus, words, folder)
+
+
+@contextlib.contextmanager
+def _workspace() -> Iterator[Path]:
+    """A folder for as long as the processes run."""
+    try:
+        made = tempfile.TemporaryDirectory(prefix="gprune-ranks-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise _no_room(error) from error
+    with made as folder:
+        yield Path(folder)
+
+
+def _written(study: Study, folder: Path) -> Path:
+    try:
+        (folder / "study.json").write_text(study.to_json(), encoding="utf-8")
+    except OSError as error:
+        raise _no_room(error) from error
+    return folder / "study.json"
+
+
+def _no_room(error: OSError) -> SettingsError:
+    return SettingsError(
+        "--model-gpus keeps the study in a temporary file, which cannot be written "
+        f"({error.strerror or error}): make room, or set TMPDIR to another folder"
+    )
 
 
 def _joined(options: argparse.Namespace, study: Study, first: Callable[[argparse.Namespace], int]) -> int:
     """What one of the processes does."""
     first_one, count = os.environ["RANK"] == "0", os.environ["WORLD_SIZE"]
+    _keep_output(first_one)
     if not first_one:
         # what a signal means is for rank 0 to say, and so is every other word
         signals.ignore()
     from gprune.models.ranks import Ranks
 
-    rule = f"{count}, the processes that were started"
     if not first_one:
-        with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(SettingsError):
-            return _follow(Ranks.join(study.device))
-        return EXIT_FAILED
+        _end_with(_followed(study))
+    rule = f"{count}, the processes that were started"
     require(count == str(options.model_gpus), "--model-gpus", options.model_gpus, rule)
     ranks = Ranks.join(study.device)
     signals.listen(options.job, ranks.missing)
     options.ranks = ranks
     try:
-        return first(options)
-    finally:
-        # how it ended is said: whoever started the processes may end them now
+        code = first(options)
+    except BaseException:
+        # how it ended is known: whoever started the processes may end them now
         signals.ignore()
-        ranks.end()
+        ranks.leave()
+        raise
+    signals.ignore()
+    if not ranks.end():
+        _end_with(code)
+    return code
+
+
+def _keep_output(first_one: bool) -> None:
+    """Leaves standard output to results: what libraries print there, as NCCL does, goes with the messages."""
+    sys.stdout.flush()
+    # without a standard error there is nowhere else
+    with contextlib.suppress(OSError):
+        own = os.dup(1)
+        os.dup2(2, 1)
+        if first_one:
+            buffering = 1 if os.isatty(own) else -1
+            sys.stdout = open(own, "w", buffering, encoding=sys.stdout.encoding, errors=sys.stdout.errors)  # noqa: SIM115
+
+
+def _end_with(code: int) -> NoReturn:
+    """Ends this process at once: what a GPU still waits for must not hold it back."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(code)
+
+
+def _followed(study: Study) -> int:
+    """The exit code of a process that follows."""
+    from gprune.models.ranks import Ranks
+
+    try:
+        return _follow(Ranks.join(study.device))
+    except GpruneError:
+        # rank 0 finds the same
+        return EXIT_FAILED
+    except Exception:
+        traceback.print_exc()
+        return EXIT_UNEXPECTED
 
 
 class _Held:
@@ -163,6 +227,7 @@ def _follow(ranks: Ranks) -> int:
     import gprune.calibration
     import gprune.models.spreading
     import gprune.sparsity.shared_passes  # noqa: F401
+    from gprune.models import room
     from gprune.models.ranks import Withdrawn
 
     held = _Held(ranks)
@@ -174,8 +239,27 @@ def _follow(ranks: Ranks) -> int:
     except GpruneError as error:
         ranks.withdraw(error)
         return EXIT_FAILED
+    except Exception as error:
+        ranks.withdraw(_told(ranks, error))
+        if room.out_of_memory(error):
+            return EXIT_FAILED
+        raise
     ranks.end()
     return 0
+
+
+def _told(ranks: Ranks, error: Exception) -> GpruneError:
+    """What rank 0 is to say of an error that is none of ours."""
+    from gprune.models import room
+
+    who = f"process {ranks.rank + 1} of the {ranks.count} that compute this model together"
+    if room.out_of_memory(error):
+        return SettingsError(
+            f"memory ran out on {who} ({room.sizes(error, ranks.place)}): use more GPUs (--model-gpus), "
+            "dtype bfloat16, or close what else uses the memory"
+        )
+    words = untrusted.sentence(f"{type(error).__name__}: {error}")
+    return RanksError(f"{who} has failed ({words}): finished stages are kept, report what is printed above")
 
 
 def _take_part(ranks: Ranks, held: _Held, order: Order) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
-import tempfile
+from pathlib import Path
 from uuid import uuid4
 
 from gprune import installation, machine
@@ -19,12 +20,13 @@ EXIT_STOPPED, _EXIT_LOST = 130, 2
 _SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
 
 
-def launch(count: int, arguments: list[str]) -> int:
+def launch(count: int, arguments: list[str], folder: Path) -> int:
     """Runs a command of this package as several processes, to their end.
 
     Args:
         count: processes.
         arguments: the words after `gprune`.
+        folder: for what the launcher writes.
 
     Returns:
         The exit code of rank 0; 130 where a signal has stopped them, 2 where rank 0 was killed.
@@ -46,48 +48,57 @@ def launch(count: int, arguments: list[str]) -> int:
     # what goes wrong is said by rank 0, in one sentence
     logging.disable(logging.CRITICAL)
     os.environ |= _environment(count)
-    with tempfile.TemporaryDirectory(prefix="gprune-ranks-") as folder:
-        config = LaunchConfig(
-            min_nodes=1,
-            max_nodes=1,
-            nproc_per_node=count,
-            run_id=uuid4().hex,
-            rdzv_backend="c10d",
-            rdzv_endpoint="localhost:0",
-            local_addr="localhost",
-            max_restarts=0,
-            signals_to_handle=_SIGNALS,
-            logs_specs=DefaultLogsSpecs(log_dir=folder),
-        )
-        program, *words = installation.command("gprune", *arguments)
-        try:
-            elastic_launch(config, program)(*words)
-        except SignalException:
-            return EXIT_STOPPED
-        except ChildFailedError as error:
-            return _code({rank: int(one.exitcode) for rank, one in error.failures.items()})
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=count,
+        run_id=uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        local_addr="localhost",
+        max_restarts=0,
+        signals_to_handle=_SIGNALS,
+        logs_specs=DefaultLogsSpecs(log_dir=str(folder)),
+    )
+    program, *words = installation.command("gprune", *arguments)
+    try:
+        elastic_launch(config, program)(*words)
+    except SignalException:
+        return EXIT_STOPPED
+    except ChildFailedError as error:
+        return exit_code({rank: int(one.exitcode) for rank, one in error.failures.items()}, count)
     return 0
 
 
 def _environment(count: int) -> dict[str, str]:
-    """What the processes find: a share of the threads, and a network that does not leave the machine."""
+    """What the processes find: a share of the threads, and a network that does not leave the machine.
+
+    That a process is gone they notice themselves. NCCL, which the launcher would otherwise ask to, ends the
+    process with an abort, and neither a record nor a sentence is written.
+    """
     threads = machine.threads()
     own = max(int(threads) // count, 1) if threads.isdecimal() else 1
     found = {machine.THREADS_VARIABLE: str(own)}
-    loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
-    return found | {name: os.environ.get(name, value) for name, value in loopback.items()}
+    usual = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    usual |= {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
+    return found | {name: os.environ.get(name, value) for name, value in usual.items()}
 
 
-def _code(codes: dict[int, int]) -> int:
-    """The exit code of rank 0, given those of all that have failed."""
-    code = codes.get(0, _EXIT_LOST)
+def exit_code(codes: dict[int, int], count: int) -> int:
+    """The exit code of rank 0; says what has happened where that one could not.
+
+    Args:
+        codes: of all that have failed, by rank, in the order in which they ended.
+        count: processes.
+    """
+    code = codes.get(0, 0)
     if code >= 0:
         return code
-    if len(codes) == 1:
-        # of any other one that is killed rank 0 says so
+    if code != -signal.SIGALRM:
+        # by that signal it ends itself when all is said (gprune.models.ranks)
         print(
-            "error: process 1 of those that compute this model together has ended (killed, often for lack of "
-            "memory): finished stages are kept, run it again to go on",
+            f"error: process {next(iter(codes)) + 1} of the {count} that compute this model together has "
+            "ended (killed, often for lack of memory): finished stages are kept, run it again to go on",
             file=sys.stderr,
         )
     return _EXIT_LOST

@@ -6,7 +6,7 @@ The others wait for its orders, and do their share of the work that an order nam
 work in the same sequence, whatever a study asks for. Where nobody starts several processes, none of this is
 loaded.
 
-Nobody waits for a process that is gone: every one of them watches those that it depends on.
+Nobody waits for a process that is gone (gprune.models.peers).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -26,20 +25,26 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.distributed.rendezvous import rendezvous
 
-from gprune import processes, untrusted
+from gprune import untrusted
 from gprune.errors import GpruneError, RanksError, SettingsError
-from gprune.models import devices
+from gprune.models import devices, room
 from gprune.models.decoder import Decoder
 from gprune.models.orders import Order, made, plain
+from gprune.models.peers import GRACE_SECONDS, Peers
 from gprune.records import Array
 
-EXIT_LOST = 2
-"""exit code of a run that another process has left alone: that of any error told in one sentence"""
 _LONGEST = timedelta(hours=2)
 """the longest wait for the others within some work: whoever is gone is noticed long before"""
-_IDLE_SECONDS, _LOOK_SECONDS = 0.02, 0.2
-_GRACE_SECONDS = 15.0
-"""what rank 0 is given to end in good order when another process is gone, or the one that started it"""
+_IDLE_SECONDS = 0.02
+_WORDS = 160
+"""letters of a library's message"""
+_LAST_SECONDS = 30
+"""what an exit may take when all is said: a GPU may wait for what never comes"""
+_LAUNCHERS = {
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+    *("ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT"),
+}
+"""variables in which the launcher says to each process what it is, beside those of its own name"""
 
 
 class Ranks:
@@ -48,13 +53,13 @@ class Ranks:
     def __init__(self, store: Any, rank: int, count: int, gpu: bool) -> None:
         """Meets the others; see `join`."""
         self.rank, self.count = rank, count
-        self._store, self._given, self._over = distributed_c10d.PrefixStore("gprune", store), 0, False
-        self._depth, self._peers = 0, list[tuple[int, float | None]]()
-        self._place = torch.device(devices.GPU, rank) if gpu else torch.device("cpu")
-        own = torch.tensor([os.getpid()])
-        self._peers = [(pid, processes.process_start(pid)) for pid in map(int, self.gathered(own))]
-        self._parent = os.getppid()
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._store, self._given = distributed_c10d.PrefixStore("gprune", store), 0
+        self._depth, self._peers = 0, Peers(self._store, rank, [])
+        self.place = torch.device(devices.GPU, rank) if gpu else torch.device("cpu")
+        """where this process computes"""
+        numbers = [int(one) for one in self.gathered(torch.tensor([os.getpid()]))]
+        self._peers = Peers(self._store, rank, numbers)
+        self._peers.watch()
 
     @classmethod
     def join(cls, device: str) -> Ranks:
@@ -64,10 +69,13 @@ class Ranks:
             device: auto, cpu or cuda, as in a study.
 
         Raises:
-            SettingsError: the device is one GPU, or there are fewer than processes.
+            SettingsError: there are fewer GPUs than processes, or none where one is asked for.
+            RanksError: the processes do not find each other.
         """
         rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         gpu = device != "cpu" and devices.automatic().type == devices.GPU
+        if devices.is_gpu(device) and not gpu:
+            raise SettingsError(f"device is {device!r}, but torch sees no CUDA device here: use auto or cpu")
         if gpu and count > devices.count():
             raise SettingsError(
                 f"--model-gpus is {count}, but torch sees {devices.count()} CUDA devices here: ask for as "
@@ -75,9 +83,20 @@ class Ranks:
             )
         if gpu:
             devices.choose(rank)
-        store, _, _ = next(rendezvous("env://", rank, count, timeout=_LONGEST))
         backend = f"cpu:gloo,{devices.GPU}:nccl" if gpu else "gloo"
-        dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=_LONGEST)
+        try:
+            store, _, _ = next(rendezvous("env://", rank, count, timeout=_LONGEST))
+            store.set(f"here/{rank}", "said")
+            # no signal is heard inside of what comes next, so that all are waited for here
+            while not store.check([f"here/{one}" for one in range(count)]):
+                time.sleep(_IDLE_SECONDS)
+            dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=_LONGEST)
+        except RuntimeError as error:
+            raise _unable(error) from error
+        # other libraries, and processes that are started from here, would take themselves for one of several
+        for name in {*os.environ}:
+            if name in _LAUNCHERS or name.startswith("TORCHELASTIC_"):
+                del os.environ[name]
         return cls(store, rank, count, gpu)
 
     @property
@@ -88,7 +107,7 @@ class Ranks:
     @property
     def device(self) -> str:
         """Where this process computes, as a study names it."""
-        return str(self._place)
+        return str(self.place)
 
     def rows(self, samples: int) -> list[slice]:
         """The samples of every process: contiguous runs whose sizes differ by one at most."""
@@ -178,69 +197,58 @@ class Ranks:
         try:
             yield
         except RuntimeError as error:
+            if room.out_of_memory(error):
+                raise
             # the others end with rank 0, which is given time to
-            gone = self._missed(20.0 if self.rank else 2.0)
+            gone = self._peers.missed(20.0 if self.rank else 10.0)
             if gone is not None:
                 raise gone from error
+            if isinstance(error, dist.DistError):
+                raise _unable(error) from error
             raise
         self._depth -= 1
 
     def withdraw(self, error: GpruneError) -> None:
         """Leaves for good, and says why; the others are told by `missing`."""
-        with contextlib.suppress(RuntimeError):
-            self._store.set(f"gone/{self.rank}", plain(error))
+        self._peers.withdraw(error)
 
     def missing(self) -> GpruneError | None:
         """What is to be said of another process that has ended; None while all are there."""
-        if self._over:
-            return None
-        for rank, (pid, started) in enumerate(self._peers):
-            if rank == self.rank or processes.is_alive(pid, started):
-                continue
-            with contextlib.suppress(RuntimeError):
-                if self._store.check([f"gone/{rank}"]):
-                    return made(self._store.get(f"gone/{rank}"))
-            return RanksError(
-                f"process {rank + 1} of the {self.count} that compute this model together has ended (killed, "
-                "often for lack of memory): finished stages are kept, run it again to go on"
-            )
-        return None
+        return self._peers.missing()
 
-    def _missed(self, seconds: float) -> GpruneError | None:
-        """The same, once there was time to see it."""
-        deadline = time.monotonic() + seconds
-        while (gone := self.missing()) is None and time.monotonic() < deadline:
-            time.sleep(_LOOK_SECONDS / 4)
-        return gone
+    def end(self) -> bool:
+        """Lets all processes go: nothing more is to be done together, and none is in the middle of something.
 
-    def end(self) -> None:
-        """Lets all processes go: nothing more is to be done together."""
-        # those that are in the middle of something leave when this process has
-        self._over = True
+        Returns:
+            Whether this process has left them; if not, it is held back by one that is gone.
+        """
+        self._tell_over()
+        leaving = threading.Thread(target=self._destroy, daemon=True)
+        leaving.start()
+        leaving.join(GRACE_SECONDS)
+        return not leaving.is_alive()
+
+    def leave(self) -> None:
+        """Ends early: the others, who may be in the middle of something, leave when this process has.
+
+        What they share is not taken apart, since that waits for all of them.
+        """
+        self._tell_over()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(_LAST_SECONDS)
+
+    def _tell_over(self) -> None:
+        self._peers.over = True
         if self.rank == 0 and not self.within:
             with contextlib.suppress(RuntimeError):
                 self._store.set("over", "said")
-        if not self.within:
-            with contextlib.suppress(RuntimeError):
-                dist.destroy_process_group()
 
-    def _watch(self) -> None:
-        """Ends this process when it waits for one that is gone; whoever could do so itself has its time."""
-        asked = False
-        while True:
-            time.sleep(_LOOK_SECONDS)
-            orphaned = os.getppid() != self._parent
-            if self.rank and (orphaned or not processes.is_alive(*self._peers[0])):
-                os._exit(0)
-            if orphaned and not asked:
-                asked = True
-                os.kill(os.getpid(), signal.SIGTERM)
-                threading.Thread(target=_leave, args=("",), daemon=True).start()
-            elif not asked and (gone := self.missing()) is not None:
-                asked = True
-                # rank 0 says it, for all of them
-                words = "" if self.rank else f"error: {gone}"
-                threading.Thread(target=_leave, args=(words,), daemon=True).start()
+    def _destroy(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            if devices.is_gpu(self.place):
+                # of each thread its own
+                devices.choose(self.rank)
+            dist.destroy_process_group()
 
 
 class Withdrawn(Exception):  # noqa: N818  (an outcome, not an error)
@@ -273,9 +281,10 @@ def shard(decoder: Decoder) -> None:
     fully_shard(backbone, mesh=mesh, ignored_params=whole)
 
 
-def _leave(words: str) -> None:
-    """Ends this process once it had time to do so itself."""
-    time.sleep(_GRACE_SECONDS)
-    if words:
-        print(untrusted.sentence(words), file=sys.stderr, flush=True)
-    os._exit(EXIT_LOST)
+def _unable(error: RuntimeError) -> RanksError:
+    """What is said of an exchange that fails although nobody is gone, as without NCCL or memory to share."""
+    words = untrusted.sentence(str(error).strip().partition("\n")[0], _WORDS)
+    return RanksError(
+        f"the processes that compute this model together cannot exchange what they have ({words}): run it "
+        "again, with NCCL_DEBUG=INFO to see more, or without --model-gpus"
+    )

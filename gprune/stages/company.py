@@ -61,6 +61,8 @@ class Company:
             if self.ranks.device == "cpu":
                 self._held = load(study.model, "cpu", *known)
             else:
+                # what the others hold takes room on the GPUs that it is laid over
+                self.ranks.order(LET_GO, {}, {})
                 self._held = spreading.spread(study.model, *known, self.ranks.count)
         found: Decoder = self._held
         return found
