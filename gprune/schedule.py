@@ -155,12 +155,14 @@ class Schedule(Generic[E]):
     def _hand_over(self, slurm: SlurmSettings) -> None:
         """Puts every errand into Slurm: one array, and one of those with a clock, which share no node."""
         for timed in (False, True):
-            due = [errand for errand in self._waiting if errand.timed == timed]
-            for errand in due:
+            due = []
+            for errand in [errand for errand in self._waiting if errand.timed == timed]:
                 self._waiting.remove(errand)
-                if not self._needed(errand):
+                # asked once: a run that another command ends meanwhile would be neither told nor submitted
+                if self._needed(errand):
+                    due.append(errand)
+                else:
                     self._ended(errand, "")
-            due = [errand for errand in due if self._needed(errand)]
             some = [submission.Errand(errand.study, errand.study.name, _arguments(errand)) for errand in due]
             known = self._known() if some else set()
             found = jobs.submit_slurm(self.cache, some, slurm, exclusive=timed) if some else []
