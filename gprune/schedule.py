@@ -155,16 +155,19 @@ class Schedule(Generic[E]):
     def _hand_over(self, slurm: SlurmSettings) -> None:
         """Puts every errand into Slurm: one array, and one of those with a clock, which share no node."""
         for timed in (False, True):
-            due = [errand for errand in self._waiting if errand.timed == timed]
-            for errand in due:
+            due = []
+            for errand in [errand for errand in self._waiting if errand.timed == timed]:
                 self._waiting.remove(errand)
-                if not self._needed(errand):
+                # asked once: a run that another command ends meanwhile would be neither told nor submitted
+                if self._needed(errand):
+                    due.append(errand)
+                else:
                     self._ended(errand, "")
-            due = [errand for errand in due if self._needed(errand)]
             some = [submission.Errand(errand.study, errand.study.name, _arguments(errand)) for errand in due]
+            known = self._known() if some else set()
             found = jobs.submit_slurm(self.cache, some, slurm, exclusive=timed) if some else []
             for errand, job in zip(due, found, strict=True):
-                self._open.append(Open(errand, job.id, own=True))
+                self._open.append(Open(errand, job.id, own=job.id not in known))
 
     def _room(self, errand: E) -> bool:
         if errand.timed:
@@ -180,8 +183,13 @@ class Schedule(Generic[E]):
         if not self._needed(errand):
             self._ended(errand, "")
             return
+        known = self._known()
         job = jobs.submit(self.cache, errand.study, errand.study.name, _arguments(errand), self._build).id
-        self._open.append(Open(errand, job, own=True))
+        self._open.append(Open(errand, job, own=job not in known))
+
+    def _known(self) -> set[str]:
+        """The jobs that are there: what is submitted and is one of them was somebody else's first."""
+        return {job.id for job in jobs.jobs(self.cache)}
 
     def _already_open(self, errand: E) -> Open[E] | None:
         """A job that is under way and makes what an errand wants, whoever started it."""
@@ -217,13 +225,18 @@ class Schedule(Generic[E]):
             if reason is None:
                 continue
             self._open.remove(item)
-            if not item.own and self._killed(item):
-                # killed before its command began: it only looked as if it were under way
+            if not item.own and (self._killed(item) or (not reason and self._lacks(item.errand))):
+                # killed before its command began: it only looked as if it were under way; or done, and its
+                # run has another name, as that of a sweep with another title
                 self._waiting.appendleft(item.errand)
                 continue
             if reason:
                 failures[item.errand.shared] = reason
             self._ended(item.errand, reason)
+
+    def _lacks(self, errand: E) -> bool:
+        """Whether an errand still lacks the run of its own that it is to leave."""
+        return self._each and self._needed(errand)
 
     def _killed(self, item: Open[E]) -> bool:
         with contextlib.suppress(JobError):

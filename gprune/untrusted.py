@@ -35,6 +35,7 @@ PICKLED = (
     "the file holds pickled objects, which can run code when they are read, so it is not read: convert it to "
     "safetensors, or copy the original again"
 )
+_OBEYED = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _ADVICE = ((re.compile(r"trust_remote_code\W{0,4}=\W{0,4}True|custom code", re.I), NEEDS_ITS_CODE),
     (re.compile(r"weights_only|allow_pickle|add_safe_globals|allow_dangerous", re.I), PICKLED))  # fmt: skip
 
@@ -55,9 +56,10 @@ def quoted(value: object, length: int = VALUE_LENGTH) -> str:
 def sentence(text: object, length: int = SENTENCE_LENGTH) -> str:
     """A message in one line of bounded length; the remedy at its end survives the cut.
 
-    A library's advice to load unsafely is replaced by what a person should know before doing so.
+    A library's advice to load unsafely is replaced by what a person should know before doing so, and what a
+    terminal would obey, or show in another order than it stands, by its number.
     """
-    line = harmless(" ".join(str(text).split()))
+    line = _OBEYED.sub(lambda found: ascii(found[0])[1:-1], harmless(" ".join(str(text).split())))
     if len(line) <= length:
         return line
     head = (length - 3) // 2

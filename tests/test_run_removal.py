@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from gprune import jobs, run_removal
 from gprune.errors import StoreError
 from gprune.jobs import folder as files
 from gprune.jobs import job as records
-from gprune.jobs import local
+from gprune.jobs import listing, local
 from gprune.jobs.slurm.record import Record
 from gprune.jobs.state import JobState, write_state
 from gprune.store import Store
@@ -89,6 +90,21 @@ def test_what_went_on_or_came_to_its_end_otherwise_keeps_nothing(tmp_path: Path)
     assert run_removal.hindrance(Store(tmp_path), unfinished)
     a_job(tmp_path, "failed", 3, seed=1)
     assert run_removal.hindrance(Store(tmp_path), unfinished) == ""
+
+
+def test_asking_for_a_run_reads_no_study_but_those_of_earlier_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path, stages="drift", state="interrupted")
+    job = a_job(tmp_path, "queued")
+    with monkeypatch.context() as patch:
+        # of 300 jobs their studies took more than a second each time
+        patch.setattr(listing, "study_of", lambda *_: pytest.fail("a study was read"))
+        assert job.id in run_removal.hindrance(Store(tmp_path), run)
+    record = json.loads((job.folder / files.JOB).read_text())
+    del record["run"]
+    (job.folder / files.JOB).write_text(json.dumps(record))
+    assert job.id in run_removal.hindrance(Store(tmp_path), run)
 
 
 def test_an_export_at_work_keeps_the_run_that_it_takes(tmp_path: Path) -> None:

@@ -44,12 +44,14 @@ def add(commands: Any) -> None:
 
 def _sweep(options: argparse.Namespace) -> int:
     from gprune.store import Store
-    from gprune.sweep.plan import from_file
+    from gprune.sweep.plan import from_file, require_distinct
 
     require(not (options.dry_run and options.status), "--status", "--dry-run", "given without --dry-run")
     sweep, store = from_file(options.sweep), Store(options.cache)
     # jobs run in a folder of their own, so paths are made whole here
     made = [replace(one, study=paths.study(one.study)) for one in sweep.variations()]
+    # one file by two names is one text
+    require_distinct(made)
     if options.dry_run:
         return _dry_run(sweep, made, store)
     if options.status:

@@ -17,11 +17,11 @@ from gprune.errors import JobError
 from gprune.files import make_folder, write_text
 from gprune.jobs import folder as files
 from gprune.jobs.local import CommandBuilder, exports
-from gprune.jobs.places import CPU
+from gprune.jobs.places import CPU, model_gpus
 from gprune.jobs.slurm.record import Record, is_slurm, read_record, write_record
 from gprune.jobs.state import JobState, is_text, is_time, one_line, read_state, write_state
 from gprune.shared_files import move
-from gprune.study import Study
+from gprune.study import Study, run_name
 from gprune.untrusted import quoted
 
 LOCAL, SLURM = "local", "slurm"
@@ -74,14 +74,22 @@ class Job:
     timed: bool = False
     """whether it measures speed, and shares its device with nothing"""
     device: str = ""
-    """GPU that the queue has given it; empty where the queue has none to give, and before it has left it"""
+    """GPU that the queue has given it, or several with blanks between them; empty where the queue has none to
+    give, and before it has left it"""
     killed: bool = False
     """whether it failed because its process was killed: what it was to do can be gone on with"""
+    run: str = ""
+    """name of the run that it computes or takes; empty in earlier versions, whose study says it"""
 
     @property
     def exports(self) -> bool:
         """Whether it makes something of a finished run, as another form of its model, and computes no run."""
         return exports(self.arguments)
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it computes on, where it computes on any."""
+        return 1 if self.exports else model_gpus(self.arguments)
 
     @property
     def active(self) -> bool:
@@ -155,6 +163,8 @@ def create(
         "nonce": nonce,
         "number": number,
         "device": CPU if exports(arguments) else study.device,
+        # so that whoever looks for the jobs of a run need not read the study of every job
+        "run": run_name(study),
         "timed": not exports(arguments) and measures_speed(study, _until(arguments)),
     }
     draft = home / f".new-{nonce}"
@@ -213,6 +223,7 @@ def read_job(folder: Path) -> Job:
             timed=values.get("timed", False),
             device=state.device,
             killed=state.state == "failed" and state.killed,
+            run=values.get("run", ""),
         )
     except (ValueError, KeyError, TypeError) as error:
         reason = f"its {files.JOB} is missing or damaged ({type(error).__name__}: {error})"
@@ -233,7 +244,7 @@ def _require_form(values: dict[str, Any]) -> None:
         KeyError: one is missing.
         ValueError: one is of another type.
     """
-    texts = [values["label"], values["fingerprint"], values.get("device", "auto")]
+    texts = [values["label"], values["fingerprint"], values.get("device", "auto"), values.get("run", "")]
     for name in ("command", "arguments"):
         if not isinstance(values[name], list):
             raise ValueError(f"{name} is {quoted(values[name])}")

@@ -35,7 +35,8 @@ def get(cache: Path, job_id: str) -> Job:
         JobError: there is no such job, or its record is damaged.
     """
     job = read_job(files.locate(cache, job_id))
-    if job.state != "queued":
+    if job.state != "queued" or job.engine != LOCAL:
+        # only the queue of this machine has places to count
         return job
     return next((other for other in jobs(cache) if other.id == job_id), job)
 
@@ -95,8 +96,8 @@ def using(cache: Path, run: str, *, done: bool) -> Job | None:
 
 
 def _run_of(cache: Path, job: Job) -> str:
-    """Name of the run that a job makes, or takes; empty where its study cannot be read any more."""
+    """Name of the run that a job makes, or takes; empty where it cannot be told any more."""
     try:
-        return run_name(study_of(cache, job.id))
+        return job.run or run_name(study_of(cache, job.id))
     except JobError:
         return ""

@@ -57,7 +57,8 @@ def environment(device: str = "") -> dict[str, str]:
     """The environment of a run: threads as gprune.machine has them, a log that is UTF-8 and unbuffered.
 
     Args:
-        device: the only GPU that it sees; empty for all that this process sees.
+        device: the only GPU that it sees, or several with blanks between them; empty for all that this
+            process sees.
 
     Raises:
         ValueError: this process does not see that GPU.

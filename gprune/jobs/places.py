@@ -2,7 +2,7 @@
 
 So many jobs run at a time as there are slots: one, or what `GPRUNE_JOB_SLOTS` says. Where
 `GPRUNE_JOB_DEVICES` names GPUs, one job runs on each of them instead, and one on the CPU if its study asks
-for that.
+for that. A job of one model over several GPUs (`--model-gpus`) has so many of them, from when they are free.
 
 A job that measures speed shares its device with nothing. A GPU has one job anyway; without named GPUs, and
 for a study that asks for the CPU, it waits until no other job is at work, and none starts until it has ended.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gprune import machine
@@ -27,6 +28,9 @@ DEVICES_VARIABLE = "GPRUNE_JOB_DEVICES"
 CPU = "cpu"
 OPEN_CHOICE = ("auto", "cuda")
 """what a study asks for whose GPU the queue may choose"""
+MODEL_GPUS = "--model-gpus"
+"""option of `run` that has one model lie over several GPUs"""
+_COUNT = re.compile(r"[0-9]{1,4}", re.ASCII)
 _GPU = re.compile(r"cuda:(0|[1-9][0-9]?)", re.ASCII)
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -57,6 +61,30 @@ def devices() -> tuple[str, ...]:
             f"for the CPU itself, by its device (got {quoted(text)})"
         )
     return found
+
+
+def model_gpus(arguments: Sequence[str]) -> int:
+    """How many GPUs one model lies over, as the arguments of a job say; 1 where they do not."""
+    text = next((after for word, after in pairwise(arguments) if word == MODEL_GPUS), "1")
+    return max(1, int(text)) if _COUNT.fullmatch(text) else 1
+
+
+def require_enough(device: str, arguments: Sequence[str]) -> None:
+    """Checks that a job can ever have the GPUs that it computes on.
+
+    Args:
+        device: what its study asks for.
+        arguments: of its command.
+
+    Raises:
+        JobError: fewer are named.
+    """
+    count, named = model_gpus(arguments), devices()
+    if named and device in OPEN_CHOICE and count > len(named):
+        raise JobError(
+            f"{MODEL_GPUS} must be at most {len(named)}, the GPUs that {DEVICES_VARIABLE} names "
+            f"({' '.join(named)}; got {count}): name more of them, or ask for fewer"
+        )
 
 
 def require_valid() -> None:
@@ -94,23 +122,24 @@ def allow(names: Sequence[str]) -> None:
 
 
 def visible(device: str) -> dict[str, str]:
-    """What a job's environment holds besides, so that a GPU is the only one that it sees.
+    """What a job's environment holds besides, so that it sees its own GPUs alone.
 
     Args:
-        device: as `cuda:1`, counted among the GPUs that this process sees; empty for no change.
+        device: as `cuda:1`, or several with blanks between them, counted among the GPUs that this process
+            sees; empty for no change.
 
     Raises:
         ValueError: this process does not see so many.
     """
     if not device:
         return {}
-    seen = os.environ.get(_VISIBLE)
+    seen, numbers = os.environ.get(_VISIBLE), [_number(name) for name in device.split()]
     if seen is None:
-        return {_VISIBLE: str(_number(device))}
+        return {_VISIBLE: ",".join(map(str, numbers))}
     names = seen.split(",")
-    if _number(device) >= len(names):
-        raise ValueError(f"there is no {device} among {_VISIBLE}={seen}")
-    return {_VISIBLE: names[_number(device)].strip()}
+    if max(numbers) >= len(names):
+        raise ValueError(f"there is no cuda:{max(numbers)} among {_VISIBLE}={seen}")
+    return {_VISIBLE: ",".join(names[number].strip() for number in numbers)}
 
 
 def starts(waiting: Sequence[Job], busy: Sequence[Job]) -> list[tuple[Job, str]]:
@@ -121,13 +150,14 @@ def starts(waiting: Sequence[Job], busy: Sequence[Job]) -> list[tuple[Job, str]]
         busy: the jobs that are at work, or still leave the machine.
 
     Returns:
-        Jobs in their order; the device is empty where no GPUs are named.
+        Jobs in their order; the device is empty where no GPUs are named, and names several with blanks
+        between them for a model that lies over several.
 
     Raises:
         JobError: what is set cannot be read.
     """
     named, room = devices(), slots()
-    taken = [_place(job, named) for job in busy]
+    taken = [place for job in busy for place in _places(job, named)]
     found: list[tuple[Job, str]] = []
     if any(_alone(job, named) for job in busy):
         return []
@@ -136,9 +166,13 @@ def starts(waiting: Sequence[Job], busy: Sequence[Job]) -> list[tuple[Job, str]]
         if _alone(job, named):
             # nothing overtakes it, or it would wait for ever
             return found if taken else [(job, free[0])]
-        if free and (named or len(taken) < room):
-            taken.append(free[0])
-            found.append((job, free[0]))
+        count = _count(job, named)
+        if len(free) < count:
+            # what is free is kept for it, or jobs of one GPU would have them for ever, one after the other
+            taken += free if len(_choices(job, named)) >= count else []
+        elif named or len(taken) < room:
+            taken += free[:count]
+            found.append((job, " ".join(free[:count])))
     return found
 
 
@@ -148,17 +182,22 @@ def _alone(job: Job, named: tuple[str, ...]) -> bool:
 
 
 def _choices(job: Job, named: tuple[str, ...]) -> tuple[str, ...]:
-    """The devices that a job may have; speeds of one machine are all measured on its first GPU."""
+    """The devices that a job may have; speeds of one machine are all measured on its first GPUs."""
     if not named:
         return ("",)
     if job.asks not in OPEN_CHOICE:
         return (job.asks,)
-    return named[:1] if job.timed else named
+    return named[: _count(job, named)] if job.timed else named
 
 
-def _place(job: Job, named: tuple[str, ...]) -> str:
-    """The device of a job that is at work, whoever has started it."""
-    return job.device or _choices(job, named)[0]
+def _count(job: Job, named: tuple[str, ...]) -> int:
+    """How many devices a job gets."""
+    return job.gpus if named and job.asks in OPEN_CHOICE else 1
+
+
+def _places(job: Job, named: tuple[str, ...]) -> list[str]:
+    """The devices of a job that is at work, whoever has started it; one where slots are counted."""
+    return (job.device.split() if named else []) or list(_choices(job, named)[: _count(job, named)])
 
 
 def _number(device: str) -> int:

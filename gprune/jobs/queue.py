@@ -68,10 +68,12 @@ def submit(
         The new job, or the one that already waits or runs for the same study: a double click is harmless.
 
     Raises:
-        JobError: the cache cannot be written, the queue is full, or another process holds it for too long.
+        JobError: the cache cannot be written, the queue is full, another process holds it for too long, or
+            fewer GPUs are named than it computes on.
     """
     home = files.root(cache)
     places.require_valid()
+    places.require_enough(study.device, arguments)
     digest = fingerprint(study, arguments)
     try:
         make_folder(home)

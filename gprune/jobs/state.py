@@ -62,7 +62,7 @@ class JobState:
     summary: dict[str, Any] = field(default_factory=dict)
     """a few plain values of the result, as the run reported them"""
     device: str = ""
-    """GPU that the queue has given it; empty where the queue has none to give"""
+    """GPU that the queue has given it, or several with blanks between; empty where it has none to give"""
     killed: bool = False
     """whether its process was killed, or its machine started anew: nothing of it says that it cannot work"""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gprune.jobs import Job, upkeep
-from gprune.jobs.places import CPU
+from gprune.jobs.places import CPU, OPEN_CHOICE
 from gprune.preview.question import key_of
 
 LOOK_OUT_SECONDS = 0.5
@@ -58,9 +58,11 @@ def hindrance(root: Path, device: str) -> str:
 
 
 def _wants(job: Job, card: int) -> bool:
-    """Whether a job computes on a GPU: the one that the queue has given it, or that its study asks for."""
-    device = job.device or job.asks
-    return device != CPU and _card(device) == card
+    """Whether a job computes on a GPU: one that the queue has given it, or that its study asks for."""
+    if not job.device and job.asks in OPEN_CHOICE:
+        # nobody has chosen: one model over several GPUs takes the first ones
+        return card < job.gpus
+    return any(name != CPU and _card(name) == card for name in (job.device or job.asks).split())
 
 
 def _card(device: str) -> int:

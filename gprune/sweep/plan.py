@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,10 @@ class Sweep:
         require(bool(self.space or self.cases), "space", {}, "given at least one field, or cases beside it")
         for name, values in self.space:
             require(bool(values), f"space[{name}]", list(values), "a list of at least one value")
+        fields = {name for name, _ in self.space} | {name for case in self.cases for name, _ in case}
+        for name in fields:
+            within = next((other for other in fields if name.startswith(f"{other}.")), "")
+            require(not within, "space", name, f"varied alone, without {within!r}, which holds it")
         varied = Counter(name for name, _ in self.space)
         varied.update({name for case in self.cases for name, _ in case})
         for name, times in varied.items():
@@ -81,19 +86,19 @@ class Sweep:
             SettingsError: a field is unknown, a value is not valid, or two studies are the same.
         """
         axes = [[(name, value) for value in values] for name, values in self.space]
-        points = ((*case, *point) for case in self.cases or ((),) for point in itertools.product(*axes))
-        made = [self._variation(number, point) for number, point in enumerate(points, start=1)]
-        seen: dict[str, Variation] = {}
-        for one in made:
-            other = seen.setdefault(one.study.digest, one)
-            if other is not one:
-                raise SettingsError(
-                    f"{one.words!r} and {other.words!r} are the same study: name each value once"
-                )
+        points = [(*case, *point) for case in self.cases or ((),) for point in itertools.product(*axes)]
+        told = [words(point) for point in points]
+        times = Counter(told)
+        # two files of one name in different folders: whoever compares them is to know which is which
+        told = [
+            each if times[each] == 1 else words(point, whole=True)
+            for each, point in zip(told, points, strict=True)
+        ]
+        made = [self._variation(*one) for one in zip(itertools.count(1), points, told, strict=False)]
+        require_distinct(made)
         return made
 
-    def _variation(self, number: int, settings: tuple[tuple[str, Any], ...]) -> Variation:
-        told = words(settings)
+    def _variation(self, number: int, settings: tuple[tuple[str, Any], ...], told: str) -> Variation:
         try:
             made = self.study.with_settings(dict(settings))
         except SettingsError as error:
@@ -103,23 +108,41 @@ class Sweep:
         return Variation(settings, told, replace(made, name=name, group=self.title))
 
 
-def words(settings: tuple[tuple[str, Any], ...]) -> str:
-    """Settings for people: `drift quantile 0.85, seed 1`."""
+def require_distinct(made: Sequence[Variation]) -> None:
+    """Checks that no two studies are the same one.
+
+    Raises:
+        SettingsError: two are.
+    """
+    seen: dict[str, Variation] = {}
+    for one in made:
+        other = seen.setdefault(one.study.digest, one)
+        if other is not one:
+            raise SettingsError(f"{one.words!r} and {other.words!r} are the same study: name each value once")
+
+
+def words(settings: tuple[tuple[str, Any], ...], *, whole: bool = False) -> str:
+    """Settings for people: `drift quantile 0.85, seed 1`.
+
+    Args:
+        settings: dotted fields with their values.
+        whole: whether texts keep their folders, and numbers all their digits.
+    """
     ends = Counter(name.rpartition(".")[2] for name, _ in settings)
 
     def called(name: str) -> str:
         end = name.rpartition(".")[2]
         return (end if ends[end] == 1 else name).replace("_", " ")
 
-    return untrusted.sentence(", ".join(f"{called(name)} {_word(value)}" for name, value in settings))
+    return untrusted.sentence(", ".join(f"{called(name)} {_word(value, whole)}" for name, value in settings))
 
 
-def _word(value: Any) -> str:
+def _word(value: Any, whole: bool) -> str:
     if isinstance(value, list | tuple):
-        return "+".join(map(_word, value))
-    if isinstance(value, float):
+        return "+".join(_word(one, whole) for one in value)
+    if isinstance(value, float) and not whole:
         return f"{value:g}"
-    return short(value) if isinstance(value, str) else str(value)
+    return short(value) if isinstance(value, str) and not whole else str(value)
 
 
 def from_file(path: Path) -> Sweep:
@@ -152,6 +175,7 @@ def _sweep(values: Any, path: Path) -> Sweep:
     require("study" in values, "study", None, "`demo`, the path of a study file, or a study")
     title, cases = values.get("title", path.stem), values.get("cases", [])
     fits = isinstance(title, str) and title.isprintable() and 0 < len(title) <= limits.LONGEST_NAME
+    fits = fits and bool(title.strip())
     require(fits, "title", title, f"text in one line, of at most {limits.LONGEST_NAME} characters")
     space = _object(values.get("space", {}), "space")
     for name, choices in space.items():

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gprune.__main__ import main
 from gprune.errors import SettingsError
 from gprune.study import from_dict
 from gprune.study_demo import demo_study
@@ -57,6 +58,34 @@ def test_fields_of_one_name_are_told_apart(tmp_path: Path) -> None:
     assert first.study.name == "batches: calibration.batch 2, evaluation.batch 8, methods dense+flap"
 
 
+def test_values_that_look_alike_in_short_are_told_apart(tmp_path: Path) -> None:
+    texts = ["/one/text.txt", "/two/text.txt", "/two/other.txt"]
+    made = read(tmp_path, space={"primary": texts, "retention": [0.5, 0.50000001]}).variations()
+    assert [one.words for one in made if one.study.retention == 0.5] == [
+        "primary /one/text.txt, retention 0.5",
+        "primary /two/text.txt, retention 0.5",
+        "primary /two/other.txt, retention 0.5",
+    ]
+    assert len({one.study.name for one in made}) == 6
+    # whose words nobody else has keeps them when a list grows: its run is known by them
+    few = read(tmp_path, space={"primary": [texts[0], texts[2]]}).variations()
+    more = read(tmp_path, space={"primary": texts}).variations()
+    assert few[1].study.name == more[2].study.name == "lines: primary other.txt"
+
+
+def test_a_file_by_two_names_is_one_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.txt").write_text("words")
+    (tmp_path / "b.txt").symlink_to("a.txt")
+    file = written(tmp_path, space={"primary": [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]})
+    assert main(["sweep", str(file), "--status", "--cache", str(tmp_path / "cache")]) == 2
+    assert "'primary b.txt' and 'primary a.txt' are the same study" in capsys.readouterr().err
+
+
+def test_nothing_in_a_name_moves_the_terminal(tmp_path: Path) -> None:
+    (made,) = read(tmp_path, space={"primary": ["a\x1b[2J\u202eb"]}).variations()
+    assert made.words == r"primary a\x1b[2J\u202eb" and made.study.name.isprintable()
+
+
 def test_the_study_is_the_demo_or_a_file_beside_the_sweep_or_stands_in_it(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text(demo_study().renamed("mine").to_json())
     for study in ("demo", "mine.json", str(tmp_path / "mine.json"), demo_study().to_dict()):
@@ -71,7 +100,7 @@ def test_the_study_is_the_demo_or_a_file_beside_the_sweep_or_stands_in_it(tmp_pa
         ({"space": {"seed": [0, -1]}}, r"study 2 of 2 \(seed -1\): seed must be 0 or more"),
         ({"space": {"metric": ["flap", "flop"]}}, r"study 2 of 2 \(metric flop\): metric must be"),
         ({"space": {"auxiliary": ["python-reference"]}}, "primary and auxiliary are the same text"),
-        ({"space": {"seed": [1, 1.0]}}, "'seed 1' and 'seed 1' are the same study"),
+        ({"space": {"seed": [1, 1.0]}}, "'seed 1.0' and 'seed 1' are the same study"),
         ({"space": {"seed": []}}, r"space\[seed\] must be a list of at least one value"),
         ({"space": {"seed": 3}}, r"space\[seed\] must be a list of values"),
         ({"space": {"name": ["a", "b"]}}, "studies are named by the sweep"),
@@ -80,6 +109,11 @@ def test_the_study_is_the_demo_or_a_file_beside_the_sweep_or_stands_in_it(tmp_pa
             {"space": {"seed": list(range(101)), "retention": [0.1] * 10}},
             "1,010 studies, of which at most 1,000",
         ),
+        (
+            {"space": {"reliability": [{}], "reliability.drift_quantile": [0.8]}},
+            "varied alone, without 'reliability'",
+        ),
+        ({"space": {"seed": [1]}, "title": "  "}, "title must be text in one line"),
         ({}, "space must be given at least one field"),
         ({"seeds": [1]}, "a sweep has no field 'seeds'; it has title, study, space, cases, until"),
         ({"space": {"seed": [1]}, "until": "tomorrow"}, "until must be one of positions"),

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.slurm import watching
 from gprune.jobs.slurm.settings import SlurmSettings
+from gprune.jobs.slurm.submission import Errand
 from gprune.jobs.state import JobState, read_state, write_state
 from gprune.schedule import CANCELLED, Status
 from gprune.stages import statistics
@@ -159,15 +161,46 @@ def test_an_interrupt_cancels_the_jobs_and_the_next_start_goes_on(cache: Path) -
     assert CANCELLED not in str(standings(sweep.variations(), Store(cache), UNTIL))
 
 
-def test_slurm_gets_the_studies_as_one_array(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.process
+def test_a_sweep_of_another_title_waits_for_the_same_study_and_leaves_its_own_run(cache: Path) -> None:
+    other, sweep = replace(a_sweep(0), title="first"), a_sweep(0)
+    behave(cache, _0="hold")
+    study = other.variations()[0].study
+    jobs.submit(cache, study, study.name, ("--until", UNTIL), command)
+    told: list[str] = []
+    found = run(cache, sweep, watch=lambda _: (cache / "go").touch(), told=lambda _, why: told.append(why))
+    assert found == [("done", "")] and told == [""]
+    assert {name.partition("-")[0] for name in run_records.names(Store(cache))} == {"first", "seeds"}
+
+
+@pytest.fixture
+def sbatch(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A client of Slurm that takes every array as number 41; what it was asked, a line each."""
     book, client = tmp_path / "asked", tmp_path / "sbatch"
     client.write_text(f'#!/bin/sh\ncat > /dev/null\necho "$@" >> {book}\necho 41\n')
     client.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(watching, "soon", lambda _: None)
+    return book
 
+
+def test_who_waits_for_slurms_jobs_of_another_leaves_them_when_interrupted(cache: Path, sbatch: Path) -> None:
+    sweep = a_sweep(0, 1)
+    first = sweep.variations()[0].study
+    (theirs,) = jobs.submit_slurm(cache, [Errand(first, "theirs", ("--until", UNTIL))], SlurmSettings())
+
+    def interrupt(_: Status) -> None:
+        raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        run(cache, sweep, watch=interrupt, slurm=SlurmSettings())
+    assert {job.id == theirs.id: job.state for job in jobs.jobs(cache)} == {
+        True: "queued",
+        False: "cancelled",
+    }
+
+
+def test_slurm_gets_the_studies_as_one_array(cache: Path, sbatch: Path) -> None:
     def watch(_: Status) -> None:
         # what its nodes would do
         for job in jobs.jobs(cache):
@@ -177,7 +210,7 @@ def test_slurm_gets_the_studies_as_one_array(
     sweep = a_sweep(0, 1)
     assert run(cache, sweep, watch=watch, slurm=SlurmSettings()) == [("done", "")] * 2
     assert {job.engine for job in jobs.jobs(cache)} == {"slurm"}
-    (words,) = book.read_text().splitlines()
+    (words,) = sbatch.read_text().splitlines()
     assert "--array=0-1" in words and "--exclusive" not in words
     assert run(cache, sweep, slurm=SlurmSettings()) == [("done", "")] * 2 and len(jobs.jobs(cache)) == 2
 
