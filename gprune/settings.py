@@ -6,10 +6,12 @@ What the paper leaves open carries our default; every field says what it means.
 from __future__ import annotations
 
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 from gprune import limits
 from gprune.errors import SettingsError
@@ -23,9 +25,50 @@ from gprune.limits import (
     require_affordable,
     require_length,
 )
-from gprune.untrusted import quoted
+from gprune.untrusted import json_file, path, quoted, refused_as
+
+T = TypeVar("T")
 
 PRESET_LENGTHS = {"128": 128, "2048": 2048}
+
+
+def read(place: str | Path, name: str, make: Callable[[Any], T], *, pipe: bool = False) -> T:
+    """What a JSON file of settings holds.
+
+    Args:
+        place: the file.
+        name: what it is, as `study file`.
+        make: checks its values and makes the settings of them; may raise SettingsError.
+        pipe: whether it may be a pipe, as `<(...)` and `/dev/stdin` are.
+
+    Raises:
+        SettingsError: the file is missing, is not JSON, or its values are refused.
+    """
+    what = f"the {name} {quoted(str(place))}"
+    with refused_as(SettingsError):
+        try:
+            values = json_file(path(str(place), f"the {name}"), what, pipe=pipe)
+        except FileNotFoundError as error:
+            raise SettingsError(f"{what} cannot be read: there is no such file") from error
+    try:
+        return make(values)
+    except SettingsError as error:
+        raise SettingsError(f"{what.removeprefix('the ')}: {error}") from error
+
+
+def require_object(values: Any, name: str) -> dict[str, Any]:
+    """Values that must be an object of JSON.
+
+    Args:
+        values: as they were read.
+        name: what they are, as `a sweep`.
+
+    Raises:
+        SettingsError: they are something else.
+    """
+    if not isinstance(values, dict):
+        raise SettingsError(f"{name} must be an object with named fields (got {quoted(values)})")
+    return values
 
 
 def require(condition: bool, name: str, value: object, rule: str) -> None:

@@ -32,6 +32,7 @@ from gprune.settings import (
     ModularizationSettings,
     ReliabilitySettings,
     SparsitySettings,
+    read,
     require,
     require_choices,
 )
@@ -324,14 +325,4 @@ def from_file(path: str | Path, *, pipe: bool = False) -> Study:
     Raises:
         SettingsError: the file is missing, is not JSON, or does not hold a valid study.
     """
-    what = f"the study file {untrusted.quoted(str(path))}"
-    with untrusted.refused_as(SettingsError):
-        try:
-            place = untrusted.path(str(path), "the study file")
-            values = untrusted.json_file(place, what, pipe=pipe)
-        except FileNotFoundError as error:
-            raise SettingsError(f"{what} cannot be read: there is no such file") from error
-    try:
-        return from_dict(values)
-    except SettingsError as error:
-        raise SettingsError(f"{what.removeprefix('the ')}: {error}") from error
+    return read(path, "study file", from_dict, pipe=pipe)

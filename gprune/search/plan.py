@@ -15,7 +15,7 @@ from typing import Any
 
 from gprune import limits, untrusted
 from gprune.errors import SettingsError
-from gprune.settings import require
+from gprune.settings import read, require, require_object
 from gprune.study import Study, field_names, from_dict, short
 
 FIXED = ("model", "primary", "auxiliary", "retention", "seed", "methods", "name", "group", "device", "dtype")
@@ -116,21 +116,12 @@ def from_file(path: Path, within: Path | None = None) -> Plan:
     Raises:
         SettingsError: the file is missing, or does not hold a valid plan.
     """
-    what = f"the search file {untrusted.quoted(str(path))}"
-    with untrusted.refused_as(SettingsError):
-        try:
-            values = untrusted.json_file(path, what)
-        except FileNotFoundError as error:
-            raise SettingsError(f"{what} cannot be read: there is no such file") from error
-    try:
-        return _plan(values, within)
-    except SettingsError as error:
-        raise SettingsError(f"{what.removeprefix('the ')}: {error}") from error
+    return read(path, "search file", lambda values: _plan(values, within))
 
 
 def _plan(values: Any, within: Path | None) -> Plan:
     names = {field.name for field in fields(Plan)}
-    unknown = set(_object(values, "a search")) - names
+    unknown = set(require_object(values, "a search")) - names
     if unknown:
         raise SettingsError(
             f"a search has no field {untrusted.quoted(min(unknown))}; it has {', '.join(sorted(names))}"
@@ -139,7 +130,7 @@ def _plan(values: Any, within: Path | None) -> Plan:
     require(not lacking, "a search", sorted(lacking), "a title, a study, a space and rungs; it lacks these")
     require(isinstance(values["title"], str), "title", values["title"], "text")
     limits.require_text("title", values["title"])
-    space = _object(values["space"], "space")
+    space = require_object(values["space"], "space")
     known = set(field_names())
     for name, choices in space.items():
         require(name in known, "space", name, "fields of a study")
@@ -148,7 +139,7 @@ def _plan(values: Any, within: Path | None) -> Plan:
     require(isinstance(rungs, list), "rungs", rungs, "a list of rounds")
     return Plan(
         values["title"],
-        from_dict(_placed(_object(values["study"], "study"), within)),
+        from_dict(_placed(require_object(values["study"], "study"), within)),
         tuple((name, tuple(map(_fixed, choices))) for name, choices in space.items()),
         tuple(_rung(rung) for rung in rungs),
         _count("seed", values.get("seed", 0)),
@@ -156,21 +147,15 @@ def _plan(values: Any, within: Path | None) -> Plan:
 
 
 def _rung(values: Any) -> Rung:
-    unknown = set(_object(values, "a round")) - {field.name for field in fields(Rung)}
+    unknown = set(require_object(values, "a round")) - {field.name for field in fields(Rung)}
     require(not unknown, "a round", sorted(unknown), "made of configurations, settings and seeds")
     seeds = values.get("seeds", [0])
     require(isinstance(seeds, list), "rungs.seeds", seeds, "a list of whole numbers")
     return Rung(
         _count("rungs.configurations", values.get("configurations")),
-        tuple(_object(values.get("settings", {}), "rungs.settings").items()),
+        tuple(require_object(values.get("settings", {}), "rungs.settings").items()),
         tuple(_count("rungs.seeds", seed) for seed in seeds),
     )
-
-
-def _object(values: Any, name: str) -> dict[str, Any]:
-    if not isinstance(values, dict):
-        raise SettingsError(f"{name} must be an object with named fields (got {untrusted.quoted(values)})")
-    return values
 
 
 def _count(name: str, value: Any) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gprune import limits, study, untrusted
 from gprune.errors import SettingsError
-from gprune.settings import require
+from gprune.settings import read, require, require_object
 from gprune.stages import UNTIL
 from gprune.study import Study, short
 from gprune.study_demo import demo_study
@@ -154,20 +154,11 @@ def from_file(path: Path) -> Sweep:
     Raises:
         SettingsError: the file is missing, or does not hold a valid sweep.
     """
-    what = f"the sweep file {untrusted.quoted(str(path))}"
-    with untrusted.refused_as(SettingsError):
-        try:
-            values = untrusted.json_file(path, what)
-        except FileNotFoundError as error:
-            raise SettingsError(f"{what} cannot be read: there is no such file") from error
-    try:
-        return _sweep(values, path)
-    except SettingsError as error:
-        raise SettingsError(f"{what.removeprefix('the ')}: {error}") from error
+    return read(path, "sweep file", lambda values: _sweep(values, path))
 
 
 def _sweep(values: Any, path: Path) -> Sweep:
-    unknown = set(_object(values, "a sweep")) - set(FIELDS)
+    unknown = set(require_object(values, "a sweep")) - set(FIELDS)
     if unknown:
         raise SettingsError(
             f"a sweep has no field {untrusted.quoted(min(unknown))}; it has {', '.join(FIELDS)}"
@@ -177,7 +168,7 @@ def _sweep(values: Any, path: Path) -> Sweep:
     fits = isinstance(title, str) and title.isprintable() and 0 < len(title) <= limits.LONGEST_NAME
     fits = fits and bool(title.strip())
     require(fits, "title", title, f"text in one line, of at most {limits.LONGEST_NAME} characters")
-    space = _object(values.get("space", {}), "space")
+    space = require_object(values.get("space", {}), "space")
     for name, choices in space.items():
         require(isinstance(choices, list), f"space[{name}]", choices, "a list of values")
     require(isinstance(cases, list), "cases", cases, "a list of objects with named fields")
@@ -185,7 +176,7 @@ def _sweep(values: Any, path: Path) -> Sweep:
         title,
         _study(values["study"], path.parent),
         tuple((name, tuple(choices)) for name, choices in space.items()),
-        tuple(tuple(_object(case, "a case").items()) for case in cases),
+        tuple(tuple(require_object(case, "a case").items()) for case in cases),
         values.get("until", "perplexity"),
     )
     made.variations()
@@ -195,14 +186,8 @@ def _sweep(values: Any, path: Path) -> Sweep:
 def _study(value: Any, folder: Path) -> Study:
     """The study that a sweep starts from."""
     if not isinstance(value, str):
-        return study.from_dict(_object(value, "study"))
+        return study.from_dict(require_object(value, "study"))
     if value == "demo":
         return demo_study()
     with untrusted.refused_as(SettingsError):
         return study.from_file(folder / untrusted.path(value, "the study file"))
-
-
-def _object(values: Any, name: str) -> dict[str, Any]:
-    if not isinstance(values, dict):
-        raise SettingsError(f"{name} must be an object with named fields (got {untrusted.quoted(values)})")
-    return values
