@@ -49,8 +49,9 @@ def _there(run: Run, kept: list[MaskSet]) -> list[tuple[MaskSet, Edited]]:
     found = []
     for one in kept:
         try:
-            mask_sets.require_digest(one, listed.outcome(run, one.method, one.edits))
-            found.append((one, listed.outcome(run, one.method, one.edits)))
+            edited = listed.outcome(run, one.method, one.edits)
+            mask_sets.require_digest(one, edited)
+            found.append((one, edited))
         except GpruneError as error:
             st.warning(f"{plain(one.name)}: {said(error)}", icon=":material/warning:")
     return found

@@ -7,13 +7,11 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune import budget
 from gprune.analysis import paired
 from gprune.analysis.paired import Measurement
 from gprune.analysis.spreadsheet import guarded
 from gprune.by_hand import MaskSet, mask_sets, measuring
 from gprune.errors import GpruneError
-from gprune.methods import METHODS, compensates
 from gprune.views.by_hand import listed
 from gprune.views.comparison.chosen import Shown
 from gprune.views.frame import derived, offered_job, packed, tables
@@ -93,14 +91,11 @@ def _measured(run: Run, chosen: MaskSet) -> list[Measurement]:
 def _size(run: Run, chosen: MaskSet) -> tuple[float, int]:
     """Kept fraction of the decoder's weights, and parameters; not known where a set gives other masks now."""
     try:
-        masks = listed.outcome(run, chosen.method, chosen.edits).masks
-        mask_sets.require_digest(chosen, listed.outcome(run, chosen.method, chosen.edits))
+        found = listed.outcome(run, chosen.method, chosen.edits)
+        mask_sets.require_digest(chosen, found)
     except GpruneError:
         return float("nan"), 0
-    if run.shape is None or run.size is None:
-        return masks.retention, 0
-    compensated = compensates(METHODS[chosen.method], run.study.sparsity.bias_compensation)
-    return masks.retention, budget.parameters(run.shape, run.size, masks.ffn, masks.heads, compensated)
+    return derived.size_of(run, chosen.method, found.masks)
 
 
 def _row(shown: Shown, run: Run, chosen: MaskSet, found: Measurement) -> dict[str, Any]:

@@ -166,16 +166,24 @@ def _content(inputs: Inputs, text: str) -> str:
 
 def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
     """Retained fraction of the decoder's weights, and parameters of the whole model (0 if not known)."""
-    shape, size = run.shape, run.size
     if method == comparison.DENSE:
-        return 1.0, size.parameters if size else 0
-    known = METHODS[method]
-    kept = masks.get(known.masks)
-    if kept is None:
-        return float("nan"), 0
+        return 1.0, run.size.parameters if run.size else 0
+    kept = masks.get(METHODS[method].masks)
+    return (float("nan"), 0) if kept is None else size_of(run, method, kept)
+
+
+def size_of(run: Run, method: str, kept: records.PruningMasks) -> tuple[float, int]:
+    """Retained fraction of the decoder's weights, and parameters of the whole model (0 if not known).
+
+    Args:
+        run: the run.
+        method: whose masks they are, or were before they were edited: it decides about biases.
+        kept: the masks.
+    """
+    shape, size = run.shape, run.size
     if shape is None or size is None:
         return kept.retention, 0
-    compensated = compensates(known, run.study.sparsity.bias_compensation)
+    compensated = compensates(METHODS[method], run.study.sparsity.bias_compensation)
     return kept.retention, budget.parameters(shape, size, kept.ffn, kept.heads, compensated)
 
 
