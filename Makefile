@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8501
-# One thread a process, because the tests share out the cores. Bytecode is kept even where the environment forbids
-# it: without it every process compiles all tests anew.
-PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+# One thread a process, because the tests share out the cores (`make test THREADS=2` for more). Bytecode is kept
+# even where the environment forbids it: without it every process compiles all tests anew.
+THREADS ?= 1
+PYTEST := OMP_NUM_THREADS=$(THREADS) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 EVERY_CORE := -n logical --maxprocesses 8 --dist worksteal
 
-.PHONY: app quick test test-long faults check gpu-check demo screenshots gguf clean
+.PHONY: app quick test test-long coverage faults check gpu-check demo screenshots gguf clean
 
 # `make app ARGS="--public-address localhost:9000"`: see `python -m gprune app --help`
 app: $(VENV)/.app
@@ -25,6 +26,14 @@ test: $(VENV)/.dev
 # what takes longer, or an install of its own; .ci/run does it after the others
 test-long: $(VENV)/.gguf
 	$(PYTEST) $(EVERY_CORE) -m long
+
+# branch coverage of gprune/ by both targets; CONTRIBUTING.md has the figure that it is held against
+coverage: $(VENV)/.gguf
+	$(BIN)/python -m coverage erase
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m coverage run -m pytest $(EVERY_CORE)
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m coverage run -m pytest $(EVERY_CORE) -m long
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
 
 # runs that are killed, starved of disk, damaged and started at once, and what is found wrong afterwards
 faults: $(VENV)/.dev
@@ -49,7 +58,7 @@ screenshots: $(VENV)/.dev
 
 # llama.cpp builds from source (about five minutes on two cores); the tests of the GGUF export then run
 gguf: $(VENV)/.gguf
-	$(PYTEST) -m long tests/export
+	$(PYTEST) -m long tests/models/export
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

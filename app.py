@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from gprune.views.frame import frame
-from gprune.views.frame.page_names import NAMES
+from gprune.app.ui import frame
+from gprune.app.ui.page_names import NAMES
 
 st.set_page_config(page_title="GPrune Studio", page_icon="✂️", layout="wide", initial_sidebar_state=264)
 
@@ -19,7 +19,7 @@ sections = {
         _page("overview", "overview", ":material/dashboard:", "home", "A run in half a minute", default=True),
         _page("rank_drift", "rank_drift", ":material/swap_vert:", "drift", "Which neurons move?"),
         _page("module_agreement", "module_agreement", ":material/hub:", "agreement", "Do modules survive?"),
-        _page("reliability", "reliability", ":material/tune:", "rasa", "Which modules are adapted?"),
+        _page("reliability", "rasa", ":material/tune:", "rasa", "Which modules are adapted?"),
         _page("pruning_decisions", "pruning_decisions", ":material/cut:", "decisions", "Who is kept?"),
     ],
     "Inspect": [

@@ -25,14 +25,14 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 # the project is not installed; the runs are made by what makes them for the tests
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "scripts")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "app"), str(ROOT / "scripts")]
 
 import numpy as np  # noqa: E402
 from app_traffic import CHARTS, Message  # noqa: E402
 from app_visitor import Visitor  # noqa: E402
+from large_runs import SIZES, leave_large_run  # noqa: E402
 from screenshots import finished  # noqa: E402
 from served_app import NotHereError, Server, browser, served  # noqa: E402
-from views.large_runs import SIZES, leave_large_run  # noqa: E402
 
 FIRST_CHART, AT_REST, COUNTS, CHARTS_AFTER = 5.0, 1.0, 0.3, 1.0
 """budgets in seconds: the first chart of a new visitor, a page at rest, numbers and charts after a release"""

@@ -27,18 +27,18 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 # the project is not installed; the runs are made by what makes them for the tests
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "scripts")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "app"), str(ROOT / "scripts")]
 
 import numpy as np  # noqa: E402
 import psutil  # noqa: E402
 from app_client import PATIENCE, Answer, Client, cookie  # noqa: E402
 from app_latency import Row, show  # noqa: E402
 from app_visitor import Visitor  # noqa: E402
+from large_runs import SIZES, leave_large_run  # noqa: E402
 from served_app import NotHereError, Server, browser, served  # noqa: E402
-from views.large_runs import SIZES, leave_large_run  # noqa: E402
 
 from gprune.jobs import queue  # noqa: E402
-from gprune.study_demo import demo_study  # noqa: E402
+from gprune.study.demo import demo_study  # noqa: E402
 
 P95, MEDIAN, MEMORY = 1.0, 0.5, 1.5 * 2**30
 """budgets: seconds from an interaction to the end of its script, and bytes of the server"""

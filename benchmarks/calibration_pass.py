@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import torch
 
-from gprune.calibration import collect, strongest_of
 from gprune.models.decoder import Decoder
 from gprune.models.loading import load
 from gprune.models.tiny import tiny_decoder
+from gprune.pruning.calibration import collect, strongest_of
 from gprune.records import Tokens
 from gprune.study import CalibrationSettings
 

@@ -25,9 +25,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from gprune.methods import METHODS  # noqa: E402
-from gprune.stages import Graph, Inputs, every  # noqa: E402
-from gprune.study_demo import demo_study  # noqa: E402
+from gprune.pipeline.stages import Graph, Inputs, every  # noqa: E402
+from gprune.study.demo import demo_study  # noqa: E402
+from gprune.study.methods import METHODS  # noqa: E402
 
 TARGETS = {"fresh": 120.0, "from the cache": 2.0}
 MEMORY_TARGET_MIB = 2048

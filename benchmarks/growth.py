@@ -27,8 +27,8 @@ from pipeline_machine import Device, measured_device  # noqa: E402
 from pipeline_stages import STAGES, Bench, Sizes  # noqa: E402
 
 from gprune.models.tiny import tiny_decoder  # noqa: E402
-from gprune.modularization.partition import cluster_layers  # noqa: E402
-from gprune.settings import ModularizationSettings  # noqa: E402
+from gprune.pruning.modules.partition import cluster_layers  # noqa: E402
+from gprune.study.settings import ModularizationSettings  # noqa: E402
 
 FACTORS = (1, 2, 4)
 LINEAR = 1.15

@@ -19,13 +19,13 @@ import numpy as np
 import torch
 from pipeline_machine import Medians, interleaved
 
-from gprune.calibration.principal import principal
-from gprune.modularization.initialization import cluster
-from gprune.ranking import GroupedRanks
+from gprune.pruning.calibration.principal import principal
+from gprune.pruning.modules.initialization import cluster
+from gprune.pruning.ranking import GroupedRanks
+from gprune.pruning.rasa import balanced_splits, module_statistics
+from gprune.pruning.scoring import score
+from gprune.pruning.scoring.neurons import neuron_scorer
 from gprune.records import ActivationStatistics, ModelShape, ModuleStatistics, Partition, WeightNorms
-from gprune.reliability import balanced_splits, module_statistics
-from gprune.scoring import score
-from gprune.scoring.neurons import neuron_scorer
 from gprune.store import digests
 from gprune.study import CalibrationSettings, ModularizationSettings, ReliabilitySettings
 

@@ -10,20 +10,19 @@ import numpy as np
 import torch
 from pipeline_machine import Device, Taken, taken
 
-from gprune.calibration import collect
-from gprune.calibration.context_statistics import collect_contexts
-from gprune.calibration.contexts import fit_contexts, project_inputs
-from gprune.calibration.gradients import taylor_scores
-from gprune.drift import rank_drift
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.decoder import Decoder
-from gprune.modularization.partition import cluster_layers, modularize
+from gprune.pruning.calibration import collect
+from gprune.pruning.calibration.context_statistics import collect_contexts
+from gprune.pruning.calibration.contexts import fit_contexts, project_inputs
+from gprune.pruning.calibration.gradients import taylor_scores
+from gprune.pruning.drift import rank_drift
+from gprune.pruning.modules.partition import cluster_layers, modularize
+from gprune.pruning.rasa import balanced_splits, module_statistics
+from gprune.pruning.scoring import score
+from gprune.pruning.scoring.neurons import neuron_scorer
+from gprune.pruning.sparsity.learning import learn
 from gprune.records import Partition, RankDrift, Tokens, UnitScores
-from gprune.reliability import balanced_splits, module_statistics
-from gprune.scoring import score
-from gprune.scoring.neurons import neuron_scorer
-from gprune.settings import BaselineSettings
-from gprune.sparsity.learning import learn
 from gprune.study import (
     CalibrationSettings,
     ContextSettings,
@@ -32,6 +31,7 @@ from gprune.study import (
     ReliabilitySettings,
     SparsitySettings,
 )
+from gprune.study.settings import BaselineSettings
 
 SHARDS = 8
 

@@ -19,12 +19,12 @@ from pathlib import Path
 # the project is not installed: a script finds it beside its own folder
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gprune import run_records  # noqa: E402
-from gprune.cache_usage import size_of  # noqa: E402
-from gprune.files import amount  # noqa: E402
+from gprune.pipeline import runs  # noqa: E402
+from gprune.pipeline.cache.usage import size_of  # noqa: E402
+from gprune.pipeline.stages import KINDS  # noqa: E402
 from gprune.records.base import axes_of  # noqa: E402
-from gprune.stages import KINDS  # noqa: E402
 from gprune.store import Store, array_files  # noqa: E402
+from gprune.system.units import amount  # noqa: E402
 
 
 def lengths(options: argparse.Namespace) -> dict[str, int]:
@@ -67,7 +67,7 @@ def main() -> None:
     options = parser.parse_args()
     store, other = Store(options.cache), lengths(options)
     kinds: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    stages = run_records.required(store, options.run)["stages"]
+    stages = runs.required(store, options.run)["stages"]
     for place in sorted({(_kind(store, name, one["key"]), one["key"]) for name, one in stages.items()}):
         kinds[place[0]].append(of_result(store, *place, other))
     for kind, sizes in kinds.items():

@@ -27,12 +27,12 @@ import torch
 from gprune.models.decoder import Decoder
 from gprune.models.loading import load
 from gprune.models.tiny import tiny_decoder
+from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
+from gprune.pruning.sparsity.learning import learn
+from gprune.pruning.sparsity.mask_hooks import gated
+from gprune.pruning.sparsity.masks import MaskFamily
+from gprune.pruning.sparsity.objective import head_losses
 from gprune.records import Partition, Tokens
-from gprune.sparsity.gate import gated
-from gprune.sparsity.learning import learn
-from gprune.sparsity.masks import MaskFamily
-from gprune.sparsity.objective import head_losses
-from gprune.sparsity.recomputation import SUBSETS
 from gprune.study import SparsitySettings
 
 MODULE_SIZE = 40

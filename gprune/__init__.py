@@ -8,11 +8,13 @@ pruned checkpoints without remote code.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gprune.registration import register as register
-from gprune.registration import register_when_loaded
+from gprune.models.registration import register as register
+from gprune.models.registration import register_when_loaded
+from gprune.system.public_names import lead
+from gprune.system.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from gprune import measure as measure
+    from gprune.api import measure as measure
     from gprune.api.held import prune as prune
     from gprune.api.held import scores as scores
     from gprune.api.opening import open as open
@@ -22,23 +24,32 @@ if TYPE_CHECKING:
     from gprune.api.results import Run as Run
     from gprune.study import Study as Study
 
-__version__ = "0.1.0"
 __all__ = ["Preview", "Run", "Study", "measure", "open", "prune", "run", "runs", "scores"]
 
 _PLACES = {
     "Preview": "gprune.api.preview",
     "Run": "gprune.api.results",
     "Study": "gprune.study",
-    "measure": "gprune.measure",
+    "measure": "gprune.api.measure",
     "open": "gprune.api.opening",
     "prune": "gprune.api.held",
     "run": "gprune.api.opening",
     "runs": "gprune.api.opening",
     "scores": "gprune.api.held",
+    "errors": "gprune.system.errors",
+    "testing": "gprune.plugins.testing",
 }
 """where each public name is, as the imports above say it to a type checker"""
 
+_MOVED = {
+    "gprune.errors": "gprune.system.errors",
+    "gprune.measure": "gprune.api.measure",
+    "gprune.testing": "gprune.plugins.testing",
+}
+"""public names of modules, and where each of them lies"""
+
 register_when_loaded()
+lead(_MOVED)
 
 
 def __getattr__(name: str) -> Any:

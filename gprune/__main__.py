@@ -33,10 +33,11 @@ import os
 import sys
 import traceback
 
-from gprune import __version__, machine, untrusted
-from gprune.commands import COMMANDS, Parser
-from gprune.commands.signals import listen
-from gprune.errors import Cancelled, GpruneError, Interrupted
+from gprune.cli import COMMANDS, Parser
+from gprune.cli.signals import listen
+from gprune.system import machine, safe_parsing
+from gprune.system.errors import Cancelled, GpruneError, Interrupted
+from gprune.system.version import __version__
 
 EXIT_ERROR, EXIT_UNEXPECTED, EXIT_STOPPED = 2, 1, 130
 
@@ -68,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("stopped on request: finished stages are kept, run it again to go on", file=sys.stderr)
         return EXIT_STOPPED
     except GpruneError as error:
-        print(f"error: {untrusted.sentence(error)}", file=sys.stderr)
+        print(f"error: {safe_parsing.sentence(error)}", file=sys.stderr)
         return EXIT_ERROR
     except BrokenPipeError:
         return EXIT_ERROR
@@ -91,7 +92,7 @@ def _parser(words: list[str]) -> argparse.ArgumentParser:
         if asked is None or command.module != asked.module:
             commands.add_parser(name, help=command.about)
         elif not added:
-            importlib.import_module(f"gprune.commands.{command.module}").add(commands)
+            importlib.import_module(f"gprune.cli.{command.module}").add(commands)
             added = True
     return parser
 

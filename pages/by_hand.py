@@ -1,5 +1,5 @@
 """By hand."""
 
-from gprune.views.by_hand import page
+from gprune.app.pages.by_hand import page
 
 page.show()

@@ -1,5 +1,5 @@
 """The calibration sets."""
 
-from gprune.views.calibration_data import page
+from gprune.app.pages.calibration_data import page
 
 page.show()

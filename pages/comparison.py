@@ -1,5 +1,5 @@
 """Methods side by side."""
 
-from gprune.views.comparison import page
+from gprune.app.pages.comparison import page
 
 page.show()

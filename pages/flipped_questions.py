@@ -1,5 +1,5 @@
 """Questions that flip."""
 
-from gprune.views.flipped_questions import page
+from gprune.app.pages.flipped_questions import page
 
 page.show()

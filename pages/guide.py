@@ -1,5 +1,5 @@
 """What the words mean, on the run at hand."""
 
-from gprune.views.help import page
+from gprune.app.pages.help import page
 
 page.show()

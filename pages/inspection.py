@@ -1,5 +1,5 @@
 """One neuron, module or layer."""
 
-from gprune.views.inspector import page
+from gprune.app.pages.inspector import page
 
 page.show()

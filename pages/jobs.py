@@ -1,5 +1,5 @@
 """Launch and follow runs."""
 
-from gprune.views.jobs import page
+from gprune.app.pages.jobs import page
 
 page.show()

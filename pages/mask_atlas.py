@@ -1,5 +1,5 @@
 """Which units a choice decides."""
 
-from gprune.views.mask_atlas import page
+from gprune.app.pages.mask_atlas import page
 
 page.show()

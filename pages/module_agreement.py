@@ -1,5 +1,5 @@
 """Figure 1b."""
 
-from gprune.views.module_agreement import page
+from gprune.app.pages.module_agreement import page
 
 page.show()

@@ -1,5 +1,5 @@
 """The neurons of a layer as points."""
 
-from gprune.views.neuron_map import page
+from gprune.app.pages.neuron_map import page
 
 page.show()

@@ -1,5 +1,5 @@
 """A run in half a minute."""
 
-from gprune.views.overview import page
+from gprune.app.pages.overview import page
 
 page.show()

@@ -1,5 +1,5 @@
 """Figure 3."""
 
-from gprune.views.pruning_decisions import page
+from gprune.app.pages.pruning_decisions import page
 
 page.show()

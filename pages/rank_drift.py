@@ -1,5 +1,5 @@
 """Figure 1a."""
 
-from gprune.views.rank_drift import page
+from gprune.app.pages.rank_drift import page
 
 page.show()

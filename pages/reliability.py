@@ -1,5 +1,5 @@
 """RASA thresholds."""
 
-from gprune.views.reliability import page
+from gprune.app.pages.rasa import page
 
 page.show()

@@ -1,5 +1,5 @@
 """Chosen figures of a run in one file."""
 
-from gprune.views.report import page
+from gprune.app.report import page
 
 page.show()

@@ -1,5 +1,5 @@
 """Speed, widths, exports and accuracy of the pruned model."""
 
-from gprune.views.speed_export import page
+from gprune.app.pages.speed_export import page
 
 page.show()

@@ -1,5 +1,5 @@
 """Text lens."""
 
-from gprune.views.text_lens import page
+from gprune.app.pages.text_lens import page
 
 page.show()

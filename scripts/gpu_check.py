@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 # the project is not installed: a script finds it beside its own folder
 sys.path.insert(0, str(ROOT))
 
-from gprune import machine  # noqa: E402
-from gprune.files import write_text  # noqa: E402
+from gprune.system import machine  # noqa: E402
+from gprune.system.files import write_text  # noqa: E402
 
 MODEL = "random:llama2-7b"
 NO_GPU = 2

@@ -16,10 +16,10 @@ ROOT = Path(__file__).resolve().parents[1]
 # the project is not installed: a script finds it beside its own folder
 sys.path.insert(0, str(ROOT))
 
-from gprune.errors import GpruneError  # noqa: E402
-from gprune.files import write_text  # noqa: E402
-from gprune.reproduction.document import rewritten  # noqa: E402
+from gprune.experiments.reproduction.document import rewritten  # noqa: E402
 from gprune.store import default_cache  # noqa: E402
+from gprune.system.errors import GpruneError  # noqa: E402
+from gprune.system.files import write_text  # noqa: E402
 
 UNFILLED = 3
 

@@ -21,10 +21,10 @@ sys.path.insert(0, str(ROOT))
 from PIL import Image  # noqa: E402
 from served_app import NotHereError, at_rest, browser, opened, served  # noqa: E402
 
-from gprune import run_records  # noqa: E402
+from gprune.pipeline import runs  # noqa: E402
 from gprune.store import Store  # noqa: E402
 from gprune.study import run_name  # noqa: E402
-from gprune.study_demo import demo_study  # noqa: E402
+from gprune.study.demo import demo_study  # noqa: E402
 
 PAGES = {
     "home": "overview",
@@ -66,7 +66,7 @@ def finished(cache: Path) -> str:
         NotHereError: the demo failed; the reason stands in its own output.
     """
     name = run_name(demo_study())
-    if (run_records.read(Store(cache), name) or {}).get("state") != "done":
+    if (runs.read(Store(cache), name) or {}).get("state") != "done":
         command = [sys.executable, "-m", "gprune", "run", "demo"]
         environment = os.environ | {"GPRUNE_CACHE": str(cache)}
         if subprocess.run(command, cwd=ROOT, env=environment).returncode:

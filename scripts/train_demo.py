@@ -1,7 +1,7 @@
 """Answers: how is the demo model that comes with GPrune Studio made?
 
 Trains a byte-level BPE tokenizer and a small LLaMA from scratch on the texts of
-``gprune.demo.texts``, within a budget of minutes, and saves both as a model folder.
+``gprune.data.demo.texts``, within a budget of minutes, and saves both as a model folder.
 
 Usage: OMP_NUM_THREADS=1 python scripts/train_demo.py --minutes 58 --threads 1
 """
@@ -28,7 +28,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from gprune.demo import MODEL_FOLDER, texts  # noqa: E402
+from gprune.data.demo import MODEL_FOLDER, texts  # noqa: E402
 
 LOG = logging.getLogger("train_demo")
 BOS, EOS = "<s>", "</s>"

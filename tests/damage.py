@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gprune.stages import KINDS
+from gprune.pipeline.stages import KINDS
 from gprune.store import Store, checksums, manifests
 from gprune.store.manifests import NAME, SUMS
 

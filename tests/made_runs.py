@@ -1,7 +1,7 @@
 """Runs made by hand: a record at the key of every result of a study, without a model.
 
-What a run consists of follows from the declarations of gprune.stages. What its records hold is said by
-makers, one a kind: here are those of random numbers in the true form, for all that is not measured.
+What a run consists of follows from the declarations of gprune.pipeline.stages. What its records hold is said
+by makers, one a kind: here are those of random numbers in the true form, for all that is not measured.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from gprune import budget, records, stages
-from gprune.methods import METHODS
-from gprune.pipeline import provenance
+from gprune import records
+from gprune.pipeline import provenance, stages
 from gprune.pipeline.record import RunRecord
-from gprune.progress import silent
-from gprune.ranking import ranks
-from gprune.records import Array
-from gprune.sparsity.rounding import exact_masks
-from gprune.sparsity.units import RankedUnits
-from gprune.stages import KINDS, Graph, Stage
+from gprune.pipeline.stages import KINDS, Graph, Stage
+from gprune.pruning.ranking import ranks
+from gprune.pruning.sparsity.rounding import exact_masks
+from gprune.pruning.sparsity.units import RankedUnits
+from gprune.records import Array, budget
 from gprune.study import Study
+from gprune.study.methods import METHODS
+from gprune.system.progress import silent
 
 
 def digest(*parts: object) -> str:

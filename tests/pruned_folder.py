@@ -10,11 +10,11 @@ from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import BpeTrainer
 from transformers import PreTrainedTokenizerFast
 
-from gprune.export import checkpoint
 from gprune.models.decoder import Decoder
+from gprune.models.export import checkpoint
 from gprune.models.tiny import tiny_decoder
-from gprune.records import ActivationStatistics, PruningMasks
-from gprune.surgery import cut
+from gprune.pruning.surgery import cut
+from gprune.records import REPAIRS, ActivationStatistics, PrunedModel, PruningMasks
 
 VOCABULARY = 300
 TEXT = "the river was named after the old town, and the town's people were 1987 strong\n\n  or so it is said"
@@ -39,6 +39,16 @@ def statistics(decoder: Decoder) -> ActivationStatistics:
         ffn_released_fluctuation=ffn[0],
         attention_released_fluctuation=attention[0],
     )
+
+
+def compensating(masks: PruningMasks, *means: ActivationStatistics) -> PrunedModel:
+    """A model with bias compensation from the means of a text or two."""
+    return PrunedModel(masks, (REPAIRS["bias_compensation"],), {"means": means})
+
+
+def with_biases(decoder: Decoder, masks: PruningMasks) -> PrunedModel:
+    """The same from random means."""
+    return compensating(masks, statistics(decoder))
 
 
 def masks_of(decoder: Decoder, groups: list[int], neurons: list[int], seed: int = 1) -> PruningMasks:
@@ -85,15 +95,15 @@ def save(
 ) -> Any:
     """Cuts, saves, and gives back the live model."""
     masks = masks or masks_of(decoder, [1, 2, 2], [3, 11, 7])
-    live = cut(decoder, masks, statistics(decoder) if compensated else None)
+    pruned = with_biases(decoder, masks) if compensated else PrunedModel(masks)
+    live = cut(decoder, pruned)
     checkpoint.save(
         live,
         tokenizer,
         folder,
-        masks,
+        pruned,
         source="dense",
         fingerprint=fingerprint,
-        bias_compensation=compensated,
         study={"retention": 0.5},
     )
     return live

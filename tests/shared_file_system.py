@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gprune import shared_files
+from gprune.system import network_files
 
 VARIABLE = "GPRUNE_TEST_DISK"
 STALE = 2
@@ -51,7 +51,7 @@ class Disk:
     @contextlib.contextmanager
     def used(self) -> Iterator[Disk]:
         """This process uses the disk while the context lasts."""
-        pause = shared_files.PAUSE_SECONDS
+        pause = network_files.PAUSE_SECONDS
         self.install()
         try:
             yield self
@@ -60,7 +60,7 @@ class Disk:
                 setattr(os, name, self._real[name])
             builtins.open = io.open = self._real["file"]
             fcntl.flock = self._real["flock"]
-            shared_files.PAUSE_SECONDS = pause
+            network_files.PAUSE_SECONDS = pause
 
     def install(self) -> None:
         """From now on this process uses the disk."""
@@ -68,7 +68,7 @@ class Disk:
             setattr(os, name, getattr(self, f"_{'rename' if name == 'replace' else name}"))
         builtins.open = io.open = self._file
         fcntl.flock = self._flock
-        shared_files.PAUSE_SECONDS = 0.0
+        network_files.PAUSE_SECONDS = 0.0
 
     @contextlib.contextmanager
     def elsewhere(self) -> Iterator[None]:

@@ -84,7 +84,8 @@ def _listing(path: str, files: dict[str, bytes]) -> Any:
     ]
     if "/tree/" in path:
         return every
-    return {"id": "a/b", "sha": COMMIT, "siblings": [{"rfilename": file} for file in files]}
+    siblings = [{"rfilename": file, "size": len(content)} for file, content in files.items()]
+    return {"id": "a/b", "sha": COMMIT, "siblings": siblings}
 
 
 @contextmanager

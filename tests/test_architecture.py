@@ -3,27 +3,17 @@
 import ast
 import re
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
-TORCH_ROOMS = {
-    "__main__",
-    "api",
-    "bench",
-    "calibration",
-    "commands",
-    "evaluation",
-    "export",
-    "measure",
-    "models",
-    "modularization",
-    "registration",
-    "sparsity",
-    "surgery",
-    "testing",
-}
-"""parts that may load torch; of some of them single modules may not"""
+MAY_LOAD_TORCH = (
+    *("__main__", "api", "app.preview.worker", "cli", "evaluation", "models", "plugins.testing"),
+    *("pruning.calibration", "pruning.modules", "pruning.repair", "pruning.sparsity", "pruning.surgery"),
+)
+"""parts that may load torch; single modules of theirs may not, where the contract names them"""
 
 
 @pytest.fixture(scope="module")
@@ -32,27 +22,30 @@ def contracts(project):
     return {each["name"]: each for each in settings["tool"]["importlinter"]["contracts"]}
 
 
-def parts(folder: Path):
+def parts(folder: Path) -> set[str]:
     packages = {path.parent.name for path in folder.glob("*/__init__.py")}
     return packages | {path.stem for path in folder.glob("*.py")} - {"__init__"}
 
 
-def test_every_part_either_may_load_torch_or_is_held_to_load_none(project, contracts):
-    held = {
-        name.split(".")[1] for name in contracts["the app's process never imports torch"]["source_modules"]
-    }
-    whole = {
-        name.split(".")[1]
-        for name in contracts["the app's process never imports torch"]["source_modules"]
-        if name.count(".") == 1
-    }
-    assert held | TORCH_ROOMS == parts(project / "gprune")
-    assert not whole & TORCH_ROOMS
+def test_the_house_has_sixteen_rooms(project):
+    rooms = parts(project / "gprune") - {"__main__"}
+    assert len(rooms) <= 16 and all((project / "gprune" / room).is_dir() for room in rooms)
+
+
+def test_every_module_either_may_load_torch_or_is_held_to_load_none(project, contracts):
+    held = contracts["the app's process never imports torch"]["source_modules"]
+    named = {*held, *(f"gprune.{part}" for part in MAY_LOAD_TORCH)}
+    # a package whose parts are named one by one
+    divided = {name.rsplit(".", cut)[0] for name in named for cut in range(1, name.count(".") + 1)}
+    for file in (project / "gprune").rglob("*.py"):
+        module = ".".join(file.relative_to(project).with_suffix("").parts).removesuffix(".__init__")
+        own = {module.rsplit(".", cut)[0] for cut in range(module.count("."))}
+        assert own & named or module in divided, module
 
 
 def test_the_contracts_of_layers_name_every_part(contracts):
     layered = [each for each in contracts.values() if each["type"] == "layers"]
-    assert len(layered) == 2 and all(each["exhaustive"] for each in layered)
+    assert len(layered) == 3 and all(each["exhaustive"] for each in layered)
 
 
 def test_pages_are_short_and_only_choose_a_view(project):
@@ -66,7 +59,7 @@ def test_a_kind_of_gpu_is_named_in_one_place(project):
     files = ((file.relative_to(project).as_posix(), file) for file in (project / "gprune").rglob("*.py"))
     found = {name for name, file in files if pattern.search(file.read_text(encoding="utf-8"))}
     # what may be typed as a device; it loads no torch
-    assert found == {"gprune/study.py"}
+    assert found == {"gprune/study/study.py"}
 
 
 def test_what_runs_in_several_processes_is_named_in_two_places(project):
@@ -77,7 +70,7 @@ def test_what_runs_in_several_processes_is_named_in_two_places(project):
         for name, file in files
         if re.search(r"import torch\.distributed|from torch\.distributed", file.read_text(encoding="utf-8"))
     }
-    assert found == {"gprune/models/ranks.py", "gprune/models/launch.py"}
+    assert found == {"gprune/models/distributed/process_group.py", "gprune/models/distributed/launch.py"}
 
 
 def calls(project: Path):
@@ -96,10 +89,10 @@ READ_ELSEWHERE = {
 }
 """files that parse JSON by themselves, and why they may"""
 BUILT_PATTERNS = {
-    "gprune/packs/privacy.py": "escaped names of this machine and its folders, which no file brings along",
-    "gprune/demo/docstrings.py": "put together from constants",
-    "gprune/demo/questions.py": "a word that an expression of letters alone has found",
-    "gprune/reproduction/scale.py": "constants of the module",
+    "gprune/pipeline/archive/privacy.py": "escaped names of this machine and its folders, no file's",
+    "gprune/data/demo/docstrings.py": "put together from constants",
+    "gprune/data/demo/questions.py": "a word that an expression of letters alone has found",
+    "gprune/experiments/reproduction/scale.py": "constants of the module",
 }
 """files that match a regular expression which is not written out in the call, and why they may"""
 
@@ -115,7 +108,7 @@ def test_json_yaml_and_typed_paths_have_one_reader(project):
         "eval",
     )
     found = {file for file, name, _ in calls(project) if name in names or name.endswith(".expanduser")}
-    assert found - {"gprune/untrusted.py"} == set(READ_ELSEWHERE)
+    assert found - {"gprune/system/safe_parsing.py"} == set(READ_ELSEWHERE)
 
 
 def test_no_regular_expression_is_made_of_what_came_from_outside(project):
@@ -126,6 +119,23 @@ def test_no_regular_expression_is_made_of_what_came_from_outside(project):
         if name in [f"re.{kind}" for kind in kinds] and not isinstance(arguments[0], ast.Constant)
     }
     assert found == set(BUILT_PATTERNS)
+
+
+PRIVATE_STREAMLIT = {
+    "gprune/app/ui/url_state.py": "that the browser went back stands in the context of a session alone",
+}
+"""files that import a part of Streamlit that is not its interface, and why they may"""
+
+
+def test_private_parts_of_streamlit_are_imported_where_there_is_a_reason(project):
+    found = set()
+    for file in sorted((project / "gprune").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            if any(name.startswith("streamlit.") for name in names):
+                found.add(file.relative_to(project).as_posix())
+    assert found == set(PRIVATE_STREAMLIT)
 
 
 def test_no_library_is_told_to_load_unsafely(project):
@@ -142,4 +152,25 @@ def test_tables_reach_a_page_and_a_file_in_one_way(project):
         file for file, name, _ in calls(project) if name in ("st.dataframe", "st.data_editor", "st.table")
     }
     written = {file for file, name, _ in calls(project) if name.endswith(".to_csv")}
-    assert drawn == {"gprune/views/frame/tables.py"} and written == {"gprune/analysis/spreadsheet.py"}
+    assert drawn == {"gprune/app/ui/tables.py"} and written == {"gprune/analysis/table.py"}
+
+
+def test_no_module_leads_back_to_itself() -> None:
+    """Lazy imports and those for type checkers count; what stands in a room has an order too."""
+    graph = grimp.build_graph("gprune")
+    edges = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    # the package names its API for type checkers alone
+    edges["gprune"] = set()
+    TopologicalSorter(edges).prepare()
+
+
+@pytest.mark.parametrize(
+    ("walk", "python", "scripts"), [("From a dragged line", 9, 3), ("From `gprune run study.json`", 18, 0)]
+)
+def test_a_walk_through_the_code_is_short_and_names_files_that_exist(project, walk, python, scripts):
+    text = (project / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.partition(f"### {walk}")[2].partition("\n#")[0]
+    files = re.findall(r"^\d+\. `(gprune/\S+)`", section, re.MULTILINE)
+    assert len({*files}) == len(files) and all((project / file).is_file() for file in files)
+    assert len([file for file in files if file.endswith(".py")]) <= python
+    assert len([file for file in files if file.endswith(".js")]) <= scripts

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gprune.commands import speed as speed_command
+from gprune.cli import speed as speed_command
 
 
 @pytest.fixture

@@ -12,24 +12,23 @@ from evaluation.task_files import write_rows
 from made_contexts import contexts_of
 from sparsity.reference_sparsity import random_partition
 
-from gprune.allocation import uniform
-from gprune.calibration import collect, sequential
-from gprune.calibration.context_statistics import collect_contexts
-from gprune.calibration.contexts import fit_contexts, project_inputs
-from gprune.errors import MethodError, SettingsError
 from gprune.evaluation.accuracy import accuracy
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.decoder import Decoder
 from gprune.models.loading import load
-from gprune.models.room import Sequences, out_of_memory
+from gprune.models.oom_backoff import Sequences, out_of_memory
 from gprune.models.tiny import tiny_decoder
-from gprune.progress import Notice, silent
+from gprune.pruning.allocation import uniform
+from gprune.pruning.calibration import collect, sequential
+from gprune.pruning.calibration.context_statistics import collect_contexts
+from gprune.pruning.calibration.contexts import fit_contexts, project_inputs
+from gprune.pruning.scoring import wanda_sp
+from gprune.pruning.sparsity.learning import learn
 from gprune.records import Tokens
-from gprune.scoring import wanda_sp
-from gprune.settings import ContextSettings
-from gprune.sparsity.learning import learn
-from gprune.sparsity.passes import portions
 from gprune.study import CalibrationSettings, EvaluationSettings, SparsitySettings
+from gprune.study.settings import ContextSettings
+from gprune.system.errors import MethodError, SettingsError
+from gprune.system.progress import Notice, silent
 
 LENGTH = 24
 
@@ -149,7 +148,7 @@ def test_a_stage_goes_on_with_fewer_sequences_and_gives_the_same(stage, share):
 
 def test_a_batch_whose_merging_fails_changes_nothing(monkeypatch):
     """Memory runs out after the forward pass, where means and moments are merged."""
-    from gprune.calibration.accumulators import ChannelMoments
+    from gprune.pruning.calibration.accumulators import ChannelMoments
 
     decoder, true, calls = decoder_of(), ChannelMoments.prepare, []
     expected = statistics(decoder, silent)
@@ -192,16 +191,6 @@ def test_the_admission_is_decided_on_whole_subsets(supervision, weight, monkeypa
     np.testing.assert_allclose(found[1].thresholds, history.thresholds, atol=1e-4)
 
 
-@pytest.mark.parametrize("quarter", [1, 3, 8])
-def test_portions_hold_every_sequence_once(quarter):
-    for size in range(1, 4 * quarter + 1):
-        seen = np.zeros((4, quarter), int)
-        for place in portions(quarter, size):
-            seen[place] += 1
-            assert seen[place].size <= size
-        assert (seen == 1).all()
-
-
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.__name__)
 def test_below_one_sequence_one_sentence_has_the_sizes(stage):
     kind = MethodError if stage in (by_context, learned) else SettingsError
@@ -236,17 +225,6 @@ def test_choices_of_tasks_are_answered_with_fewer_at_a_time(tmp_path):
         pytest.raises(SettingsError, match="evaluation.batch: memory ran out with a single"),
     ):
         run()
-
-
-def test_other_errors_are_not_taken_for_it():
-    sequences = Sequences(8, 5, "calibration.batch", "do something", torch.device("cpu"), silent)
-
-    def run(size):
-        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-
-    with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        sequences.fitting(run, 8)
-    assert sequences.size == 8
 
 
 @pytest.mark.parametrize(

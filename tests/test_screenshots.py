@@ -40,6 +40,7 @@ def _picture(values: np.ndarray) -> bytes:
     return written.getvalue()
 
 
+@pytest.mark.long
 def test_a_picture_is_made_small_and_keeps_its_size_or_is_refused(screenshots: Any) -> None:
     size = screenshots.SIZE["height"], screenshots.SIZE["width"], 3
     smooth = np.broadcast_to(np.linspace(0, 255, size[1])[None, :, None], size)

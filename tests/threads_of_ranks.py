@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from waiting import limit
 
-from gprune.errors import GpruneError
-from gprune.models.orders import Order
-from gprune.models.peers import Peers
-from gprune.models.ranks import Ranks, Withdrawn
+from gprune.models.distributed.heartbeat import Peers
+from gprune.models.distributed.process_group import Ranks, Withdrawn
+from gprune.models.distributed.rpc import Order
+from gprune.system.errors import GpruneError
 
 
 class Meeting:

@@ -12,9 +12,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gprune.errors import SettingsError
-from gprune.published import RULES
+from gprune.data.published import RULES
 from gprune.records import Accuracy
+from gprune.system.errors import SettingsError
 
 __all__ = ["RULES", "MeanAccuracy", "mean_accuracy", "metric_of", "reported", "reported_error"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gprune.comparisons import (
+from gprune.pipeline.stages.comparisons import (
     COMPARISONS,
     CONTROL,
     FANG,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gprune.comparisons import COMPARISONS, FANG, SUBSTITUTION
-from gprune.ranking import ranks, spearman
+from gprune.pipeline.stages.comparisons import COMPARISONS, FANG, SUBSTITUTION
+from gprune.pruning.ranking import ranks, spearman
 from gprune.records import Agreement, Array, RankDrift, Tokens
 
 ROLES = {"primary": "A", "auxiliary": "B", "substitute": "C"}

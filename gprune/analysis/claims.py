@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gprune.analysis.paired import BETTER, NOISE, WORSE, Difference, over_both
-from gprune.methods import BUILT_IN, METHODS
-from gprune.records import Array
+from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference, over_both
+from gprune.records import REPAIRS, Array, Repair
+from gprune.records.repairs import COMPENSATION
+from gprune.study.methods import BUILT_IN, METHODS
 
 RECOMMENDED = "gprune recommended"
 """GPrune under the recommended profile, where that differs from the paper's"""
-COMPENSATED = "gprune compensated"
-"""GPrune's masks with the removed units' mean moved into the biases, as FLAP does"""
 HOLDS, MIXED, FAILS, UNKNOWN = "holds", "mixed", "does not hold", "not measured"
 MULTI = tuple(name for name in BUILT_IN if METHODS[name].scoring != "single")
 """baselines that score from both texts"""
@@ -29,6 +28,11 @@ BASELINES = tuple(
     if not method.control and method.decision not in ("none", "learned") and name != "wanda_sp_dense"
 )
 """what people would otherwise use"""
+
+
+def repaired(repair: Repair) -> str:
+    """What GPrune is called with a repair that a study switches on, as `gprune compensated`."""
+    return f"gprune {repair.attribute}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +79,7 @@ class Claim:
     """whether it is about texts that no method was calibrated on"""
 
 
+_COMPENSATED = repaired(REPAIRS[COMPENSATION])
 CLAIMS = (
     Claim("GPrune is better than its base metric FLAP", "main table", "gprune", ("flap",)),
     Claim(
@@ -83,7 +88,7 @@ CLAIMS = (
         "gprune",
         ("flap_no_bias",),
     ),
-    Claim("the same where both move the removed units' mean into the biases", "", COMPENSATED, ("flap",)),
+    Claim("the same where both move the removed units' mean into the biases", "", _COMPENSATED, ("flap",)),
     Claim("GPrune is better than the best baseline", "main table", "gprune", BASELINES),
     Claim("the same on text that no method was calibrated on", "main table", "gprune", BASELINES, True),
     Claim("GPrune uses two texts better than joint scoring does", "multi-dataset table", "gprune", MULTI),

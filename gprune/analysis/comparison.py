@@ -14,14 +14,9 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis.decisions import BUDGET_TOLERANCE
-from gprune.analysis.paired import (
-    Difference,
-    Measurement,
-    difference,
-    over_seeds,
-)
-from gprune.analysis.signs import percent
-from gprune.analysis.stamps import Marks, Stamp
+from gprune.analysis.formatting import percent
+from gprune.analysis.paired_test import Difference, Measurement, difference, over_seeds
+from gprune.evaluation.protocol import Marks, Stamp
 
 DENSE = "dense"
 BEST, SECOND = "★", "☆"

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis.comparison import DENSE
-from gprune.analysis.paired import CLOSE, Measurement, difference
+from gprune.analysis.paired_test import CLOSE, Measurement, difference
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.signs import percent, signed
-from gprune.ranking import module_means
+from gprune.analysis.formatting import percent, signed
+from gprune.pruning.ranking import module_means
 from gprune.records import Array, Partition, PruningMasks
 
 BUDGET_TOLERANCE = 0.005

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.signs import percent
-from gprune.ranking import ranks
+from gprune.analysis.formatting import percent
+from gprune.pruning.ranking import ranks
 from gprune.records import Array, RankDrift, UnitScores
 
 

@@ -14,14 +14,14 @@ import numpy as np
 from gprune.analysis import agreement as modules
 from gprune.analysis import drift as ranks
 from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, pooled
+from gprune.analysis.formatting import percent, signed
 from gprune.analysis.headline import OURS, against_control, comparable
-from gprune.analysis.paired import Measurement, difference
-from gprune.analysis.signs import percent, signed
+from gprune.analysis.paired_test import Measurement, difference
 from gprune.analysis.thresholds import Counts
-from gprune.analysis.unseen import Standing
-from gprune.comparisons import FANG
-from gprune.methods import METHODS
+from gprune.evaluation.holdout import Standing
+from gprune.pipeline.stages.comparisons import FANG
 from gprune.records import Agreement
+from gprune.study.methods import METHODS
 
 ALIKE = 0.02
 """rank correlations and ARIs that differ by less are called alike"""

@@ -15,11 +15,11 @@ import numpy as np
 
 from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import BUDGET_TOLERANCE
-from gprune.analysis.paired import Measurement, difference
-from gprune.analysis.signs import percent, signed
-from gprune.analysis.unseen import Standing, first
-from gprune.methods import METHODS, Method
+from gprune.analysis.formatting import percent, signed
+from gprune.analysis.paired_test import Measurement, difference
+from gprune.evaluation.holdout import Standing, first
 from gprune.study import Study
+from gprune.study.methods import METHODS, Method
 
 OURS = "gprune"
 _OWN_METHODS = {"twflap": "fang"}

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gprune.errors import SettingsError
-from gprune.ranking import ranks
+from gprune.pruning.ranking import ranks
 from gprune.records import (
     AdaptedScores,
     Array,
@@ -22,7 +21,8 @@ from gprune.records import (
     StrongestPositions,
     Tokens,
 )
-from gprune.untrusted import quoted
+from gprune.system.errors import SettingsError
+from gprune.system.safe_parsing import quoted
 
 _WORDS = re.compile(r"(layer|module|neuron)\s*(?:no\.?|number|#)?\s*([0-9]+)")
 _PAIR = re.compile(r"([0-9]+)\s*[/,:.\s]\s*([0-9]+)")

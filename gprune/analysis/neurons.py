@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis import thresholds
-from gprune.ranking import ranks
+from gprune.pruning.ranking import ranks
 from gprune.records import AdaptedScores, Array, Partition, PruningMasks, RankDrift, UnitScores
 
 AMONG = 20

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from gprune.ranking import ranks
+from gprune.pruning.ranking import ranks
 from gprune.records import Array
 
 

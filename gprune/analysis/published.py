@@ -1,6 +1,6 @@
 """The paper's own numbers, for reading beside a run; never to be compared with a run of another setting.
 
-Every claim names the model, texts and metric it belongs to; its numbers come from `gprune.published`.
+Every claim names the model, texts and metric it belongs to; its numbers come from `gprune.data.published`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from gprune import published
 from gprune.analysis import tables
+from gprune.data import published
+from gprune.data.published import Figure
 from gprune.models.shapes import is_random
-from gprune.published import Figure
 from gprune.study import Study
 
 MODEL = "LLaMA2-7B"
@@ -108,7 +108,7 @@ def metric_gap(model: str = MODEL, rule: str = "max") -> pd.DataFrame:
     """Published accuracy gap of Wanda-sp and FLAP before and after GPrune; see `tables.metric_gap`.
 
     Args:
-        model: one of `gprune.published.MODELS`.
+        model: one of `gprune.data.published.MODELS`.
         rule: which accuracy of a task counts, max or fixed.
     """
     return tables.metric_gap(published.frame(published.table("main", model, rule)))
@@ -118,7 +118,7 @@ def gain_by_retention(model: str = MODEL, rule: str = "max") -> pd.DataFrame:
     """Published change of every metric from base to GPrune; see `tables.gain_by_retention`.
 
     Args:
-        model: one of `gprune.published.MODELS`.
+        model: one of `gprune.data.published.MODELS`.
         rule: which accuracy of a task counts, max or fixed.
     """
     return tables.gain_by_retention(published.frame(published.table("main", model, rule)))

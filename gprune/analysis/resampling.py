@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gprune.ranking import ranks
+from gprune.pruning.ranking import ranks
 from gprune.records import Array
 
 _FALLS = 1e-3

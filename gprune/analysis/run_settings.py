@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from gprune.study import Study
-from gprune.study_fields import documentation
+from gprune.study.fields import documentation
 
 _NAMES = ("name", "group")
 """what runs are called changes nothing"""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from gprune import budget, published
-from gprune.records import Array, ModelShape, ModelSize, PruningMasks
+from gprune.data import published
+from gprune.records import Array, ModelShape, ModelSize, PrunedModel, PruningMasks
 
 DENSE = "dense"
 PHASES = {
@@ -25,7 +25,7 @@ PHASES = {
     "whole": "whole (prompt and new tokens, the paper's measure)",
 }
 _WITHOUT_BIASES = ("mistral", "qwen2")
-"""families with no place for the biases of bias compensation, which llama's form can hold for them"""
+"""families with no place for the biases of repairs, which llama's form can hold for them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,35 +141,32 @@ def pruned_multiple(found: Widths, shape: ModelShape) -> int:
     return math.gcd(*pruned) if pruned else shape.neurons
 
 
-def padding(
-    shape: ModelShape, size: ModelSize, masks: PruningMasks, family: str, compensated: bool
-) -> Padding | None:
+def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str) -> Padding | None:
     """What the ordinary model of the padded export holds; no model is loaded for it.
 
     Args:
         shape: the dense model.
         size: its parameters and biases.
-        masks: the pruning decision.
+        model: what pruning leaves.
         family: model type of the dense model, as llama.
-        compensated: whether bias compensation added biases to o_proj and down_proj.
 
     Returns:
-        None where no ordinary family holds such a model: qwen3 after bias compensation.
+        None where no ordinary family holds such a model: qwen3 where a repair adds biases.
     """
-    if compensated and family not in ("llama", *_WITHOUT_BIASES):
+    if model.biased and family not in ("llama", *_WITHOUT_BIASES):
         return None
-    kept = widths(masks)
-    ordinary = "llama" if compensated else family
+    kept = widths(model.masks)
+    ordinary = "llama" if model.biased else family
     neurons, groups = int(kept.neurons.max()), _padded_groups(shape, int(kept.groups.max()), ordinary)
     ffn = np.tile(np.arange(shape.neurons) < neurons, (shape.layers, 1))
     heads = np.tile(np.arange(shape.kv_heads) < groups, (shape.layers, 1))
-    padded = budget.parameters(shape, size, ffn, heads, compensated)
-    if compensated:
+    wider = replace(model, masks=replace(model.masks, ffn=ffn, heads=heads))
+    padded = wider.parameters(shape, size)
+    if model.biased:
         # llama's two switches put biases on all of attention's and on all of the FFN's maps
         attention = shape.group_channels + 2 * shape.head_width - size.group_biases
         padded += shape.layers * (groups * attention + neurons * (2 - size.neuron_biases))
-    pruned = budget.parameters(shape, size, masks.ffn, masks.heads, compensated)
-    return Padding(neurons, groups, size.parameters, pruned, padded)
+    return Padding(neurons, groups, size.parameters, model.parameters(shape, size), padded)
 
 
 def _padded_groups(shape: ModelShape, most: int, family: str) -> int:

@@ -41,11 +41,6 @@ def guard(frame: pd.DataFrame, shown: bool = False) -> pd.DataFrame:
     return safe
 
 
-def csv(frame: pd.DataFrame) -> str:
-    """A table as CSV without row names, its cells guarded."""
-    return guard(frame).to_csv(index=False, lineterminator="\n")
-
-
 def _names(names: pd.Index) -> pd.Index:
     if pd.api.types.is_numeric_dtype(names) or isinstance(names, pd.DatetimeIndex):
         return names

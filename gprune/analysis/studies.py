@@ -14,7 +14,7 @@ import pandas as pd
 
 from gprune.analysis.comparison import best_two
 from gprune.analysis.decisions import BUDGET_TOLERANCE
-from gprune.analysis.signs import percent, spaced
+from gprune.analysis.formatting import percent, spaced
 from gprune.analysis.tables import ACCURACY, PERPLEXITY
 
 SEED, YES = "seed", "yes"

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gprune.analysis.signs import percent
-from gprune.analysis.unseen import Standing
-from gprune.corpora.kinship import SAME
+from gprune.analysis.formatting import percent
+from gprune.data.texts.corpus_relation import SAME
+from gprune.evaluation.holdout import Standing
 from gprune.records import ModelShape, PruningMasks
 from gprune.study import Study
 

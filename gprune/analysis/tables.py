@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from gprune.errors import SettingsError
+from gprune.system.errors import SettingsError
 
 PERPLEXITY = "ppl:"
 ACCURACY = "accuracy"

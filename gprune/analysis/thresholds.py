@@ -1,15 +1,21 @@
 """Answers: which modules are sensitive and weakly supported, and what changes when the lines move?
 
-Section 3.2 (RASA). The decision itself is `gprune.reliability.adapt`; this counts what it decided.
+Section 3.2 (RASA). The decision itself is `gprune.pruning.rasa.adapt`; this counts what it decided. While a
+line moves the browser counts by itself (`counting.js` of the page), and is tested against this.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from gprune.analysis import whatif
+from gprune.pipeline import stages
+from gprune.pruning.rasa import adapt, mean_scores
 from gprune.records import AdaptedScores, Array, ModuleStatistics
 from gprune.study import ReliabilitySettings
 
@@ -35,6 +41,43 @@ class Counts:
     """adapted modules scored from B"""
     rescored: int
     """neurons whose score comes from B"""
+
+
+class Decision(NamedTuple):
+    """What a rule decides of the modules of a run; every number of the lab comes from one of these."""
+
+    statistics: ModuleStatistics
+    """drift, score, size and repeatability of each module, as the rule reads them"""
+    adapted: AdaptedScores
+    """what becomes of them, and both thresholds"""
+
+    @property
+    def counts(self) -> Counts:
+        """Modules and neurons that it touches."""
+        return count(self.statistics, self.adapted)
+
+
+def decided(
+    run: whatif.Loads, settings: ReliabilitySettings, mean: Callable[[str], Array] | None = None
+) -> Decision:
+    """What RASA decides on under other settings, and what it then decides.
+
+    Args:
+        run: the run whose scores, modules and statistics are used.
+        settings: the rule.
+        mean: (modules,) mean primary scores under a scale that is not the run's own; formed here where left
+            out.
+
+    Raises:
+        StoreError: the run has not come that far, or a result is damaged.
+    """
+    primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
+    partition, statistics = run.load(stages.partition), run.load(stages.modules)
+    scale = settings.score_scale
+    if scale != run.study.reliability.score_scale:
+        scored = mean_scores(primary.ffn, partition, scale) if mean is None else mean(scale)
+        statistics = replace(statistics, score=scored)
+    return Decision(statistics, adapt(primary, auxiliary, partition, statistics, settings, run.study.seed))
 
 
 def groups(adapted: AdaptedScores) -> Array:

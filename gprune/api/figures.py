@@ -1,41 +1,55 @@
-"""The app's figures, drawn without the app: by the functions that its cards draw with."""
+"""The app's figures, made without the app: by the functions that its cards are made by."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import plotly.graph_objects as go
+import plotly.io as pio
 
-from gprune.errors import SettingsError
-from gprune.settings import require_choice
-from gprune.untrusted import quoted
-from gprune.views.frame.loaders import Run
+from gprune.app.ui import unit
+from gprune.pipeline.runs.opened import Run
+from gprune.study.settings import require_choice
+from gprune.system.errors import SettingsError
+from gprune.system.safe_parsing import quoted
+
+LOOK = "plotly_white"
+"""the template of figures where a person has chosen none; in the app it is that of the page, light or dark"""
+_NOT_CHOSEN = ("plotly", "streamlit")
+_ALIKE: dict[type, tuple[type, ...]] = {
+    bool: (bool,),
+    int: (int,),
+    float: (int, float),
+    str: (str,),
+    tuple: (tuple, list),
+}
+"""what may be given for an option whose default is of a type"""
 
 
 def names() -> tuple[str, ...]:
     """What figures are called."""
-    with _outside() as pictures:
-        return tuple(sorted(pictures.KNOWN))
+    from gprune.app.figures import KNOWN
+
+    return tuple(sorted(KNOWN))
 
 
 def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
     """A figure of a run; see `gprune.Run.figure`."""
-    with _outside() as pictures:
-        return _drawn(pictures, run, name, options)
+    from gprune.app.figures import KNOWN
 
-
-def _drawn(pictures: Any, run: Run, name: str, options: dict[str, Any]) -> go.Figure:
-    require_choice("figure", name, tuple(sorted(pictures.KNOWN)))
-    known = pictures.options_of(name)
+    require_choice("figure", name, tuple(sorted(KNOWN)))
+    known = KNOWN[name].options
     for option, value in options.items():
         if option not in known:
             listed = ", ".join(known) or "none"
             raise SettingsError(f"the figure {name} has no option {quoted(option)}; it has: {listed}")
         _require_alike(option, value, known[option])
     if "selected" in options:
-        options = options | {"selected": pictures.selected(run, options["selected"])}
-    # what is drawn may be shared with later calls; a reader may change what is given
-    return go.Figure(pictures.KNOWN[name](run, **options).figure)
+        options = options | {"selected": unit.given(run, options["selected"])}
+    found = go.Figure(KNOWN[name](run, **options).figure)
+    if pio.templates.default in _NOT_CHOSEN:
+        found.layout.template = LOOK
+    return found
 
 
 def _require_alike(option: str, value: Any, default: Any) -> None:
@@ -44,20 +58,6 @@ def _require_alike(option: str, value: Any, default: Any) -> None:
     Raises:
         SettingsError: it is not.
     """
-    kinds: dict[type, tuple[type, ...]] = {
-        bool: (bool,),
-        int: (int,),
-        float: (int, float),
-        str: (str,),
-        tuple: (tuple, list),
-    }
-    wanted = kinds.get(type(default), ())
+    wanted = _ALIKE.get(type(default), ())
     if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)):
         raise SettingsError(f"{option} must be like {quoted(default)} (got {quoted(value)})")
-
-
-def _outside() -> Any:
-    """What lets figures be drawn without a server; its import loads Streamlit."""
-    from gprune.views import outside
-
-    return outside.outside()

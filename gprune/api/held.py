@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from gprune import budget
 from gprune.api import frames
-from gprune.corpora.given import calibration
-from gprune.corpora.tokens import require_known
-from gprune.errors import SettingsError
-from gprune.records import Array, ModelShape, PruningMasks
-from gprune.settings import CalibrationSettings, require, require_choice, require_whole
-from gprune.untrusted import quoted
+from gprune.data.texts.tokenize import calibration
+from gprune.data.texts.tokens import require_known
+from gprune.records import Array, ModelShape, PruningMasks, budget
+from gprune.study.settings import CalibrationSettings, require, require_choice, require_whole
+from gprune.system.errors import SettingsError
+from gprune.system.safe_parsing import quoted
 
 if TYPE_CHECKING:
     from gprune.models.decoder import Decoder
@@ -65,8 +64,8 @@ def scores(
         >>> list(found.columns), bool((found["score"] >= 0).all())
         (['layer', 'unit', 'index', 'score'], True)
     """
-    from gprune.calibration import collect
-    from gprune.scoring import METRICS, score
+    from gprune.pruning.calibration import collect
+    from gprune.pruning.scoring import METRICS, score
 
     # before the model is run
     require_choice("metric", metric, tuple(METRICS))
@@ -91,7 +90,7 @@ def prune(model: Any, masks: pd.DataFrame | PruningMasks) -> Any:
             as `scores` and a decision on its rows make it, or a record of masks.
 
     Returns:
-        A model of the same class in evaluation mode. Nothing is compensated: that needs statistics of a text,
+        A model of the same class in evaluation mode. Nothing is repaired: that needs results of a text,
         which `Run.model` has.
 
     Raises:
@@ -106,7 +105,7 @@ def prune(model: Any, masks: pd.DataFrame | PruningMasks) -> Any:
         >>> smaller.num_parameters() < dense.num_parameters()
         True
     """
-    from gprune.surgery import cut
+    from gprune.pruning.surgery import cut
 
     with _as_decoder(model) as decoder:
         found = masks if isinstance(masks, PruningMasks) else _from_frame(masks, decoder.shape)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from gprune import stages
 from gprune.api import frames
-from gprune.methods import METHODS
-from gprune.settings import require_choice
-from gprune.views.frame.loaders import Run as Loaded
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run as Loaded
+from gprune.study.methods import METHODS
+from gprune.study.settings import require_choice
 
 
 class Masks(Mapping[str, pd.DataFrame]):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gprune import stages
 from gprune.api import frames
-from gprune.views.frame.loaders import MissingResultError, Run
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import MissingResultError, Run
 
 
 def perplexity(run: Run) -> pd.DataFrame:

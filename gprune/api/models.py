@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gprune import stages
-from gprune.errors import ModelError, SettingsError
 from gprune.models import identity
-from gprune.stages import Work
-from gprune.views.frame.loaders import Run
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.pipeline.stages import Work
+from gprune.system.errors import SettingsError
 
 
 def tokenizer(run: Run, trusted: bool) -> Any:
@@ -43,11 +43,11 @@ def cut(run: Run, method: str, trusted: bool) -> Any:
     """
     _require_trust(run, trusted)
     needs = stages.resolve(stages.pruned(run.graph, method), run.read)
-    _require_same(run)
+    identity.require_same(run.study.model, run.graph.inputs.model)
     work = Work(run.study, run.graph.inputs, run.results.store.texts)
     with work.within_memory(f"the model of {method}"):
         # a stage freezes its model; whoever asks for one here may go on training it
-        return work.pruned(**needs).requires_grad_(True)
+        return work.pruned(stages.pruned_model(run.graph, method, **needs)).requires_grad_(True)
 
 
 def _require_trust(run: Run, trusted: bool) -> None:
@@ -60,18 +60,4 @@ def _require_trust(run: Run, trusted: bool) -> None:
         raise SettingsError(
             f"the run {run.name} has trust_remote_code on, so that its model's own Python code would run "
             "with your rights: use gprune.open(..., trust_remote_code=True) only if you trust its author"
-        )
-
-
-def _require_same(run: Run) -> None:
-    """Checks that the model which is here is the one that was run.
-
-    Raises:
-        ModelError: it is not.
-    """
-    folder = identity.locate(run.study.model)
-    if identity.fingerprint(str(folder)) != run.graph.inputs.model:
-        raise ModelError(
-            f"{run.study.model!r} is another model now than the one that the run {run.name} has read: "
-            "run the study again"
         )

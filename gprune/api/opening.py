@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from gprune import run_records, untrusted
 from gprune.api.results import Run
-from gprune.errors import SettingsError, StoreError
-from gprune.settings import require_choice
-from gprune.stages import UNTIL
+from gprune.pipeline import runs as run_records
+from gprune.pipeline.runs.opened import Run as Loaded
+from gprune.pipeline.stages import UNTIL
 from gprune.store import Store
 from gprune.study import Study, from_dict, from_file, run_name
-from gprune.views.frame.loaders import Run as Loaded
+from gprune.study.settings import require_choice
+from gprune.system import safe_parsing
+from gprune.system.errors import SettingsError, StoreError
 
 if TYPE_CHECKING:
     from gprune.pipeline import Listener
@@ -94,7 +95,7 @@ def open(run: Place, *, cache: Place | None = None, trust_remote_code: bool = Fa
         True
     """
     text = _typed(run, "the run")
-    folder = untrusted.path(text, "the run")
+    folder = safe_parsing.path(text, "the run")
     if folder.name != text and (folder / "run.json").is_file():
         store, name = Store(folder.resolve().parent.parent), folder.resolve().name
     else:
@@ -136,10 +137,10 @@ def as_study(study: Study | dict[str, Any] | Place) -> Study:
         return from_dict(study)
     if not isinstance(study, str | os.PathLike):
         raise SettingsError(
-            f"a study is a gprune.Study, its fields by name, or a file (got {untrusted.quoted(study)})"
+            f"a study is a gprune.Study, its fields by name, or a file (got {safe_parsing.quoted(study)})"
         )
     if os.fspath(study) == "demo" and not Path("demo").exists():
-        from gprune.study_demo import demo_study
+        from gprune.study.demo import demo_study
 
         return demo_study()
     return from_file(Path(study))
@@ -153,8 +154,8 @@ def store_in(cache: Place | None) -> Store:
     """
     if cache is None:
         return Store()
-    with untrusted.refused_as(StoreError):
-        return Store(untrusted.path(_typed(cache, "the cache"), "the cache"))
+    with safe_parsing.refused_as(StoreError):
+        return Store(safe_parsing.path(_typed(cache, "the cache"), "the cache"))
 
 
 def _typed(place: Place, what: str) -> str:
@@ -165,7 +166,7 @@ def _typed(place: Place, what: str) -> str:
     """
     text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise StoreError(f"{what} is a name or a folder (got {untrusted.quoted(place)})")
+        raise StoreError(f"{what} is a name or a folder (got {safe_parsing.quoted(place)})")
     return text
 
 
@@ -179,10 +180,10 @@ def _loaded_from(folder: Path, trusted: bool) -> Run:
     Raises:
         SettingsError: its record cannot be used.
     """
-    from gprune.views.frame import run_folder
+    from gprune.pipeline.runs import cached
 
-    values, graph, reason = run_folder.record(folder / "run.json", (folder / "run.json").stat())
+    values, graph, reason = cached.record(folder / "run.json", (folder / "run.json").stat())
     if values is None or graph is None:
         raise SettingsError(reason)
     root = str(folder.parent.parent)
-    return Run(Loaded(root, folder.name, values, graph.study, graph, *run_folder.said_of(folder)), trusted)
+    return Run(Loaded(root, folder.name, values, graph.study, graph, *cached.said_of(folder)), trusted)

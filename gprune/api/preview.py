@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from gprune import stages, whatif
+from gprune.analysis import thresholds, whatif
 from gprune.api import frames
-from gprune.settings import ReliabilitySettings
-from gprune.views.frame.loaders import Run as Loaded
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run as Loaded
+from gprune.study.settings import ReliabilitySettings
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +59,7 @@ def preview(run: Loaded, changes: dict[str, Any]) -> Preview:
     retention = changes.pop("retention", run.study.retention)
     dotted = {f"reliability.{name}": value for name, value in changes.items()}
     study = run.study.with_settings({"retention": retention} | dotted)
-    statistics, adapted = whatif.decided(run, study.reliability)
+    statistics, adapted = thresholds.decided(run, study.reliability)
     masks = whatif.relocated(whatif.prepared(run), adapted.source, study.retention)
     return Preview(
         study.reliability,

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from gprune import run_records
-from gprune.progress import Notice
+from gprune.pipeline import runs
 from gprune.store import Store
-from gprune.untrusted import sentence
+from gprune.system.progress import Notice, Reused
+from gprune.system.safe_parsing import sentence
 
 if TYPE_CHECKING:
     from gprune.pipeline import Listener
@@ -63,13 +63,13 @@ class _Told:
             self._read()
         if stage in self._stages:
             self._stages[stage] = max(self._stages[stage], done / max(total, 1))
-        words = f"{stage}: {message}" if message and message != "reused" else stage
+        words = f"{stage}: {message}" if message and not isinstance(message, Reused) else stage
         self._drawn.set_description_str(sentence(words, _WIDEST), refresh=False)
         self._drawn.update(sum(self._stages.values()) - self._drawn.n)
 
     def _read(self) -> None:
         """Takes the stages from the record, once the run has written them there."""
-        record = run_records.read(self._store, self._run) or {}
+        record = runs.read(self._store, self._run) or {}
         if record.get("state") == "running":
             self._stages = dict.fromkeys(record.get("expected") or {}, 0.0)
             self._drawn.total = max(len(self._stages), 1)

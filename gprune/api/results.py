@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
-from gprune import stages
 from gprune.api import frames, measured
 from gprune.api.masks import Masks
 from gprune.api.preview import Preview, preview
-from gprune.settings import require_choice
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run as Loaded
 from gprune.study import Study
-from gprune.views.frame.loaders import Run as Loaded
+from gprune.study.settings import require_choice
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -129,9 +129,8 @@ class Run:
             >>> list(run.modules.columns[:5]), list(run.modules.columns[5:])
             (['layer', 'module', 'size', 'drift', 'score'], ['u_primary', 'u_auxiliary', 'adapted', 'source'])
         """
-        loaded = self._loaded
-        known = loaded.load(stages.partition), loaded.load(stages.modules), loaded.load(stages.adapted)
-        return frames.modules(*known)
+        load = self._loaded.load
+        return frames.modules(load(stages.partition), load(stages.modules), load(stages.adapted))
 
     @property
     def agreement(self) -> pd.DataFrame:
@@ -240,7 +239,7 @@ class Run:
     def model(self, method: str = "gprune") -> Any:
         """The model that a method of the run leaves, as transformers has it.
 
-        It is cut anew from the dense model, with the bias compensation of the method.
+        It is cut anew from the dense model, with the repairs of the method.
 
         Args:
             method: one of the study's methods; `dense` is the model itself.

@@ -14,13 +14,13 @@ from typing import Any
 
 from torch import nn
 
-from gprune.errors import CorpusError
 from gprune.evaluation.tasks import TaskSource, documents, fingerprint, resolve
 from gprune.evaluation.tasks.columns import Row
-from gprune.progress import Progress, silent
 from gprune.records import Accuracy, Answers, Questions
 from gprune.records.answers import MOST_QUESTIONS
 from gprune.study import EvaluationSettings
+from gprune.system.errors import CorpusError
+from gprune.system.progress import Progress, silent
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
-from gprune.errors import SettingsError
 from gprune.models import devices
+from gprune.system.errors import SettingsError
 
 # Attention kernels want rows of masks that start at multiples of this many elements.
 _ROW = 8

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from gprune.corpora.overlap import cut
-from gprune.corpora.tokens import require_known
-from gprune.errors import CorpusError, NumericsError, SettingsError
+from gprune.data.texts.overlap import cut
+from gprune.data.texts.tokens import require_known
 from gprune.models.families import FAMILIES, PRUNED_PREFIX
-from gprune.models.room import Sequences
-from gprune.progress import Progress, silent
+from gprune.models.oom_backoff import Sequences
 from gprune.records import Array, Perplexity
 from gprune.study import PRESET_LENGTHS, EvaluationSettings
+from gprune.system.errors import CorpusError, NumericsError, SettingsError
+from gprune.system.progress import Progress, silent
 
 _SHORTER = "choose a preset of shorter windows, dtype bfloat16, or a device with more memory"
 # Logits in float32 that exist at a time: 64 MiB.
@@ -119,8 +119,9 @@ def window_losses(
         _require_finite(losses[chosen], places[chosen], text, model)
         on_progress(chosen.stop, len(windows), f"perplexity on {text}")
 
-    known = settings.batch, settings.length, "evaluation.batch", _SHORTER, device, on_progress
-    Sequences(*known).over(len(windows), measure)
+    batch, length = settings.batch, settings.length
+    going = Sequences(batch, length, "evaluation.batch", _SHORTER, device, on_progress)
+    going.over(len(windows), measure)
     return losses
 
 

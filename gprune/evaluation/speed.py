@@ -18,57 +18,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from gprune.errors import SettingsError
-from gprune.evaluation.turns import WARM_UPS, Entrant, Timed, entered, joined, take_turns
-from gprune.machine import processor, version
-from gprune.models import devices, room
-from gprune.progress import Progress, silent
+from gprune.evaluation.interleaved_timing import WARM_UPS, Entrant, Timed, entered, joined, take_turns
+from gprune.evaluation.interleaved_timing import SpeedSettings as SpeedSettings
+from gprune.models import devices, oom_backoff
 from gprune.records import Array
+from gprune.system.errors import SettingsError
+from gprune.system.machine import processor, version
+from gprune.system.progress import Progress, silent
 
-MODES = ("eager", "graph", "compiled")
 PHASES = ("prefill", "decode", "whole")
-_DTYPES = ("float32", "bfloat16", "float16")
-
-
-@dataclass(frozen=True, slots=True)
-class SpeedSettings:
-    """What is measured; the defaults are the paper's."""
-
-    batch: int = 8
-    """sequences side by side"""
-    prompt: int = 2048
-    """tokens of the prompt"""
-    new_tokens: int = 512
-    """tokens to write; the first comes from the prompt's own pass"""
-    repeats: int = 10
-    """timed repetitions of every model beside the first, after one warm-up of both"""
-    dtype: str = "float16"
-    """number type of the weights"""
-    device: str = "cuda"
-    """cpu, cuda or cuda:1"""
-    modes: tuple[str, ...] = ("eager", "graph")
-    """ways to decode: eager, graph (a captured CUDA graph), compiled (by torch.compile, then captured on a
-    GPU; compiling takes up to a minute a model)"""
-
-    def __post_init__(self) -> None:
-        """Checks every field."""
-        for name, least in (("batch", 1), ("prompt", 1), ("new_tokens", 2), ("repeats", 1)):
-            if getattr(self, name) < least:
-                raise SettingsError(f"{name} must be {least} or more (got {getattr(self, name)})")
-        if self.dtype not in _DTYPES:
-            raise SettingsError(f"dtype must be one of {', '.join(_DTYPES)} (got {self.dtype!r})")
-        if not self.modes or len({*self.modes}) < len(self.modes) or not {*self.modes} <= {*MODES}:
-            raise SettingsError(f"modes must be one or more of {', '.join(MODES)} (got {self.modes})")
-        if "graph" in self.modes and not devices.is_gpu(self.device):
-            raise SettingsError(f"the mode graph needs a CUDA device (device is {self.device!r}): use eager")
-
-    def describe(self) -> str:
-        """The setting in one line."""
-        return (
-            f"{self.dtype} on {self.device}, batch {self.batch}, prompt {self.prompt}, "
-            f"{self.new_tokens} new tokens, {self.repeats} repetitions after {WARM_UPS} warm-up"
-        )
-
 
 PRESETS = {
     "gpu": SpeedSettings(),
@@ -166,7 +124,7 @@ class Measurement:
             for other, load_other in others:
                 self._beside(first, other, load_other)
                 # only now, when nothing holds this model any more, is there room for the next
-                room.release()
+                oom_backoff.release()
             if not others:
                 self._take_turns([first])
 

@@ -23,12 +23,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gprune import untrusted
-from gprune.cache_folder import explain, is_full, is_refused
-from gprune.errors import JobError, UnreadableError
-from gprune.files import write_bytes
-from gprune.locks import Lock
-from gprune.shared_files import again, refresh, status, there
+from gprune.store.folder import explain, is_full, is_refused
+from gprune.system import safe_parsing
+from gprune.system.errors import JobError, UnreadableError
+from gprune.system.files import write_bytes
+from gprune.system.locks import Lock
+from gprune.system.network_files import again, refresh, status, there
 
 STUDY = "study.json"
 JOB = "job.json"
@@ -43,13 +43,14 @@ LOCK = ".lock"
 ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 LOCK_SECONDS = 10.0
 LEASE_SECONDS = 3.0
-"""of a disk without locks, see gprune.locks: less than anybody waits, for these locks are held for moments"""
+"""of a disk without locks, see gprune.system.locks: less than anybody waits, for these locks are held for
+moments"""
 
 
 def root(cache: Path) -> Path:
     """The folder of all jobs of a cache, absolute; it need not exist."""
-    with untrusted.refused_as(JobError):
-        return untrusted.path(str(cache), "the cache folder").resolve() / "jobs"
+    with safe_parsing.refused_as(JobError):
+        return safe_parsing.path(str(cache), "the cache folder").resolve() / "jobs"
 
 
 def locate(cache: Path, job_id: str) -> Path:
@@ -97,7 +98,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
         refresh(path.parent)
     try:
         # what a run reports may be a perplexity beyond every float
-        values = untrusted.json_file(path, path.name, finite=False)
+        values = safe_parsing.json_file(path, path.name, finite=False)
     except (OSError, UnreadableError):
         return None
     return values if isinstance(values, dict) else None

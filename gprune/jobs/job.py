@@ -13,16 +13,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gprune.errors import JobError
-from gprune.files import make_folder, write_text
 from gprune.jobs import folder as files
+from gprune.jobs.device_slots import CPU, model_gpus
 from gprune.jobs.local import CommandBuilder, exports
-from gprune.jobs.places import CPU, model_gpus
 from gprune.jobs.slurm.record import Record, is_slurm, read_record, write_record
 from gprune.jobs.state import JobState, is_text, is_time, one_line, read_state, write_state
-from gprune.shared_files import move
 from gprune.study import Study, run_name
-from gprune.untrusted import quoted
+from gprune.system.errors import JobError
+from gprune.system.files import make_folder, write_text
+from gprune.system.network_files import move
+from gprune.system.safe_parsing import quoted
 
 LOCAL, SLURM = "local", "slurm"
 
@@ -115,7 +115,7 @@ def measures_speed(study: Study, until: str = "all") -> bool:
 
     Args:
         study: the study.
-        until: the last thing wanted, one of gprune.stages.UNTIL.
+        until: the last thing wanted, one of gprune.pipeline.stages.UNTIL.
     """
     return study.evaluation.speed != "none" and until in ("perplexity", "all")
 

@@ -7,12 +7,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from gprune.errors import JobError, SettingsError
 from gprune.jobs import folder as files
 from gprune.jobs.job import LOCAL, Job, read_job
 from gprune.jobs.state import read_state
 from gprune.jobs.timeline import JobProgress, measure, read_trace
 from gprune.study import Study, from_file, run_name
+from gprune.system.errors import JobError, SettingsError
 
 
 def jobs(cache: Path) -> list[Job]:

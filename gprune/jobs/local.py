@@ -17,13 +17,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gprune import installation, machine, processes
+from gprune.jobs import device_slots
 from gprune.jobs import folder as files
-from gprune.jobs import places
 from gprune.jobs.state import JobState
-from gprune.processes import QUIET_SECONDS
-from gprune.processes import is_alive as is_alive
-from gprune.processes import process_start as process_start
+from gprune.system import installation, machine, processes
+from gprune.system.processes import QUIET_SECONDS
+from gprune.system.processes import is_alive as is_alive
+from gprune.system.processes import process_start as process_start
 
 CommandBuilder = Callable[[Path, Sequence[str]], list[str]]
 
@@ -54,7 +54,7 @@ def worker_command(folder: Path, arguments: Sequence[str]) -> list[str]:
 
 
 def environment(device: str = "") -> dict[str, str]:
-    """The environment of a run: threads as gprune.machine has them, a log that is UTF-8 and unbuffered.
+    """The environment of a run: threads as gprune.system.machine sets, a log that is UTF-8 and unbuffered.
 
     Args:
         device: the only GPU that it sees, or several with blanks between them; empty for all that this
@@ -64,7 +64,7 @@ def environment(device: str = "") -> dict[str, str]:
         ValueError: this process does not see that GPU.
     """
     values = {**os.environ, machine.THREADS_VARIABLE: machine.threads()}
-    return values | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"} | places.visible(device)
+    return values | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"} | device_slots.visible(device)
 
 
 def start_supervisor(folder: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TextIO
 
-from gprune.cache_folder import is_full
+from gprune.store.folder import is_full
 
 
 class Forgiving(io.TextIOBase):

@@ -1,6 +1,7 @@
 """The queue of jobs: submit, list, follow, cancel, resume.
 
-One heavy job runs at a time, or one on each GPU: see gprune.jobs.places. Jobs beyond that wait in order of
+One heavy job runs at a time, or one on each GPU: see gprune.jobs.device_slots. Jobs beyond that wait in
+order of
 submission, and the supervisor of each job starts the next one when it ends, so the queue advances without the
 app.
 Slurm's jobs lie in the same folder, and are none of this queue's: see gprune.jobs.slurm.
@@ -16,10 +17,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gprune.errors import JobError
-from gprune.files import make_folder
+from gprune.jobs import device_slots, local, reconciliation
 from gprune.jobs import folder as files
-from gprune.jobs import local, places, upkeep
 from gprune.jobs.job import LOCAL, SLURM, Job, create, fingerprint
 from gprune.jobs.listing import get, jobs, log_tail, progress, study_of
 from gprune.jobs.slurm import client, submission, watching
@@ -27,6 +26,8 @@ from gprune.jobs.slurm.record import is_slurm
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.jobs.state import JobState, update
 from gprune.study import Study
+from gprune.system.errors import JobError
+from gprune.system.files import make_folder
 
 __all__ = [
     "Job",
@@ -72,15 +73,15 @@ def submit(
             fewer GPUs are named than it computes on.
     """
     home = files.root(cache)
-    places.require_valid()
-    places.require_enough(study.device, arguments)
+    device_slots.require_valid()
+    device_slots.require_enough(study.device, arguments)
     digest = fingerprint(study, arguments)
     try:
         make_folder(home)
     except OSError as error:
         raise files.unwritable(home, error) from error
     with files.locked(home):
-        upkeep.settle(home)
+        reconciliation.settle(home)
         known = jobs(cache)
         open_jobs = [job for job in known if job.active and job.state != "cancelling"]
         for job in open_jobs:
@@ -91,7 +92,7 @@ def submit(
             raise JobError(f"{len(open_jobs)} jobs wait or run already: cancel some, or wait for them to end")
         last = max((job.number for job in known), default=0)
         created = create(home, study, label, arguments, build, last + 1)
-        upkeep.advance(home)
+        reconciliation.advance(home)
     return get(cache, created.id)
 
 
@@ -178,8 +179,8 @@ def reconcile(cache: Path) -> None:
     if not files.all_folders(home):
         return
     with files.locked(home):
-        upkeep.settle(home)
-        upkeep.advance(home)
+        reconciliation.settle(home)
+        reconciliation.advance(home)
     watching.soon(home)
 
 

@@ -20,13 +20,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from gprune.errors import Cancelled, GpruneError, Interrupted, JobError
-from gprune.files import make_folder
 from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.state import JobState, one_line, read_state, update, write_state
-from gprune.progress import Progress
-from gprune.shared_files import refresh, there
+from gprune.system.errors import Cancelled, GpruneError, Interrupted, JobError
+from gprune.system.files import make_folder
+from gprune.system.network_files import refresh, there
+from gprune.system.progress import Progress, Waiting
 
 # progress lines are at least this far apart; in a long stage a hundredth of its age, up to the longest
 SHORTEST_SECONDS = 0.2
@@ -124,6 +124,7 @@ class JobReporter:
 
     def _record(self, now: float, stage: str, done: int, total: int, message: str) -> None:
         event = {"ts": now, "stage": stage, "done": done, "total": total, "message": one_line(message)}
+        event |= {"waits": True} if isinstance(message, Waiting) else {}
         complete = done >= total
         first = stage != self._stage
         if first:

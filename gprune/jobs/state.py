@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from gprune import untrusted
 from gprune.jobs import folder as files
+from gprune.system import safe_parsing
 
 MOST_TEXT = 20_000
 FINISHED = ("cancelled", "interrupted", "failed", "done")
@@ -98,7 +98,7 @@ def silence(host: str) -> str:
 
 def one_line(text: str) -> str:
     """The text without line breaks and of bounded length; its end, where the remedy stands, survives."""
-    return untrusted.sentence(text)
+    return safe_parsing.sentence(text)
 
 
 def read_state(folder: Path) -> JobState:

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from gprune.errors import GpruneError
+from gprune.jobs import device_slots, local, queue
 from gprune.jobs import folder as files
-from gprune.jobs import local, places, queue
 from gprune.jobs.state import LOST, REMEDY, JobState, read_state, update, write_state
-from gprune.processes import BEAT_SECONDS
+from gprune.system.errors import GpruneError
+from gprune.system.processes import BEAT_SECONDS
 
 TICK_SECONDS = 0.1
 
@@ -63,7 +63,7 @@ def _launch(folder: Path) -> subprocess.Popen[bytes] | None:
             return None
         try:
             # of a study that names a GPU itself, the number is among all of them
-            chosen = state.device if record.get("device") in places.OPEN_CHOICE else ""
+            chosen = state.device if record.get("device") in device_slots.OPEN_CHOICE else ""
             worker = local.start(command or [], folder, chosen)
         except (OSError, ValueError, TypeError, IndexError) as error:
             reason = f"the command {command!r} cannot be started ({error}): check the installation"
@@ -123,7 +123,7 @@ def _beat(folder: Path) -> None:
 def _reason(code: int, folder: Path) -> str:
     """One sentence for a run that ended without reporting how."""
     if code == -signal.SIGKILL:
-        return f"the process ended without a result (killed, often for lack of memory); {REMEDY}"
+        return f"the process ended without a result (killed, probably out of memory); {REMEDY}"
     if code < 0:
         return LOST
     lines = files.last_lines(folder / files.LOG, 1)

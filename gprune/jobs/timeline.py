@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from gprune import untrusted
 from gprune.jobs.state import JobState, is_text, is_time
-from gprune.shared_files import again, status
+from gprune.system import safe_parsing
+from gprune.system.network_files import again, status
 
 # the moving rate looks at this many events and seconds; with less behind it there is no estimate yet
 RATE_EVENTS = 60
@@ -32,6 +32,8 @@ class Event:
     """steps of the stage; 0 if unknown"""
     message: str
     """what is being done, in words"""
+    waits: bool = False
+    """whether that is waiting for another run"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class JobProgress:
     """steps of that stage; 0 if unknown"""
     message: str = ""
     """what is being done, in words"""
+    waits: str = ""
+    """what it waits for, in words, while another run computes what it needs; else empty"""
     updated: float | None = None
     """when the run last said something, seconds since 1970"""
     elapsed: float | None = None
@@ -76,11 +80,6 @@ class JobProgress:
     """seconds left of the present stage; None while it cannot be estimated"""
     stages: tuple[StageTime, ...] = ()
     """time of each stage, in order of appearance"""
-
-    @property
-    def waits(self) -> str:
-        """What it waits for, in words, while another run computes what it needs; else empty."""
-        return self.message if self.message.startswith("waiting for ") else ""
 
     @property
     def fraction(self) -> float:
@@ -113,18 +112,18 @@ def _read_trace(path: Path, size: int, changed: int) -> Trace:
     return Trace(tuple(spans), tuple(Event(*values) for values in parsed[-RATE_EVENTS:]))
 
 
-def _parse(line: bytes) -> tuple[float, str, int, int, str] | None:
+def _parse(line: bytes) -> tuple[float, str, int, int, str, bool] | None:
     """The fields of an event; a long run writes tens of thousands, of which few become records."""
     try:
-        values = untrusted.json_value(line, "the event")
+        values = safe_parsing.json_value(line, "the event")
         seconds, stage, done, total = (values[name] for name in ("ts", "stage", "done", "total"))
-        message = values.get("message", "")
+        message, waits = values.get("message", ""), values.get("waits") is True
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     counted = all(type(count) is int and count >= 0 for count in (done, total))
     if not (counted and is_time(seconds) and is_text(stage) and is_text(message)):
         return None
-    return float(seconds), stage, done, total, message
+    return float(seconds), stage, done, total, message, waits
 
 
 def measure(trace: Trace, state: JobState, now: float) -> JobProgress:
@@ -145,6 +144,7 @@ def measure(trace: Trace, state: JobState, now: float) -> JobProgress:
         done=last.done,
         total=last.total,
         message=last.message,
+        waits=last.message if last.waits else "",
         updated=last.ts,
         elapsed=elapsed,
         eta=None if state.finished else remaining(trace.recent, now),

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from gprune.errors import MethodError, ModelError, SettingsError
 from gprune.models.families import Layout, layout_of
 from gprune.models.offloading import present
 from gprune.records import Array, ModelShape, ModelSize, WeightNorms
+from gprune.system.errors import MethodError, ModelError, SettingsError
 
 # Rows of a weight matrix that are widened to float64 at a time: 4 MiB for every 1000 columns.
 _BLOCK_ROWS = 512

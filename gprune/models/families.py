@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gprune.errors import ModelError
-from gprune.untrusted import quoted
+from gprune.system.errors import ModelError
+from gprune.system.safe_parsing import quoted
 
 PRUNED_PREFIX = "gprune_"
 """What the model type of a saved pruned model starts with."""

@@ -9,15 +9,15 @@ weights.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gprune import limits
-from gprune.errors import GpruneError, ModelError
-from gprune.files import amount
-from gprune.progress import Progress
+from gprune.system import limits
+from gprune.system.errors import GpruneError, ModelError
+from gprune.system.progress import Progress
+from gprune.system.units import amount
 
 DOWNLOADED = ["*.json", "model*.safetensors", "*.py", "tokenizer.model", "merges.txt"]
 """patterns of the files that are fetched"""
@@ -25,19 +25,22 @@ LOCAL = "a local model folder needs no network"
 _MEGABYTE = 1_000_000
 
 
-def snapshot(name: str, download: bool, on_progress: Progress | None = None) -> Path:
+def snapshot(
+    name: str, download: bool, lacking_in: Callable[[Path], str], on_progress: Progress | None = None
+) -> Path:
     """The folder of a model in the hub's cache.
 
     Args:
         name: owner/name.
         download: whether what is missing is fetched; what is there already stays.
+        lacking_in: what a folder lacks of what every model needs; empty where it is whole.
         on_progress: told of megabytes while they are fetched; the hub's own bars are drawn where left out.
 
     Raises:
         ModelError: the model is not here, or only half, and may not or cannot be fetched.
     """
     folder = _local(name)
-    lacking = _lacking(folder) if folder is not None else ""
+    lacking = lacking_in(folder) if folder is not None else ""
     if folder is not None and not lacking:
         return folder
     if not download:
@@ -47,8 +50,12 @@ def snapshot(name: str, download: bool, on_progress: Progress | None = None) -> 
         return _fetch(name, on_progress)
 
 
-def offer(name: str) -> str:
+def offer(name: str, lacking_in: Callable[[Path], str]) -> str:
     """What it takes to have a model that is not whole on this machine; fetches nothing.
+
+    Args:
+        name: owner/name.
+        lacking_in: see `snapshot`.
 
     Returns:
         One sentence with what is to be fetched, where to, and how much room there is.
@@ -59,7 +66,7 @@ def offer(name: str) -> str:
     from huggingface_hub import constants
 
     folder = _local(name)
-    with _plain_errors(name, _lacking(folder) if folder is not None else ""):
+    with _plain_errors(name, lacking_in(folder) if folder is not None else ""):
         size, cache = _missing(name), Path(constants.HF_HUB_CACHE)
         free = limits.room(cache)
         return f"{amount(size)} of {name!r} are to be fetched into {str(cache)!r}, with {amount(free)} free"
@@ -112,19 +119,6 @@ def _local(name: str) -> Path | None:
         return Path(error.snapshot_path)
     except (OSError, ValueError):
         return None
-
-
-def _lacking(folder: Path) -> str:
-    """What a model's folder lacks of what every model needs; empty where it is whole."""
-    from gprune.models import identity
-
-    try:
-        identity.configuration(folder)
-        identity.weight_files(folder)
-        identity.require_tokenizer(folder)
-    except ModelError as error:
-        return str(error).partition(": ")[0]
-    return ""
 
 
 def _absent(name: str, lacking: str, reason: str) -> str:

@@ -9,11 +9,11 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from gprune import untrusted
-from gprune.errors import ModelError, UnreadableError
-from gprune.models import shapes
-from gprune.progress import Progress
+from gprune.models import hub, shapes
 from gprune.store import digests
+from gprune.system import safe_parsing
+from gprune.system.errors import ModelError, UnreadableError
+from gprune.system.progress import Progress
 
 CONFIG_FILE = "config.json"
 WEIGHT_FILE = "model.safetensors"
@@ -46,13 +46,13 @@ def resolve(name: str) -> str:
         ModelError: the word can be none of these.
     """
     if name == "demo":
-        from gprune.demo import MODEL_FOLDER
+        from gprune.data.demo import MODEL_FOLDER
 
         return str(MODEL_FOLDER)
     if shapes.is_random(name):
         return str(shapes.folder(name))
-    with untrusted.refused_as(ModelError):
-        folder = untrusted.path(name, "the model")
+    with safe_parsing.refused_as(ModelError):
+        folder = safe_parsing.path(name, "the model")
         return str(folder.resolve()) if folder.is_dir() else name
 
 
@@ -74,8 +74,8 @@ def locate(name: str, *, download: bool = False, on_progress: Progress | None = 
             reached, or the disk is too small for it.
     """
     resolved = resolve(name)
-    with untrusted.refused_as(ModelError):
-        folder = untrusted.path(resolved, "the model")
+    with safe_parsing.refused_as(ModelError):
+        folder = safe_parsing.path(resolved, "the model")
     if folder.is_dir():
         return folder
     if folder.is_file():
@@ -86,9 +86,18 @@ def locate(name: str, *, download: bool = False, on_progress: Progress | None = 
         raise ModelError(
             f"there is no model folder {resolved!r}: check the spelling, or give a hub name owner/name"
         )
-    from gprune.models import hub
+    return hub.snapshot(name, download, lacking, on_progress)
 
-    return hub.snapshot(name, download, on_progress)
+
+def lacking(folder: Path) -> str:
+    """What a model's folder lacks of what every model needs; empty where it is whole."""
+    try:
+        configuration(folder)
+        weight_files(folder)
+        require_tokenizer(folder)
+    except ModelError as error:
+        return str(error).partition(": ")[0]
+    return ""
 
 
 def configuration(folder: Path) -> dict[str, Any]:
@@ -116,8 +125,8 @@ def configuration(folder: Path) -> dict[str, Any]:
 def _object(folder: Path, name: str) -> Any:
     """The value in a JSON file of a model's folder; links may lead to the hub's cache only."""
     # configurations of other families hold infinite limits and "no limit" as a number of 31 digits
-    place = untrusted.inside(folder, name, "the model")
-    return untrusted.json_file(place, name, finite=False, digits=_MOST_DIGITS)
+    place = safe_parsing.inside(folder, name, "the model")
+    return safe_parsing.json_file(place, name, finite=False, digits=_MOST_DIGITS)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -129,8 +138,8 @@ def weight_files(folder: Path) -> list[Path]:
     if shapes.holds(folder):
         return []
     if (folder / WEIGHT_FILE).is_file():
-        with untrusted.refused_as(ModelError):
-            return [untrusted.inside(folder, WEIGHT_FILE, f"the model {untrusted.quoted(folder.name)}")]
+        with safe_parsing.refused_as(ModelError):
+            return [safe_parsing.inside(folder, WEIGHT_FILE, f"the model {safe_parsing.quoted(folder.name)}")]
     if (folder / INDEX_FILE).is_file():
         return [folder / INDEX_FILE, *_indexed_files(folder)]
     if any(folder.glob("*.bin")) or any(folder.glob("*.pt")) or any(folder.glob("*.pth")):
@@ -146,9 +155,9 @@ def _indexed_files(folder: Path) -> list[Path]:
     try:
         names = sorted(set(_object(folder, INDEX_FILE)["weight_map"].values()))
         for name in names:
-            untrusted.inside(folder, name, "its weight_map")
+            safe_parsing.inside(folder, name, "its weight_map")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = untrusted.sentence(error, 160) if isinstance(error, UnreadableError) else repr(error)
+        reason = safe_parsing.sentence(error, 160) if isinstance(error, UnreadableError) else repr(error)
         raise ModelError(f"{str(index)!r} cannot be read ({reason}): copy the model again") from error
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
@@ -170,6 +179,30 @@ def require_offloadable(folder: Path) -> None:
             f"{shapes.RANDOM}{folder.name} has no files of weights in which layers could wait: leave offload "
             "out"
         )
+
+
+def require_same(name: str, known: str, memory: Path | None = None, card: str = "") -> None:
+    """Checks that the model which is here is the one that a run has read.
+
+    Args:
+        name: see `fingerprint`, as for the following.
+        known: the fingerprint that the run has.
+        memory: where digests are kept.
+        card: name of the GPU.
+
+    Raises:
+        ModelError: it is gone, or has changed.
+    """
+    if fingerprint(name, memory, card) != known:
+        raise changed(name)
+
+
+def changed(name: str) -> ModelError:
+    """What is said where a model is no longer the one that a run has read."""
+    return ModelError(
+        f"the model folder {resolve(name)!r} has changed since the run: put the model back, or run the study "
+        "again"
+    )
 
 
 def fingerprint(name: str, memory: Path | None = None, card: str = "") -> str:
@@ -205,10 +238,10 @@ def tokenizer_fingerprint(name: str) -> str:
     """
     folder = tokenizer_folder(locate(name))
     require_tokenizer(folder)
-    with untrusted.refused_as(ModelError):
-        what = f"the tokenizer of {untrusted.quoted(folder.name)}"
+    with safe_parsing.refused_as(ModelError):
+        what = f"the tokenizer of {safe_parsing.quoted(folder.name)}"
         files = [
-            untrusted.inside(folder, file, what) for file in TOKENIZER_FILES if (folder / file).is_file()
+            safe_parsing.inside(folder, file, what) for file in TOKENIZER_FILES if (folder / file).is_file()
         ]
     return _combined(files)
 
@@ -217,7 +250,7 @@ def tokenizer_folder(folder: Path) -> Path:
     """The folder of a model's tokenizer: its own, or that of the demo where the weights are random."""
     if not shapes.holds(folder):
         return folder
-    from gprune.demo import MODEL_FOLDER
+    from gprune.data.demo import MODEL_FOLDER
 
     return MODEL_FOLDER
 

@@ -16,8 +16,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from gprune import untrusted
-from gprune.errors import GpruneError, ModelError, SettingsError
 from gprune.models import devices, offloading, random_weights, shapes
 from gprune.models.decoder import Decoder
 from gprune.models.families import Layout, layout_of
@@ -29,7 +27,9 @@ from gprune.models.identity import (
     tokenizer_folder,
     weight_files,
 )
-from gprune.models.room import out_of_memory
+from gprune.models.oom_backoff import out_of_memory
+from gprune.system import safe_parsing
+from gprune.system.errors import GpruneError, ModelError, SettingsError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _MESSAGE_LENGTH = 160
@@ -262,8 +262,8 @@ def quiet() -> Iterator[None]:
 def one_line(error: BaseException) -> str:
     """The message of a library's error as one line of bounded length; ours where it gives unsafe advice."""
     words = " ".join(str(error).split()) or type(error).__name__
-    ours = untrusted.harmless(words)
-    return untrusted.sentence(words, _MESSAGE_LENGTH) if ours == words else ours
+    ours = safe_parsing.harmless(words)
+    return safe_parsing.sentence(words, _MESSAGE_LENGTH) if ours == words else ours
 
 
 def _automatic(name: str) -> Any:

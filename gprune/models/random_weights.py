@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from gprune import untrusted
-from gprune.errors import ModelError, SettingsError
 from gprune.models import devices
 from gprune.models.identity import configuration
-from gprune.models.room import out_of_memory
+from gprune.models.oom_backoff import out_of_memory
 from gprune.models.shapes import RANDOM
+from gprune.system import safe_parsing
+from gprune.system.errors import ModelError, SettingsError
 
 _SEED = 0
 _MESSAGE_LENGTH = 160
@@ -31,7 +31,7 @@ def config_of(folder: Path) -> Any:
     try:
         return AutoConfig.for_model(**values)
     except Exception as error:  # whatever the library finds wrong with its fields
-        place = untrusted.quoted(str(folder))
+        place = safe_parsing.quoted(str(folder))
         raise ModelError(f"{place} has a configuration of no model: {_said(error)}") from error
 
 
@@ -82,4 +82,4 @@ def weights(folder: Path) -> int:
 
 def _said(error: Exception) -> str:
     """What a library says, in one line of bounded length."""
-    return untrusted.sentence(str(error) or type(error).__name__, _MESSAGE_LENGTH)
+    return safe_parsing.sentence(str(error) or type(error).__name__, _MESSAGE_LENGTH)

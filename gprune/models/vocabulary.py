@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from tokenizers import Tokenizer
 
-from gprune.errors import GpruneError, ModelError
 from gprune.models import identity
 from gprune.records import Array
+from gprune.system.errors import GpruneError, ModelError
 
 _BROKEN = "\ufffd"
 """what the bytes of half a character are decoded to"""

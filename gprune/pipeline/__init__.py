@@ -1,7 +1,8 @@
 """From a study to a pruned and measured model: every stage of its graph in order, through the store.
 
 Any number of processes may run one study at the same time: each stage is computed by one of them, under its
-lock, and the others take its result. Which of them writes the run's record is said in gprune.pipeline.keeper.
+lock, and the others take its result. Which of them writes the run's record is said in
+gprune.pipeline.run_owner.
 """
 
 from __future__ import annotations
@@ -12,17 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gprune import untrusted
-from gprune.errors import MethodError, StoreError, TaskError
 from gprune.pipeline import provenance
-from gprune.pipeline.beforehand import require_room
-from gprune.pipeline.keeper import Keeper
-from gprune.pipeline.outlook import expected
+from gprune.pipeline.eta import expected
+from gprune.pipeline.preflight import require_room
 from gprune.pipeline.record import Listener, RunRecord
-from gprune.pipeline.summary import summarized
-from gprune.progress import Notice
-from gprune.settings import require
-from gprune.stages import (
+from gprune.pipeline.run_owner import RunOwner
+from gprune.pipeline.stages import (
     KINDS,
     PAIR,
     Graph,
@@ -37,12 +33,18 @@ from gprune.stages import (
     resolve,
     served,
 )
-from gprune.stages.inputs import doubtful_tasks, read
+from gprune.pipeline.stages.inputs import doubtful_tasks, read
+from gprune.pipeline.summary import summarized
 from gprune.store import Store, states
 from gprune.store.resumption import Resumption, Spent
 from gprune.study import Study
+from gprune.study.settings import require
+from gprune.system import safe_parsing
+from gprune.system.errors import MethodError, StoreError, TaskError
+from gprune.system.progress import Notice, Waiting
 
 __all__ = ["Listener", "opened", "run"]
+_WAITING = Waiting("waiting for another run that computes the same")
 
 
 def run(
@@ -59,10 +61,10 @@ def run(
         study: what to run.
         store: where results are kept.
         listener: told of every stage's progress; may raise Cancelled.
-        until: the last thing wanted, one of gprune.stages.UNTIL.
+        until: the last thing wanted, one of gprune.pipeline.stages.UNTIL.
         anyway: whether it starts even if it cannot fit in memory, as far as arithmetic tells.
-        ranks: the processes that compute together, as gprune.models.ranks has them, of which this one is the
-            first; None where it is alone.
+        ranks: the processes that compute together, as gprune.models.distributed.process_group has them, of
+            which this one is the first; None where it is alone.
 
     Returns:
         Settings, keys, retention, parameters, checkpoint, perplexities and seconds, as plain JSON
@@ -84,10 +86,10 @@ def run(
     require_room(wanted, results, listener, anyway, record.processes)
     store.sweep()
     states.sweep(store)
-    with Keeper(record, wanted, listener) as keeper:
-        _Runner(results, record, keeper, ranks).run(wanted, _essential(results.graph, until))
+    with RunOwner(record, wanted, listener) as owner:
+        _Runner(results, record, owner, ranks).run(wanted, _essential(results.graph, until))
         summary = summarized(results, wanted, record)
-        keeper.finish(summary if until in ("perplexity", "all") else None)
+        owner.finish(summary if until in ("perplexity", "all") else None)
     return summary
 
 
@@ -110,9 +112,9 @@ def _essential(graph: Graph, until: str) -> tuple[Stage[Any], ...]:
 class _Runner:
     """Computes what is missing, each stage under its lock, so that two runs of one study share the work."""
 
-    def __init__(self, results: Results, record: RunRecord, keeper: Keeper, ranks: Any) -> None:
-        graph, store, listener = results.graph, results.store, keeper.heard
-        self.results, self.record, self.keeper, self.listener = results, record, keeper, listener
+    def __init__(self, results: Results, record: RunRecord, owner: RunOwner, ranks: Any) -> None:
+        graph, store, listener = results.graph, results.store, owner.heard
+        self.results, self.record, self.owner, self.listener = results, record, owner, listener
         self.work = Work(graph.study, graph.inputs, store.texts, partial(listener, "model"), ranks)
         self.on_the_way: set[Stage[Any]] = set()
         """what this run has made beside others"""
@@ -144,7 +146,7 @@ class _Runner:
             except (MethodError, TaskError) as error:
                 if stage in essential:
                     raise
-                left_out[stage] = untrusted.sentence(error)
+                left_out[stage] = safe_parsing.sentence(error)
                 self.listener(stage.name, 1, 1, f"left out: {error}")
 
     def _provided(self, stage: Stage[Any]) -> Iterator[Stage[Any]]:
@@ -161,15 +163,13 @@ class _Runner:
         """Computes a stage unless its result is there, and notes it."""
         started, reused = time.perf_counter(), self._whole(stage)
         if not reused:
-            waiting = partial(
-                self.listener, stage.name, 0, 1, "waiting for another run that computes the same"
-            )
+            waiting = partial(self.listener, stage.name, 0, 1, _WAITING)
             with self.results.store.lock(stage.kind, stage.key, waiting):
                 reused = self._whole(stage)
                 if not reused:
                     self._compute(stage, started)
         self.record.note(stage, reused and stage not in self.on_the_way)
-        self.keeper.noted(stage)
+        self.owner.noted(stage)
 
     def _whole(self, stage: Stage[Any]) -> bool:
         """Whether a result is there that lacks nothing which can be had now."""
@@ -183,7 +183,7 @@ class _Runner:
 
     def _compute(self, stage: Stage[Any], started: float) -> None:
         store, work = self.results.store, self.work
-        self.keeper.announce()
+        self.owner.announce()
         self.listener(stage.name, 0, 1, self.results.set_aside(stage))
         notices: list[str] = []
         work.progress = partial(self._heard, stage, notices)
@@ -235,7 +235,7 @@ class _Runner:
     def _put_extra(self, stage: Stage[Any], maker: Stage[Any], made: Any) -> None:
         """Keeps what another stage has made on the way."""
         store = self.results.store
-        waiting = partial(self.listener, maker.name, 1, 1, "waiting for another run that computes the same")
+        waiting = partial(self.listener, maker.name, 1, 1, _WAITING)
         with store.lock(stage.kind, stage.key, waiting):
             if spoilt := self.results.set_aside(stage):
                 self.listener(stage.name, 0, 1, spoilt)

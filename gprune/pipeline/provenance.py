@@ -12,8 +12,9 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
-from gprune import __version__, installation
-from gprune.machine import has_gpu, version
+from gprune.system import installation
+from gprune.system.machine import has_gpu, version
+from gprune.system.version import __version__
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "lm_eval")
 _DISTRIBUTION = "gprune-studio"

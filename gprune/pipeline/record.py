@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from gprune import corpora, processes, run_records
-from gprune.errors import SettingsError
-from gprune.pipeline import provenance
-from gprune.pipeline.outlook import Outlook
-from gprune.stages import Results, Stage, accuracy, named, needed
-from gprune.stages.inputs import roles
+from gprune.data import texts
+from gprune.pipeline import provenance, runs
+from gprune.pipeline.eta import Outlook
+from gprune.pipeline.stages import Results, Stage, accuracy, named, needed
+from gprune.pipeline.stages.inputs import roles
 from gprune.study import from_dict, run_name
-from gprune.untrusted import sentence
+from gprune.system import processes
+from gprune.system.errors import SettingsError
+from gprune.system.progress import Reused
+from gprune.system.safe_parsing import sentence
 
 Listener = Callable[[str, int, int, str], None]
 """Called with the stage's name, work done, work in all, and a message; raises Cancelled to stop."""
@@ -60,7 +62,7 @@ class RunRecord:
 
     def read(self) -> None:
         """Reads what the record holds now, and keeps of it what is still valid."""
-        previous = run_records.read(self.results.store, self.name) or {}
+        previous = runs.read(self.results.store, self.name) or {}
         entries, known = previous.get("stages", {}), named(self.results.graph).values()
         valid = {(stage.name, stage.key) for stage in known}
         self._earlier, self._told = (
@@ -118,7 +120,7 @@ class RunRecord:
         kept = {name: details.get(name) for name in names}
         self.stages[stage.name] = entry | {name: value for name, value in kept.items() if value}
         if reused:
-            self.listener(stage.name, 1, 1, "reused")
+            self.listener(stage.name, 1, 1, Reused("reused"))
         else:
             words = _cost(seconds, passes)
             if "resumed" in details:
@@ -167,7 +169,7 @@ class RunRecord:
             ),
             "result": result or self._result,
         }
-        run_records.save(self.results.store, self.name, values)
+        runs.save(self.results.store, self.name, values)
 
     def _asked_for(self) -> str:
         """The last thing wanted: extra results take a finished run no further than it was."""
@@ -176,8 +178,8 @@ class RunRecord:
 
     def _descriptions(self) -> dict[str, str]:
         study = self.results.graph.study
-        described = {role: corpora.describe(text, "calibration") for role, text in roles(study).items()}
-        return described | {text: corpora.describe(text, "evaluation") for text in study.evaluation.texts}
+        described = {role: texts.describe(text, "calibration") for role, text in roles(study).items()}
+        return described | {text: texts.describe(text, "evaluation") for text in study.evaluation.texts}
 
 
 def _cost(seconds: float, passes: dict[str, float] | None) -> str:

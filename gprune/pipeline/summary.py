@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gprune import budget
-from gprune.analysis import stamps
-from gprune.analysis.stamps import Stamp
-from gprune.methods import METHODS, compensates
+from gprune.evaluation import protocol
+from gprune.evaluation.protocol import Stamp
 from gprune.pipeline.record import RunRecord
-from gprune.records import Accuracy
-from gprune.stages import (
+from gprune.pipeline.stages import (
     Results,
     Stage,
     accuracy,
@@ -20,11 +17,14 @@ from gprune.stages import (
     masks,
     overlap,
     perplexity,
+    repairs,
     shape,
     size,
     speed,
     standings,
 )
+from gprune.records import Accuracy, PrunedModel
+from gprune.study.methods import METHODS
 
 
 def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
@@ -94,11 +94,11 @@ def _protocols(results: Results, answered: dict[str, list[str]]) -> dict[str, An
     def of_text(method: str, text: str) -> Stamp:
         stage = perplexity(graph, method, text)
         made = results.details(stage)
-        return stamps.of_perplexity(results.record(stage), made, precision, evaluation.windows)
+        return protocol.of_perplexity(results.record(stage), made, precision, evaluation.windows)
 
     def of_task(method: str, task: str) -> Stamp:
         stage = accuracy(graph, method, task)
-        return stamps.of_accuracy(results.record(stage), results.details(stage), precision=precision)
+        return protocol.of_accuracy(results.record(stage), results.details(stage), precision=precision)
 
     stamped: dict[str, Any] = {
         "perplexity": {name: {t: number(of_text(name, t)) for t in evaluation.texts} for name in answered}
@@ -128,9 +128,8 @@ def sizes(results: Results, methods: list[str]) -> dict[str, Any]:
             retention[name], parameters[name] = 1.0, whole.parameters
             continue
         kept = results.get(masks, method.masks)
-        added = compensates(method, results.graph.study.sparsity.bias_compensation)
         retention[name] = kept.retention
-        parameters[name] = budget.parameters(known, whole, kept.ffn, kept.heads, added)
+        parameters[name] = PrunedModel(kept, repairs(results.graph, name)).parameters(known, whole)
     found: dict[str, Any] = {"retention": retention, "parameters": parameters}
     return found | ({"retained_fraction": retention["gprune"]} if "gprune" in retention else {})
 

@@ -144,7 +144,7 @@ class Problem:
     """What a method is asked."""
 
     shape: ModelShape
-    """sizes of the dense model, and what its units weigh: `gprune.budget` counts with them"""
+    """sizes of the dense model, and what its units weigh: `gprune.records.budget` counts with them"""
     retention: float
     """fraction of the decoder's linear weights to keep, in (0, 1)"""
     seed: int

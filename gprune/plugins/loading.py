@@ -12,11 +12,11 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gprune import untrusted
-from gprune.errors import Cancelled, PluginError
-from gprune.extensions.declaration import CHOICES, Plugin
-from gprune.extensions.discovery import Installed
+from gprune.plugins.discovery.declaration import CHOICES, Plugin
+from gprune.plugins.discovery.entry_points import Installed
 from gprune.plugins.interface import Method, Metric
+from gprune.system import safe_parsing
+from gprune.system.errors import Cancelled, PluginError
 
 R = TypeVar("R")
 _CLASSES: dict[str, type] = {"metric": Metric, "method": Method}
@@ -47,7 +47,7 @@ def load(installed: Installed, digest: str) -> Any:
     wanted = _CLASSES[plugin.kind]
     if not isinstance(made, wanted):
         raise PluginError(
-            f"{plugin.words}: {installed.module}:{installed.attribute} is {untrusted.quoted(made)}, not a "
+            f"{plugin.words}: {installed.module}:{installed.attribute} is {safe_parsing.quoted(made)}, not a "
             f"gprune.plugins.{wanted.__name__}"
         )
     _require_declared(plugin, made)
@@ -67,7 +67,7 @@ def _require_own(installed: Installed) -> None:
     wanted, place = installed.source.module(installed.module), _imported_from(installed.module)
     if place and Path(place).resolve() == wanted.resolve():
         return
-    shown = untrusted.quoted(place) if place else "nowhere"
+    shown = safe_parsing.quoted(place) if place else "nowhere"
     raise PluginError(
         f"its module {installed.module} would be imported from {shown}, and it is installed as {wanted}: "
         "remove what stands before it on the path"
@@ -124,5 +124,5 @@ def called(plugin: Plugin, what: str, function: Callable[..., R], *arguments: An
     except (MemoryError, Cancelled, PluginError):
         raise
     except (Exception, SystemExit) as error:
-        words = untrusted.sentence(f"{type(error).__name__}: {error}", 140)
+        words = safe_parsing.sentence(f"{type(error).__name__}: {error}", 140)
         raise PluginError(f"{plugin.words} failed in {what} ({words})") from error

@@ -24,6 +24,7 @@ from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Through
 from gprune.records.maps import Components, NeuronMap
 from gprune.records.model import ModelShape, ModelSize, WeightFacts, WeightNorms
 from gprune.records.modules import AdaptedScores, Agreement, ModuleStatistics, Partition, PartitionAgreement
+from gprune.records.repairs import REPAIRS, PrunedModel, Repair
 from gprune.records.scores import RankDrift, UnitScores
 
 __all__ = [
@@ -45,9 +46,12 @@ __all__ = [
     "Partition",
     "PartitionAgreement",
     "Perplexity",
+    "PrunedModel",
     "PruningMasks",
     "Questions",
+    "REPAIRS",
     "RankDrift",
+    "Repair",
     "SampledText",
     "StrongestPositions",
     "TextOverlap",

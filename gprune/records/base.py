@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gprune.errors import NumericsError
+from gprune.system.errors import NumericsError
 
 Array = np.ndarray[Any, Any]
 

@@ -5,7 +5,7 @@ A *context* is a cluster of the tokens' FFN inputs in one layer, made on one tex
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -82,8 +82,8 @@ class ContextStatistics:
         share = counts / np.maximum(tokens, 1)
         mean = (share[..., None] * means).sum(axis=0)
         between = (counts[..., None] * (means - mean) ** 2).sum(axis=0)
-        merged = tokens[None], mean[None], (moments.sum(axis=0) + between)[None]
-        return ContextStatistics(self.text, self.contexts, *merged, self.affinity, self.layer_change)
+        moment = moments.sum(axis=0) + between
+        return replace(self, tokens=tokens[None], mean=mean[None], moment=moment[None])
 
 
 def pool_contexts(first: ContextStatistics, second: ContextStatistics) -> ContextStatistics:

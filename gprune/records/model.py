@@ -70,7 +70,7 @@ class ModelSize:
     neuron_biases: int
     """bias parameters of gate and up that leave with one neuron"""
     missing_biases: int
-    """bias parameters that o_proj and down_proj lack in all layers, and that bias compensation adds"""
+    """bias parameters that o_proj and down_proj lack in all layers, and that a repair may add"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

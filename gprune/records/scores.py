@@ -13,7 +13,7 @@ class UnitScores:
     """Importance scores of one text under one metric; a higher score is more important."""
 
     metric: str
-    """name in gprune.scoring.METRICS"""
+    """name in gprune.pruning.scoring.METRICS"""
     text: str
     """the calibration text, as typed"""
     ffn: Annotated[Array, real("layers", "neurons")]

@@ -3,7 +3,8 @@
     <cache>/<stage>/<key>/{FIELD.npy ..., manifest.json}
     <cache>/damaged/<stage>-<key>-<digits>/
 
-The key says everything a result depends on (gprune.stages), so a result never goes stale; it is written to
+The key says everything a result depends on (gprune.pipeline.stages), so a result never goes stale; it is
+written to
 a temporary folder, its manifest last, and moved into place in one step when the disk has all of it, so that
 it is either whole or absent. Arrays are read back read-only, large ones as memory maps. Nothing is pickled.
 
@@ -13,7 +14,7 @@ first time in a process, `check` those of all files. Reading never writes: only 
 damaged result aside (`set_aside`), so that a whole cache can be read-only. All of it is its owner's alone.
 """
 
-from gprune.cache_folder import default_cache, explain, is_full
+from gprune.store.folder import default_cache, explain, is_full
 from gprune.store.results import DAMAGED, Store
 
 __all__ = ["DAMAGED", "Store", "default_cache", "explain", "is_full"]

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from gprune.shared_files import again, create, forgets_open_files
 from gprune.store import checksums
 from gprune.store.checksums import Writer
+from gprune.system.network_files import again, create, forgets_open_files
 
 LARGEST_IN_MEMORY = 2**20
 """bytes of a file up to which an array is read into memory"""

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
-from gprune.shared_files import again
+from gprune.system.network_files import again
 
 Stamp = tuple[int, int, int]
 """size, number on the disk and time of the last change of a file"""

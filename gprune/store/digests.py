@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from gprune import machine, untrusted
-from gprune.errors import UnreadableError
-from gprune.files import make_folder, write_json
-from gprune.shared_files import again
 from gprune.store.checksums import Stamp, settled, stamp_of
+from gprune.system import machine, safe_parsing
+from gprune.system.errors import UnreadableError
+from gprune.system.files import make_folder, write_json
+from gprune.system.network_files import again
 
 FOLDER = "digests"
 """folder of the cache that keeps them"""
@@ -74,7 +74,7 @@ def _record(memory: Path, place: Path, salt: bytes) -> Path:
 def _recorded(kept: Path, seen: Stamp) -> str | None:
     """The digest that was kept of a file which looks so; what cannot be read or is none counts as nothing."""
     try:
-        found = untrusted.json_object(kept.read_bytes(), "the digest")
+        found = safe_parsing.json_object(kept.read_bytes(), "the digest")
     except (OSError, UnreadableError):
         return None
     digest = found.get("sha256")

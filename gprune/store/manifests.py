@@ -22,14 +22,15 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gprune import records, untrusted
-from gprune.errors import UnreadableError
-from gprune.files import sync
+from gprune import records
 from gprune.records.base import axes_of
-from gprune.shared_files import again, there
 from gprune.store import array_files, checksums
 from gprune.store.checksums import Stamp
 from gprune.store.manifest_records import details_fault, plain_values, record_fault
+from gprune.system import safe_parsing
+from gprune.system.errors import UnreadableError
+from gprune.system.files import sync
+from gprune.system.network_files import again, there
 
 NAME = "manifest.json"
 SUMS = "sha256"
@@ -226,7 +227,7 @@ def _look(folder: Path, kind: type | None) -> Looked:
 
 def _read(data: bytes) -> dict[str, Any]:
     """A manifest whose entries on files are in order."""
-    manifest = untrusted.json_object(data, NAME, finite=False)
+    manifest = safe_parsing.json_object(data, NAME, finite=False)
     sums, seal = manifest.get(SUMS), manifest.get(SEAL)
     if sums is not None or seal is not None:
         if not isinstance(seal, str) or not _DIGEST.fullmatch(seal) or _seal_of(data, seal) != seal:
@@ -261,7 +262,7 @@ def _require_names(files: Mapping[str, int]) -> None:
         longest = max((len(part.encode("utf-8", "surrogatepass")) for part in place.parts), default=0)
         plain = str(place) == name and not place.is_absolute() and ".." not in place.parts
         if not plain or "\0" in name or not 0 < longest <= 255 or name == NAME:
-            raise _DamagedError(f"{NAME} names the file {untrusted.quoted(name)}")
+            raise _DamagedError(f"{NAME} names the file {safe_parsing.quoted(name)}")
 
 
 def _require_files(folder: Path, files: Mapping[str, int]) -> None:
@@ -272,15 +273,15 @@ def _require_files(folder: Path, files: Mapping[str, int]) -> None:
             places = [folder.joinpath(*parts[: end + 1]) for end in range(len(parts))]
             found = [again(partial(os.lstat, place)) for place in places]
         except (OSError, ValueError) as error:
-            raise _DamagedError(f"{untrusted.quoted(name)} is missing") from error
+            raise _DamagedError(f"{safe_parsing.quoted(name)} is missing") from error
         *above, status = found
         if not all(stat.S_ISDIR(one.st_mode) for one in above):
             # a link could lead anywhere
-            raise _DamagedError(f"{untrusted.quoted(name)} is in no folder of its own")
+            raise _DamagedError(f"{safe_parsing.quoted(name)} is in no folder of its own")
         if not stat.S_ISREG(status.st_mode):
-            raise _DamagedError(f"{untrusted.quoted(name)} is no file")
+            raise _DamagedError(f"{safe_parsing.quoted(name)} is no file")
         if status.st_size != size:
-            raise _DamagedError(f"{untrusted.quoted(name)} has {status.st_size} bytes instead of {size}")
+            raise _DamagedError(f"{safe_parsing.quoted(name)} has {status.st_size} bytes instead of {size}")
 
 
 def _named(manifest: Mapping[str, Any]) -> type | None:
@@ -289,6 +290,6 @@ def _named(manifest: Mapping[str, Any]) -> type | None:
     if name is None:
         return None
     if not isinstance(name, str) or name not in records.__all__:
-        raise _DamagedError(f"{NAME} names the record {untrusted.quoted(name)}")
+        raise _DamagedError(f"{NAME} names the record {safe_parsing.quoted(name)}")
     found: type = getattr(records, name)
     return found

@@ -16,12 +16,12 @@ from uuid import uuid4
 
 import numpy as np
 
-from gprune.cache_folder import default_cache, explain
-from gprune.errors import DamagedError, NumericsError, StoreError
-from gprune.files import beside, discard, is_beside, make_folder, remove, sync
-from gprune.locks import Lock
-from gprune.shared_files import age, move, refresh, there
 from gprune.store import array_files, digests, manifests
+from gprune.store.folder import default_cache, explain
+from gprune.system.errors import DamagedError, NumericsError, StoreError
+from gprune.system.files import beside, discard, is_beside, make_folder, remove, sync
+from gprune.system.locks import Lock
+from gprune.system.network_files import age, move, refresh, there
 
 Record = TypeVar("Record")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,120}")

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gprune import untrusted
-from gprune.errors import Cancelled, DamagedError, SettingsError, StoreError
-from gprune.progress import Notice, Progress
 from gprune.store.states import State, StateFile
+from gprune.system import safe_parsing
+from gprune.system.errors import Cancelled, DamagedError, SettingsError, StoreError
+from gprune.system.progress import Notice, Progress
 
 VARIABLE = "GPRUNE_SAVE_EVERY"
 USUAL_SECONDS = 30.0
@@ -47,7 +47,7 @@ class Interval:
         if text != "off" and (found is None or not float(found[1])):
             raise SettingsError(
                 f"{VARIABLE} must be seconds as '30 s', steps as '10 steps', or 'off' "
-                f"(got {untrusted.quoted(text)})"
+                f"(got {safe_parsing.quoted(text)})"
             )
         if found is None:
             return cls()
@@ -140,9 +140,8 @@ class Resumption:
         except StoreError:
             # the next one takes its place
             where = "stays where it is until it is replaced"
-        said = (
-            f"the state of an earlier process cannot be used ({untrusted.sentence(fault, 120)}) and {where}"
-        )
+        why = safe_parsing.sentence(fault, 120)
+        said = f"the state of an earlier process cannot be used ({why}) and {where}"
         self._progress(0, 1, Notice(f"{said}: it starts at step 1"))
 
     def goes_on(self, state: State, spent: Spent) -> Notice:
@@ -169,7 +168,7 @@ class Resumption:
             if not self._told:
                 self._told = True
                 lost = f"stopped now, it would go on at step {self._saved + 1} of {state.steps}"
-                words = f"its state was not saved ({untrusted.sentence(error, 200)}); it goes on: {lost}"
+                words = f"its state was not saved ({safe_parsing.sentence(error, 200)}); it goes on: {lost}"
                 self._progress(state.step, state.steps, Notice(words))
         else:
             self._saved = state.step

@@ -20,14 +20,14 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from gprune import untrusted
-from gprune.cache_folder import explain
-from gprune.errors import DamagedError, StoreError, UnreadableError
-from gprune.files import is_beside, make_folder, write_bytes
 from gprune.records import Array
-from gprune.shared_files import move
 from gprune.store import checksums
+from gprune.store.folder import explain
 from gprune.store.results import DAMAGED, Store
+from gprune.system import safe_parsing
+from gprune.system.errors import DamagedError, StoreError, UnreadableError
+from gprune.system.files import is_beside, make_folder, write_bytes
+from gprune.system.network_files import move
 
 FORM = 1
 """raised when what a state holds changes: an older one is set aside"""
@@ -76,7 +76,7 @@ class StateFile:
             DamagedError: it is not what was written, belongs to another result or version, or cannot be read.
         """
         try:
-            data = untrusted.contents(self.path, self.path.name, most=MOST_BYTES)
+            data = safe_parsing.contents(self.path, self.path.name, most=MOST_BYTES)
         except FileNotFoundError:
             return None
         except UnreadableError as error:
@@ -85,14 +85,14 @@ class StateFile:
             about = self._about(data)
             return State(about["step"], about["steps"], load(data), about["values"])
         except (ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise DamagedError(self.stage, self.key, untrusted.sentence(error, 120)) from error
+            raise DamagedError(self.stage, self.key, safe_parsing.sentence(error, 120)) from error
 
     def _about(self, data: bytes) -> dict[str, Any]:
         """The plain values of a file, once it is known to be the one that was written for this result."""
         length = int.from_bytes(data[:8], "little")
         if not 0 < length <= min(_MOST_HEADER, len(data) - 8):
             raise ValueError("its header is cut off")
-        header = untrusted.json_object(data[8 : 8 + length], "its header")
+        header = safe_parsing.json_object(data[8 : 8 + length], "its header")
         named = header.get("__metadata__")
         if not isinstance(named, dict) or not all(
             isinstance(named.get(one), str) for one in (_DIGEST, _ABOUT)
@@ -100,10 +100,10 @@ class StateFile:
             raise ValueError("it is no state of ours")
         if _sum_of(data, named[_DIGEST]) != named[_DIGEST]:
             raise ValueError("it is not as it was written")
-        about: dict[str, Any] = untrusted.json_value(named[_ABOUT], "what it says", digits=_DIGITS)
+        about: dict[str, Any] = safe_parsing.json_value(named[_ABOUT], "what it says", digits=_DIGITS)
         for name, wanted in (("form", FORM), ("stage", self.stage), ("key", self.key)):
             if about[name] != wanted:
-                raise ValueError(f"its {name} is {untrusted.quoted(about[name])} and not {wanted!r}")
+                raise ValueError(f"its {name} is {safe_parsing.quoted(about[name])} and not {wanted!r}")
         if (
             not all(type(about[name]) is int for name in ("step", "steps"))
             or type(about["values"]) is not dict

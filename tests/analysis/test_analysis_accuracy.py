@@ -5,8 +5,8 @@ import math
 import pytest
 
 from gprune.analysis.accuracy import mean_accuracy, metric_of, reported, reported_error
-from gprune.errors import SettingsError
 from gprune.records import Accuracy
+from gprune.system.errors import SettingsError
 
 NAN = math.nan
 

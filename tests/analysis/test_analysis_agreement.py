@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gprune.analysis import agreement
-from gprune.comparisons import COMPARISONS, SWAP
+from gprune.pipeline.stages.comparisons import COMPARISONS, SWAP
 from gprune.records import Agreement
 
 NAMES = ("ab_ac", "ab_bc", "other_seed")

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gprune.analysis import comparison, paired
+from gprune.analysis import comparison, paired_test
 from gprune.analysis.comparison import BEST, SECOND
-from gprune.analysis.paired import Measurement
+from gprune.analysis.paired_test import Measurement
 
 
 def measured(method: str, value: float, **changes: object) -> Measurement:
@@ -106,7 +106,7 @@ def two_methods(gain: float = 0.02) -> tuple[np.ndarray, np.ndarray]:
 
 def test_the_difference_of_two_methods_is_paired_over_their_windows() -> None:
     good, bad = two_methods()
-    found = paired.difference(on_windows("flap", bad), on_windows("gprune", good))
+    found = paired_test.difference(on_windows("flap", bad), on_windows("gprune", good))
     each = [second - first for first, second in zip(good, bad, strict=True)]
     mean = sum(each) / 96
     spread = sum((value - mean) ** 2 for value in each) / 95
@@ -132,7 +132,7 @@ def test_a_difference_within_the_methods_own_errors_is_called_when_the_windows_a
 def test_other_windows_fall_back_to_errors_in_quadrature(changes: dict[str, object]) -> None:
     good, bad = two_methods()
     first, second = on_windows("gprune", good), replace(on_windows("flap", bad), **changes)
-    found = paired.difference(second, first)
+    found = paired_test.difference(second, first)
     shares = (first.standard_error / first.perplexity, second.standard_error / second.perplexity)
     assert not found.paired
     assert found.nats_error == pytest.approx(float(np.hypot(*shares)), rel=1e-12)
@@ -142,22 +142,22 @@ def test_other_windows_fall_back_to_errors_in_quadrature(changes: dict[str, obje
 def test_a_text_of_unknown_content_is_paired_within_a_run_only() -> None:
     good, bad = two_methods()
     first = on_windows("gprune", good, content="")
-    assert paired.same_windows(first, on_windows("flap", bad, content=""))
-    assert not paired.same_windows(first, on_windows("flap", bad, content="", run="run-b"))
+    assert paired_test.same_windows(first, on_windows("flap", bad, content=""))
+    assert not paired_test.same_windows(first, on_windows("flap", bad, content="", run="run-b"))
 
 
 @pytest.mark.parametrize(("nats", "close"), [(0.02, True), (0.0201, False), (-0.02, True), (-0.0201, False)])
 def test_two_standard_errors_are_too_close_to_call(nats: float, close: bool) -> None:
-    assert paired.Difference(nats, 0.01, True).close is close
+    assert paired_test.Difference(nats, 0.01, True).close is close
 
 
 def test_one_window_and_overflow_decide_nothing() -> None:
     first, second = measured("gprune", 60, windows=1), measured("flap", 90, windows=1)
     lone = [replace(item, losses=np.array([np.log(item.perplexity)])) for item in (first, second)]
-    assert paired.difference(*lone).close and paired.difference(*lone).paired
+    assert paired_test.difference(*lone).close and paired_test.difference(*lone).paired
     infinite = measured("flap", float("inf"), standard_error=float("inf"))
-    assert paired.difference(infinite, infinite).close
-    assert paired.difference(infinite, measured("gprune", 60)).change == float("inf")
+    assert paired_test.difference(infinite, infinite).close
+    assert paired_test.difference(infinite, measured("gprune", 60)).change == float("inf")
 
 
 def test_texts_measured_on_other_windows_than_the_pinned_row_are_named() -> None:
@@ -208,7 +208,7 @@ def test_what_read_other_windows_has_no_difference_but_a_reason(
     good, bad = two_methods()
     first, second = on_windows("gprune", good), replace(on_windows("flap", bad), **changes)
     pinned, other = comparison.lines(comparison.rows([first, second]))
-    assert comparison.change(other, pinned, "wiki") == reason == paired.why_unpaired(second, first)
+    assert comparison.change(other, pinned, "wiki") == reason == paired_test.why_unpaired(second, first)
     assert comparison.without_change([pinned, other], pinned) == {("wiki", reason): ["flap"]}
 
 
@@ -240,7 +240,7 @@ def test_a_difference_over_seeds_pairs_the_seeds_and_adds_their_error_to_the_win
     table, groups = seeded()
     dense, gprune, flap = comparison.lines(table, groups)
     found = comparison.change(flap, gprune, "wiki")
-    assert isinstance(found, paired.Difference)
+    assert isinstance(found, paired_test.Difference)
     by_window = []
     for window in range(96):
         own = [flap.by_seed("wiki")[seed].losses[window] for seed in range(3)]
@@ -254,7 +254,7 @@ def test_a_difference_over_seeds_pairs_the_seeds_and_adds_their_error_to_the_win
     assert found.nats == pytest.approx(mean) and found.nats_error == pytest.approx(squares**0.5)
     # the dense model has one run, which every seed is compared with
     against = comparison.change(gprune, dense, "wiki")
-    assert isinstance(against, paired.Difference) and against.verdict == paired.WORSE
+    assert isinstance(against, paired_test.Difference) and against.verdict == paired_test.WORSE
     assert against.change == pytest.approx(
         np.exp(np.mean([cell.losses for cell in gprune.by_seed("wiki").values()]) - two_methods()[0].mean())
         - 1
@@ -270,7 +270,12 @@ def test_seeds_that_do_not_meet_have_no_difference() -> None:
 
 @pytest.mark.parametrize(
     ("nats", "verdict"),
-    [(-0.021, paired.BETTER), (0.021, paired.WORSE), (0.02, paired.NOISE), (-0.02, paired.NOISE)],
+    [
+        (-0.021, paired_test.BETTER),
+        (0.021, paired_test.WORSE),
+        (0.02, paired_test.NOISE),
+        (-0.02, paired_test.NOISE),
+    ],
 )
 def test_a_verdict_needs_more_than_two_standard_errors(nats: float, verdict: str) -> None:
-    assert paired.Difference(nats, 0.01, True).verdict == verdict
+    assert paired_test.Difference(nats, 0.01, True).verdict == verdict

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gprune.analysis import drift
-from gprune.ranking import ranks
+from gprune.pruning.ranking import ranks
 from gprune.records import RankDrift, UnitScores
 
 

@@ -10,11 +10,11 @@ import pytest
 from gprune.analysis import drift as drift_analysis
 from gprune.analysis import findings, neurons
 from gprune.analysis.decisions import Bins, chance_jaccard
-from gprune.analysis.paired import Measurement
+from gprune.analysis.paired_test import Measurement
 from gprune.analysis.thresholds import Counts
-from gprune.analysis.unseen import Standing
-from gprune.corpora.kinship import OTHER
-from gprune.drift import rank_drift
+from gprune.data.texts.corpus_relation import OTHER
+from gprune.evaluation.holdout import Standing
+from gprune.pruning.drift import rank_drift
 from gprune.records import (
     AdaptedScores,
     Agreement,

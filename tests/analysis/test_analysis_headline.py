@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gprune.analysis import headline as analysis
-from gprune.analysis import unseen
-from gprune.analysis.paired import Measurement
+from gprune.analysis.paired_test import Measurement
+from gprune.evaluation import holdout
 from gprune.records import TextOverlap
 from gprune.study import EvaluationSettings, Study
 
@@ -37,16 +37,16 @@ def cell(method: str, level: float, text: str = "c", seed: int = 0, **changes: A
     return replace(found, **changes)
 
 
-def standings(study: Study, measured: bool = True, **contents: Any) -> dict[str, unseen.Standing]:
+def standings(study: Study, measured: bool = True, **contents: Any) -> dict[str, holdout.Standing]:
     """Of texts of which nothing stands in a calibration set."""
     texts = study.evaluation.texts if measured else ()
     overlaps = {text: TextOverlap(text, 17, 40, np.zeros(2), np.ones(2)) for text in texts}
     known: dict[str, dict[str, str]] = {"calibration": {}, "evaluation": {}} | contents
-    return unseen.standings(study, known["calibration"], known["evaluation"], overlaps)
+    return holdout.standings(study, known["calibration"], known["evaluation"], overlaps)
 
 
 def apart(study: Study, calibration: dict[str, str], evaluation: dict[str, str]) -> list[str]:
-    return unseen.unseen(standings(study, calibration=calibration, evaluation=evaluation))
+    return holdout.unseen(standings(study, calibration=calibration, evaluation=evaluation))
 
 
 def said(*cells: Measurement, complete: bool = True, **changes: Any) -> analysis.Headline:

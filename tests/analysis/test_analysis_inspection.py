@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gprune.analysis import inspection, prediction
-from gprune.errors import SettingsError
 from gprune.records import AdaptedScores, ModuleStatistics, Partition, StrongestPositions, Tokens
+from gprune.system.errors import SettingsError
 
 
 @pytest.mark.parametrize(

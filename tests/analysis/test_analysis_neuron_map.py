@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gprune.analysis import neuron_map
-from gprune.errors import NumericsError, SettingsError
+from gprune.pruning import neuron_embedding
 from gprune.records import ActivationStatistics, Array
+from gprune.system.errors import NumericsError, SettingsError
 
 
 def measured(seed: int, shards: int = 3, neurons: int = 20, **changed: Array) -> ActivationStatistics:
@@ -35,7 +35,7 @@ def test_behaviour_is_each_shards_mean_and_deviation_standardised_over_the_layer
             tokens = text.shard_tokens[shard]
             columns.append([(text.ffn_moment[shard, layer, neuron] / tokens) ** 0.5 for neuron in range(20)])
     expected = np.array([(np.array(one) - np.mean(one)) / np.std(one) for one in columns]).T
-    assert np.allclose(neuron_map.behaviour_rows(texts, layer), expected)
+    assert np.allclose(neuron_embedding.behaviour_rows(texts, layer), expected)
 
 
 def test_a_column_in_which_all_neurons_are_equal_says_nothing() -> None:
@@ -43,33 +43,33 @@ def test_a_column_in_which_all_neurons_are_equal_says_nothing() -> None:
     mean = text.ffn_mean.copy()
     # 0.1 is no whole number of bits: its mean is off by a rounding error
     mean[0, 1] = 0.1
-    rows = neuron_map.behaviour_rows([measured(3, ffn_mean=mean)], 1)
+    rows = neuron_embedding.behaviour_rows([measured(3, ffn_mean=mean)], 1)
     assert not rows[:, 0].any() and rows[:, 1].std() == pytest.approx(1)
 
 
 def test_components_are_those_of_a_singular_value_decomposition() -> None:
     rows = np.random.default_rng(0).normal(size=(60, 12)) * np.linspace(3, 0.2, 12)
-    found = neuron_map.principal(rows, 50)
+    found = neuron_embedding.principal(rows, 50)
     left, singular, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
     assert np.allclose(np.abs(found.places), np.abs(left * singular), atol=1e-4)
     assert np.allclose(
         found.shares, singular**2 / (singular**2).sum()
     ) and found.shares.sum() == pytest.approx(1)
     # the same neurons in another order give the same picture: no axis is turned round
-    assert np.allclose(neuron_map.principal(rows[::-1], 50).places[::-1], found.places, atol=1e-5)
-    assert neuron_map.principal(rows, 5).places.shape == (60, 5)
+    assert np.allclose(neuron_embedding.principal(rows[::-1], 50).places[::-1], found.places, atol=1e-5)
+    assert neuron_embedding.principal(rows, 5).places.shape == (60, 5)
 
 
 @pytest.mark.parametrize(("neurons", "words"), [(1, "there is one neuron"), (9, "all 9 neurons are equal")])
 def test_neurons_that_are_all_alike_are_a_sentence(neurons: int, words: str) -> None:
     flat = {"ffn_mean": np.full((3, 2, neurons), 0.1), "ffn_moment": np.ones((3, 2, neurons))}
     with pytest.raises(NumericsError, match=f"in the behaviour of layer 1 {words}"):
-        neuron_map.behaviour([measured(1, neurons=neurons, **flat)], 1)
+        neuron_embedding.behaviour([measured(1, neurons=neurons, **flat)], 1)
 
 
 def test_umap_of_a_layer_of_eight_neurons_is_a_sentence() -> None:
     with pytest.raises(SettingsError, match="needs 16 neurons; this layer has 8"):
-        neuron_map.laid_out(np.random.default_rng(0).normal(size=(8, 3)), 0)
+        neuron_embedding.laid_out(np.random.default_rng(0).normal(size=(8, 3)), 0)
 
 
 def test_shared_neighbours_are_what_sorting_all_distances_gives() -> None:
@@ -81,12 +81,12 @@ def test_shared_neighbours_are_what_sorting_all_distances_gives() -> None:
         return set([place for _, place in away if place != neuron][:4])
 
     expected = [len(nearest(points, one) & nearest(places, one)) / 4 for one in range(30)]
-    assert neuron_map.shared_neighbours(points, places, 4) == pytest.approx(expected)
-    assert (neuron_map.shared_neighbours(points, points, 4) == 1).all()
+    assert neuron_embedding.shared_neighbours(points, places, 4) == pytest.approx(expected)
+    assert (neuron_embedding.shared_neighbours(points, points, 4) == 1).all()
 
 
 def test_a_thinned_chart_is_even_and_keeps_the_neuron_that_is_selected() -> None:
-    assert neuron_map.shown(50, 100).tolist() == list(range(50))
-    found = neuron_map.shown(28_672, 12_000, 17)
+    assert neuron_embedding.shown(50, 100).tolist() == list(range(50))
+    found = neuron_embedding.shown(28_672, 12_000, 17)
     assert len(found) == len(set(found.tolist())) == 12_000 and 17 in found
     assert found[0] == 0 and found[-1] == 28_671 and 1 <= np.diff(found).min() <= np.diff(found).max() <= 5

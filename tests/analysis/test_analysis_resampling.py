@@ -5,7 +5,7 @@ import pytest
 
 from gprune.analysis import resampling
 from gprune.analysis.resampling import Law, beyond, changed, decided, jaccard, law, rank_drift, resampled
-from gprune.ranking import ranks
+from gprune.pruning.ranking import ranks
 
 LAYERS, NEURONS, SHARDS, PER_SHARD = 3, 400, 8, 20
 

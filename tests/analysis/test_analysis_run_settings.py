@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gprune.analysis import run_settings
-from gprune.settings import ReliabilitySettings
 from gprune.study import field_names
-from gprune.study_demo import demo_study
+from gprune.study.demo import demo_study
+from gprune.study.settings import ReliabilitySettings
 
 
 def test_every_field_of_a_study_is_flattened_once() -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gprune.analysis.signs import percent, signed, spaced
+from gprune.analysis.formatting import percent, signed, spaced
 
 
 @pytest.mark.parametrize(

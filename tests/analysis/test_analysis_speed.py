@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pruned_folder import masks_of, save, small_decoder
+from pruned_folder import compensating, masks_of, save, small_decoder
 
-from gprune import published
 from gprune.analysis import speed
-from gprune.export import padded
+from gprune.data import published
+from gprune.models.export import padded
 from gprune.models.families import FAMILIES
-from gprune.records import ModelShape, ModelSize, PruningMasks
+from gprune.records import ModelShape, ModelSize, PrunedModel, PruningMasks
 
 
 def a_row(model: str, phase: str, **changes: Any) -> dict[str, Any]:
@@ -91,7 +91,8 @@ def test_the_cost_of_padding_is_that_of_the_padded_model(
 ) -> None:
     decoder = small_decoder(family)
     kept = masks_of(decoder, [1, 2, 2], [3, 11, 7])
-    told = speed.padding(decoder.shape, decoder.size, kept, family, compensated)
+    pruned = compensating(kept) if compensated else PrunedModel(kept)
+    told = speed.padding(decoder.shape, decoder.size, pruned, family)
     if family == "qwen3" and compensated:
         assert told is None
         return
@@ -107,7 +108,7 @@ def test_the_cost_of_padding_is_that_of_the_padded_model(
 def test_llama_takes_the_next_number_of_heads_that_divides_its_hidden_size(tmp_path: Path) -> None:
     decoder = small_decoder("llama", hidden=32, heads=8, kv_heads=8, head_width=4)
     kept = masks_of(decoder, [1, 3, 2], [3, 11, 7])
-    told = speed.padding(decoder.shape, decoder.size, kept, "llama", False)
+    told = speed.padding(decoder.shape, decoder.size, PrunedModel(kept), "llama")
     assert told is not None and told.groups == 4
     save(decoder, tmp_path / "in", masks=kept)
     made = padded.save(tmp_path / "in", tmp_path / "out")
@@ -117,12 +118,12 @@ def test_llama_takes_the_next_number_of_heads_that_divides_its_hidden_size(tmp_p
 def test_nothing_saved_leaves_nothing() -> None:
     shape = ModelShape(layers=1, neurons=4, heads=2, kv_heads=1, head_width=4, hidden=8)
     size = ModelSize(parameters=shape.decoder_weights, group_biases=0, neuron_biases=0, missing_biases=16)
-    told = speed.padding(shape, size, masks(shape, [4], [1]), "llama", False)
+    told = speed.padding(shape, size, PrunedModel(masks(shape, [4], [1])), "llama")
     assert told is not None and told.kept_saving == 0.0 and told.padded == told.dense
 
 
 def test_a_decision_without_any_head_is_padded_to_one() -> None:
     """As a pack may bring it, whose numbers nobody vouches for."""
     shape, size = ModelShape(1, 4, 4, 4, 2, 8), ModelSize(1000, 0, 0, 0)
-    told = speed.padding(shape, size, masks(shape, [4], [0]), "llama", False)
+    told = speed.padding(shape, size, PrunedModel(masks(shape, [4], [0])), "llama")
     assert told is not None and told.groups == 1

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from gprune.analysis import spreadsheet
+from gprune.analysis.table import Table
 
 FORMULAS = (
     "=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1+1", "\r=1+1", " =1+1", "\n=1+1", " \n\t =cmd|' /C calc'!A0",
@@ -73,5 +74,5 @@ def test_headings_of_two_rows_and_equal_names_are_guarded():
 
 def test_a_csv_reads_back_as_guarded_cells_in_their_places():
     frame = pd.DataFrame({"text": ['a,"b"\n=1', " =2", "c"], "number": [-1.0, 0.5, 2.0]})
-    rows = list(csv.reader(io.StringIO(spreadsheet.csv(frame))))
+    rows = list(csv.reader(io.StringIO(Table(frame).csv())))
     assert rows == [["text", "number"], ['a,"b"\n=1', "-1.0"], ["' =2", "0.5"], ["c", "2.0"]]

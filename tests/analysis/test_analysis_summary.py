@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gprune import published as rows
 from gprune.analysis import published, summary
-from gprune.analysis.unseen import standings
+from gprune.data import published as rows
+from gprune.evaluation.holdout import standings
 from gprune.records import ModelShape, PruningMasks, TextOverlap
 from gprune.study import CalibrationSettings, EvaluationSettings, Study
 

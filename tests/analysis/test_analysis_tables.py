@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from gprune.analysis import tables
-from gprune.errors import SettingsError
+from gprune.system.errors import SettingsError
 
 
 def rows(lines: list[tuple[str, float, float, float]]) -> pd.DataFrame:

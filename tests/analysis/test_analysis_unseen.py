@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gprune.analysis import unseen
-from gprune.analysis.unseen import Standing
+from gprune.evaluation import holdout
+from gprune.evaluation.holdout import Standing
 from gprune.records import TextOverlap
 from gprune.study import EvaluationSettings, Study
 
@@ -19,7 +19,7 @@ def standing(text: str, *share: float, content: str = "", drawn: float = 0.1) ->
     study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=(text,)))
     calibration = {"primary": "1", "auxiliary": "2", "substitute": "3"}
     measured = {text: overlap(text, *share, drawn=drawn)} if share else {}
-    return unseen.standings(study, calibration, {text: content}, measured)[text]
+    return holdout.standings(study, calibration, {text: content}, measured)[text]
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a() -> 
 
     def first(left: tuple[str, ...], known: dict[str, TextOverlap]) -> str:
         own = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=left))
-        return unseen.first(unseen.standings(own, {}, {}, known), own)
+        return holdout.first(holdout.standings(own, {}, {}, known), own)
 
-    assert unseen.unseen(unseen.standings(study, {}, {}, measured)) == ["news.txt", "c4"]
+    assert holdout.unseen(holdout.standings(study, {}, {}, measured)) == ["news.txt", "c4"]
     assert first(texts, measured) == "news.txt"
     assert first(texts, {"c4": measured["c4"]}) == "c4"
     assert first(texts, {}) == "news.txt" and first(("ptb", "wikitext2"), {}) == "wikitext2"

@@ -5,7 +5,8 @@ import pytest
 
 from gprune.analysis import claims
 from gprune.analysis.claims import Case, Claim, growing, judged
-from gprune.methods import METHODS
+from gprune.records import REPAIRS
+from gprune.study.methods import METHODS
 
 WINDOWS = np.linspace(3.0, 5.0, 50)
 CLAIM = Claim("", "", "gprune", ("flap", "fang"))
@@ -72,8 +73,9 @@ def test_a_gain_that_grows_as_less_is_kept_is_negative():
 
 
 def test_every_claim_names_methods_that_there_are_and_no_control_is_a_baseline():
+    repaired = {claims.repaired(repair) for repair in REPAIRS.values()}
     for claim in claims.CLAIMS:
-        assert {claim.first, *claim.others} <= {*METHODS, claims.RECOMMENDED, claims.COMPENSATED}
+        assert {claim.first, *claim.others} <= {*METHODS, claims.RECOMMENDED, *repaired}
         assert claim.first not in claim.others
     assert not any(METHODS[name].control for name in claims.BASELINES)
     assert {"llm_pruner", "flap", "fang", "wanda_sp", "flap_pooled"} <= set(claims.BASELINES)

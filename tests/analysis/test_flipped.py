@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from gprune.analysis import flipped
-from gprune.analysis.flipped import ACC, ACC_NORM, EITHER, GAINED, LOST, Counts
+from gprune.analysis import changed_answers
+from gprune.analysis.changed_answers import ACC, ACC_NORM, EITHER, GAINED, LOST, Counts
 from gprune.records import Answers, Questions
 from gprune.records.answers import OPTION_CHARACTERS, QUESTION_CHARACTERS
 
@@ -22,22 +22,26 @@ def given(*questions: tuple[list[float], int], lengths: list[int] | None = None)
 
 def test_the_highest_likelihood_is_chosen_and_of_equal_ones_the_first() -> None:
     one = given(([-2.0, -1.0, -1.0], 2), ([-3.0, -4.0], 0), ([-1.0], 0))
-    found = flipped.choices(one, ACC)
+    found = changed_answers.choices(one, ACC)
     assert found.option.tolist() == [1, 0, 0] and found.hit.tolist() == [False, True, True]
     assert found.margin[:2].tolist() == [0.0, 1.0]
     # per character the long option wins: -6 / 4 against -2 / 1
     longer = given(([-2.0, -6.0], 1), lengths=[1, 4])
-    assert [int(flipped.choices(longer, rule).option[0]) for rule in (ACC, ACC_NORM)] == [0, 1]
+    assert [int(changed_answers.choices(longer, rule).option[0]) for rule in (ACC, ACC_NORM)] == [0, 1]
 
 
 def test_flips_are_counted_and_listed_by_how_far_they_moved() -> None:
-    base = flipped.choices(given(([0, -1], 0), ([0, -1], 0), ([0, -9], 1), ([0, -1], 0), ([0, -1], 1)), ACC)
-    other = flipped.choices(given(([-2, 0], 0), ([-7, 0], 0), ([-1, 0], 1), ([0, -5], 0), ([0, -2], 1)), ACC)
-    assert flipped.counts(base, other) == Counts(both=1, lost=2, gained=1, neither=1)
-    assert flipped.flips(base, other, EITHER).tolist() == [2, 1, 0]
-    assert flipped.flips(base, other, LOST).tolist() == [1, 0]
-    assert flipped.flips(base, other, GAINED).tolist() == [2]
-    assert flipped.moved(base, other)[[0, 2]].tolist() == [-3.0, 10.0]
+    base = changed_answers.choices(
+        given(([0, -1], 0), ([0, -1], 0), ([0, -9], 1), ([0, -1], 0), ([0, -1], 1)), ACC
+    )
+    other = changed_answers.choices(
+        given(([-2, 0], 0), ([-7, 0], 0), ([-1, 0], 1), ([0, -5], 0), ([0, -2], 1)), ACC
+    )
+    assert changed_answers.counts(base, other) == Counts(both=1, lost=2, gained=1, neither=1)
+    assert changed_answers.flips(base, other, EITHER).tolist() == [2, 1, 0]
+    assert changed_answers.flips(base, other, LOST).tolist() == [1, 0]
+    assert changed_answers.flips(base, other, GAINED).tolist() == [2]
+    assert changed_answers.moved(base, other)[[0, 2]].tolist() == [-3.0, 10.0]
 
 
 @pytest.mark.parametrize(("lost", "gained"), [(0, 0), (1, 0), (8, 1), (5, 5), (2, 14)])
@@ -49,24 +53,28 @@ def test_the_probability_is_that_of_a_coin_at_least_as_uneven(lost: int, gained:
 
 
 def test_the_finding_names_both_ways_and_whether_chance_does_as_much() -> None:
-    said = flipped.headline(Counts(10, 14, 2, 5), "FLAP", "the dense model")
+    said = changed_answers.headline(Counts(10, 14, 2, 5), "FLAP", "the dense model")
     assert said.startswith("FLAP loses 14 of the dense model’s right answers and gains 2 others: more than")
     assert said.endswith("p = 0.004")
-    assert "which chance alone can do" in flipped.headline(Counts(10, 3, 2, 5), "FLAP", "the dense model")
-    assert "p < 0.001" in flipped.headline(Counts(10, 40, 2, 5), "FLAP", "the dense model")
-    assert "answers every question as" in flipped.headline(Counts(10, 0, 0, 5), "FLAP", "the dense model")
+    assert "which chance alone can do" in changed_answers.headline(
+        Counts(10, 3, 2, 5), "FLAP", "the dense model"
+    )
+    assert "p < 0.001" in changed_answers.headline(Counts(10, 40, 2, 5), "FLAP", "the dense model")
+    assert "answers every question as" in changed_answers.headline(
+        Counts(10, 0, 0, 5), "FLAP", "the dense model"
+    )
 
 
 def test_a_question_has_a_row_an_option_and_a_column_a_model() -> None:
     known = {"dense": given(([-2.0, -1.0], 1), ([-3.0, -4.0], 0)), "flap": given(([0, -8], 1), ([-1, -2], 0))}
-    table = flipped.of_question(known, ACC, 1)
+    table = changed_answers.of_question(known, ACC, 1)
     assert table.to_dict("list") == {
         "option": ["A", "B"],
         "right": [True, False],
         "dense": [-3.0, -4.0],
         "flap": [-1.0, -2.0],
     }
-    assert flipped.letter(25) == "Z" and flipped.letter(26) == "27"
+    assert changed_answers.letter(25) == "Z" and changed_answers.letter(26) == "27"
 
 
 def test_questions_come_back_as_they_were_cut_to_what_is_kept() -> None:

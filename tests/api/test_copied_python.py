@@ -1,24 +1,26 @@
-"""What a card offers as Python runs, and gives the figure that the card shows."""
+"""What a card offers as Python runs, and gives the figure that the card shows, as a report does."""
 
 from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+from app_driver import charts, linked
 from streamlit.testing.v1 import AppTest
-from views.app_driver import charts, linked
-from views.synthetic_run import a_study, write_run
+from synthetic_run import a_study, write_run
 
 import gprune
-from gprune.errors import ModelError
+from gprune.app.report import gathering
+from gprune.app.ui import python_code
+from gprune.pipeline.runs.opened import all_runs
 from gprune.study import CalibrationSettings, EvaluationSettings, Study, run_name
-from gprune.views.frame import python_code
-from gprune.views.frame.loaders import all_runs
+from gprune.system.errors import ModelError
 
 STUDY = a_study(
     methods=("dense", "gprune", "flap", "wanda_sp", "fang"),
@@ -106,6 +108,10 @@ def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(
     figures = [said(json.loads(value.to_json())) for value in found if isinstance(value, go.Figure)]
     shown = [said(one) for one in charts(app)]
     assert shown and sorted(shown) == sorted(figures)
+    names = re.findall(r'run\.figure\("(\w+)"', "".join(copied(app)))
+    entries = gathering.gather(all_runs(str(here))[0][0], names, app.session_state["address_state"].values)
+    reported = [said(json.loads(one.figure.to_json())) for one in entries if one.figure is not None]
+    assert sorted(reported) == sorted(figures), "a report shows what the page shows"
 
 
 def test_the_launch_form_gives_its_study_as_python(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +140,7 @@ def test_what_a_table_offers_runs(here: Path, card: str) -> None:
     run = all_runs(str(here))[0][0]
     code = python_code.code(run, card, (), {"rows": 20} if card == "rd_top" else {})
     if card == "sx_export":
-        with pytest.raises(ModelError, match="another model now"):
+        with pytest.raises(ModelError, match="has changed since the run"):
             given(code)
         return
     (value,) = given(code)

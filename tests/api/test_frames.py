@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 import gprune
-from gprune import arrays, pipeline
+from gprune import pipeline
 from gprune.api.frames import GROUP, NEURON
+from gprune.pipeline import arrays
 from gprune.store import Store
 
 
@@ -71,7 +72,7 @@ def test_models_and_measurements_are_those_of_the_run(run: gprune.Run) -> None:
         model = run.model(method)
         known = there.loc[method, evaluation.texts[0]]
         assert model.num_parameters() == known["parameters"]
-        found = gprune.measure.perplexity(
+        found = gprune.api.measure.perplexity(
             model, run.tokenizer, evaluation.texts[0], length=evaluation.length, windows=evaluation.windows
         )
         assert found.perplexity == pytest.approx(known["perplexity"], rel=1e-6)

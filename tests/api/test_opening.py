@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import gprune
-from gprune import errors, run_records, untrusted
 from gprune.__main__ import main
 from gprune.api import progress
+from gprune.pipeline import runs
 from gprune.store import Store
+from gprune.system import errors, safe_parsing
 
 
 def complaint(*words: str) -> str:
@@ -41,7 +42,7 @@ def test_bad_input_is_refused_by_the_sentence_of_the_command_line(at_home: Path)
     for call, words in cases:
         with pytest.raises(errors.GpruneError) as raised:
             call()
-        assert untrusted.sentence(raised.value) in complaint(*words), words
+        assert safe_parsing.sentence(raised.value) in complaint(*words), words
 
 
 def _study(folder: Path, values: dict[str, str]) -> Path:
@@ -113,7 +114,7 @@ def test_a_run_that_is_interrupted_goes_on_where_it_was(
     stopped = gprune.open(name, cache=tmp_path)
     assert stopped.state == "cancelled" and len(stopped.drift) == 54
     gone_on = gprune.run("demo", cache=tmp_path)
-    record = run_records.required(Store(tmp_path), name)
+    record = runs.required(Store(tmp_path), name)
     assert gone_on.state == "done" and record["stages"]["drift"]["reused"]
     assert not record["stages"]["learning"]["reused"]
     assert gone_on.perplexity.equals(gprune.open(name, cache=at_home / "cache").perplexity)

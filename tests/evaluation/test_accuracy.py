@@ -9,17 +9,15 @@ import tiny_study
 import torch
 from evaluation.lm_eval_alone import by_lm_eval_alone
 from evaluation.task_files import ROWS, SPLITS, write_rows, write_seven
-from masking import masked
 from transformers import AutoModelForCausalLM
 
-from gprune.errors import Cancelled, CorpusError, NumericsError
 from gprune.evaluation.accuracy import accuracy
-from gprune.export.modeling_gprune import GpruneLlamaConfig, GpruneLlamaForCausalLM
 from gprune.models.decoder import Decoder
 from gprune.models.loading import load
+from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks
 from gprune.study import EvaluationSettings
-from gprune.surgery import cut
+from gprune.system.errors import Cancelled, CorpusError, NumericsError
 
 OWN = [
     {"question": "The opposite of hot is", "choices": ["cold", "a very warm day", "blue"], "answer": 0},
@@ -66,6 +64,7 @@ def test_seven_tasks_equal_lm_eval_alone(decoder: Decoder, tmp_path: Path) -> No
     compare_with_lm_eval(decoder, tmp_path)
 
 
+@pytest.mark.long
 def test_seven_tasks_equal_lm_eval_alone_on_a_trained_model(shared: Path, tmp_path: Path) -> None:
     compare_with_lm_eval(load(str(shared / "models" / "textllama-6m"), device="cpu"), tmp_path)
 
@@ -102,50 +101,6 @@ def test_own_task_equals_a_loop(decoder: Decoder, own: str, dtype: torch.dtype) 
     assert found.chance == pytest.approx((1 / 3 + 1 / 2 + 1 / 4 + 1 / 2) / 4, rel=1e-12)
 
 
-@pytest.mark.parametrize("answers", [1, 0])
-def test_answer_decides_between_all_and_nothing(decoder: Decoder, tmp_path: Path, answers: int) -> None:
-    chosen = [naive_choice(decoder, row)[0] for row in OWN]
-    rows = [
-        {**row, "answer": choice if answers else (choice + 1) % len(row["choices"])}
-        for row, choice in zip(OWN, chosen, strict=True)
-    ]
-    task = str(write_rows(tmp_path / "known.jsonl", rows))
-    found = accuracy(decoder.model, decoder.tokenizer, (task,), EvaluationSettings())[task]
-    assert (found.acc, found.acc_error) == (answers, 0.0)
-
-
-def masks() -> PruningMasks:
-    """Layers of different widths: 9 and 20 of 27 neurons, 1 and 2 of 2 groups."""
-    neurons = np.arange(27) < np.array([[9], [20]])
-    groups = np.array([[False, True], [True, True]])
-    return PruningMasks("flap", neurons, groups, 0.6, 0.6)
-
-
-def test_cut_model_answers_like_the_masked_one(decoder: Decoder, own: str, tmp_path: Path) -> None:
-    data = write_seven(tmp_path / "data", rows=20)
-    settings, tasks = EvaluationSettings(batch=3, task_folder=str(data)), (own, "hellaswag", "winogrande")
-    with masked(decoder, masks()):
-        expected = accuracy(decoder.model, decoder.tokenizer, tasks, settings)
-    narrow = cut(decoder, masks())
-    loaded = saved_class(narrow, decoder)
-    for model in (narrow, loaded):
-        found = accuracy(model, decoder.tokenizer, tasks, settings)
-        assert [(r.acc, r.acc_norm) for r in found.values()] == [
-            (r.acc, r.acc_norm) for r in expected.values()
-        ]
-    dense = accuracy(decoder.model, decoder.tokenizer, tasks, settings)
-    assert dense[own].data == expected[own].data
-
-
-def saved_class(narrow: torch.nn.Module, decoder: Decoder) -> torch.nn.Module:
-    """The same weights in the class that a saved pruned model loads as."""
-    values = decoder.model.config.to_dict() | {"ffn_widths": [9, 20], "key_value_groups": [1, 2]}
-    values.pop("model_type")
-    model = GpruneLlamaForCausalLM(GpruneLlamaConfig(**values)).eval()
-    model.load_state_dict(narrow.state_dict())
-    return model
-
-
 def test_limit_takes_the_first_documents(decoder: Decoder, tmp_path: Path) -> None:
     data = write_seven(tmp_path / "all")
     first = write_seven(tmp_path / "first", rows=2)
@@ -158,12 +113,6 @@ def test_limit_takes_the_first_documents(decoder: Decoder, tmp_path: Path) -> No
         assert limited[task].acc == short[task].acc
         assert (limited[task].samples, limited[task].limit) == (2, 2)
         assert (short[task].samples, short[task].limit) == (2, 0)
-
-
-def test_a_single_document_has_an_infinite_error(decoder: Decoder, own: str) -> None:
-    found = accuracy(decoder.model, decoder.tokenizer, (own,), EvaluationSettings(limit=1))[own]
-    assert found.acc in (0.0, 1.0)
-    assert found.acc_error == found.acc_norm_error == math.inf
 
 
 def test_batch_changes_nothing_and_model_and_tokenizer_stay_as_they_were(decoder: Decoder, own: str) -> None:
@@ -200,17 +149,6 @@ def test_cancelling_ends_it_and_gives_lm_eval_its_bars_back(decoder: Decoder, ow
     with pytest.raises(Cancelled, match="stopped"):
         accuracy(decoder.model, decoder.tokenizer, (own,), EvaluationSettings(), stop)
     assert harness.tqdm is tqdm
-
-
-def test_nothing_is_written_to_the_datasets_cache(
-    decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import datasets
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    settings = EvaluationSettings(task_folder=str(write_seven(tmp_path / "data")))
-    assert accuracy(decoder.model, decoder.tokenizer, tuple(SPLITS), settings)["hellaswag"].samples == ROWS
-    assert not (tmp_path / "cache").exists()
 
 
 def test_model_with_nan_is_refused(decoder: Decoder, own: str) -> None:

@@ -1,18 +1,16 @@
 """Where the documents of tasks are found, and what is said of files and rows that a task cannot use."""
 
 import json
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from evaluation.task_files import ROWS, SPLITS, row, write_rows, write_seven
 
-from gprune.corpora import hub
-from gprune.demo import questions
-from gprune.errors import CorpusError, SettingsError
-from gprune.evaluation.tasks import STANDARD_TASKS, available, documents, fingerprint, known, resolve
+from gprune.data.texts import hub
+from gprune.evaluation.tasks import available, documents, fingerprint, resolve
 from gprune.study import EvaluationSettings
+from gprune.system.errors import CorpusError, SettingsError
 
 GOOD = {"question": "The opposite of hot is", "choices": ["cold", "warm"], "answer": 0}
 
@@ -34,21 +32,6 @@ def test_every_place_and_form_gives_the_same_documents(task: str, place: str, tm
     assert read(task, in_folder(tmp_path)) == read(task, in_folder(plain)) == rows
     found, expected = (resolve(task, in_folder(folder)) for folder in (tmp_path, plain))
     assert fingerprint(found) == fingerprint(expected)
-
-
-def test_fingerprint_follows_the_content_of_a_file(tmp_path: Path) -> None:
-    file = write_rows(tmp_path / "own.jsonl", [GOOD])
-    source = resolve(str(file), EvaluationSettings())
-    before = fingerprint(source)
-    write_rows(file, [{**GOOD, "answer": "cold", "note": "the same question"}])
-    assert fingerprint(source) == before
-    write_rows(file, [{**GOOD, "answer": 1}])
-    assert fingerprint(source) != before
-
-
-def test_the_splits_and_metrics_are_those_with_public_answers() -> None:
-    assert {name: task.split for name, task in STANDARD_TASKS.items()} == SPLITS
-    assert known() == (*questions.NAMES, *SPLITS)
 
 
 @pytest.mark.parametrize(("task", "column"), [(task, column) for task in SPLITS for column in row(task, 0)])
@@ -111,11 +94,6 @@ def test_missing_file_is_named_with_every_place_looked_at(tmp_path: Path) -> Non
     assert str(tmp_path) in str(caught.value) and places in str(caught.value)
 
 
-def test_missing_task_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="evaluation.task_folder must be a folder .got '.*nowhere'."):
-        resolve("boolq", in_folder(tmp_path / "nowhere"))
-
-
 @pytest.mark.parametrize(
     ("task", "message"),
     [
@@ -158,14 +136,6 @@ def test_wrong_own_question_is_named_with_its_line(change: dict, message: str, t
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("column", ["question", "choices", "answer"])
-def test_own_question_without_a_column_is_named(column: str, tmp_path: Path) -> None:
-    wrong = {("prompt" if key == column else key): value for key, value in GOOD.items()}
-    file = write_rows(tmp_path / "own.parquet", [wrong])
-    with pytest.raises(CorpusError, match=f"row 1 of '{file}' lacks the column '{column}'; it has .*prompt"):
-        read(str(file), EvaluationSettings())
-
-
 def test_empty_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
     empty = write_rows(tmp_path / "empty.jsonl", [])
     with pytest.raises(CorpusError, match=f"'{empty}' is empty, it must hold one question a line"):
@@ -178,25 +148,13 @@ def test_empty_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
         read(str(damaged), EvaluationSettings())
 
 
-def test_available_gives_a_reason_for_each_task_that_cannot_be_measured(tmp_path: Path) -> None:
-    write_rows(tmp_path / "piqa.jsonl", [row("piqa", 0)])
-    own = str(write_rows(tmp_path / "own.jsonl", [GOOD]))
-    tasks = ("piqa", "boolq", "demo_order", own, str(tmp_path / "none.jsonl"), "nonsense")
-    reasons = available(tasks, in_folder(tmp_path))
-    assert tuple(reasons) == tasks
-    assert [task for task, reason in reasons.items() if not reason] == ["piqa", "demo_order", own]
-    assert "'boolq' has no data in" in reasons["boolq"] and "boolq.jsonl" in reasons["boolq"]
-    assert "there is no file" in reasons[str(tmp_path / "none.jsonl")]
-    assert "there is no task 'nonsense'" in reasons["nonsense"]
-
-
 def test_without_a_network_only_what_is_cached_is_available(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, probes = write_seven(tmp_path), []
 
-    def cached(repository: str, revision: str, name: object, split: str) -> Path | None:
-        return data / "openbookqa.jsonl" if repository == "allenai/openbookqa" else None
+    def cached(repository: str, revision: str, name: object, split: str) -> tuple[Path, ...]:
+        return (data / "openbookqa.jsonl",) if repository == "allenai/openbookqa" else ()
 
     def refuse(repository: str) -> None:
         probes.append(repository)
@@ -218,13 +176,15 @@ def test_with_a_network_tasks_are_available_and_fetched(
 ) -> None:
     data, asked = write_seven(tmp_path), []
 
-    def fetch(repository: str, revision: str, name: object, split: str) -> Path:
-        asked.append((repository, name.option("config"), split))
-        return data / "arc_challenge.jsonl"
+    def files(
+        repository: str, revision: str, name: object, split: str, download: bool
+    ) -> Iterator[tuple[Path, bool]]:
+        if download:
+            asked.append((repository, name.option("config"), split))
+            yield data / "arc_challenge.jsonl", False
 
-    monkeypatch.setattr(hub, "cached_split", lambda *place: None)
     monkeypatch.setattr(hub, "require_network", lambda repository: None)
-    monkeypatch.setattr(hub, "fetch_split", fetch)
+    monkeypatch.setattr(hub, "split_files", files)
     assert set(available(tuple(SPLITS), EvaluationSettings()).values()) == {""}
     absent = resolve("arc_challenge", EvaluationSettings())
     with pytest.raises(CorpusError, match="'arc_challenge' is not on this machine"):
@@ -241,18 +201,23 @@ def test_failed_download_names_the_task_and_the_way_without_a_network(
     def fail(*place: object) -> Path:
         raise CorpusError("the dataset 'baber/piqa' cannot be downloaded: no route")
 
-    monkeypatch.setattr(hub, "fetch_split", fail)
+    monkeypatch.setattr(hub, "split_files", fail)
     with pytest.raises(CorpusError, match="'piqa' has no data: .*no route. Or set evaluation.task_folder"):
         resolve("piqa", EvaluationSettings(), download=True)
 
 
-@pytest.mark.process
-def test_finding_tasks_needs_neither_torch_nor_lm_eval() -> None:
-    code = (
-        "import sys; from gprune.evaluation.tasks import available; "
-        "from gprune.study import EvaluationSettings; "
-        "available(('demo_order', 'boolq'), EvaluationSettings()); "
-        "print(sorted({'torch', 'transformers', 'lm_eval', 'datasets'} & set(sys.modules)))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+def test_missing_task_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="evaluation.task_folder must be a folder .got '.*nowhere'."):
+        resolve("boolq", in_folder(tmp_path / "nowhere"))
+
+
+def test_available_gives_a_reason_for_each_task_that_cannot_be_measured(tmp_path: Path) -> None:
+    write_rows(tmp_path / "piqa.jsonl", [row("piqa", 0)])
+    own = str(write_rows(tmp_path / "own.jsonl", [GOOD]))
+    tasks = ("piqa", "boolq", "demo_order", own, str(tmp_path / "none.jsonl"), "nonsense")
+    reasons = available(tasks, in_folder(tmp_path))
+    assert tuple(reasons) == tasks
+    assert [task for task, reason in reasons.items() if not reason] == ["piqa", "demo_order", own]
+    assert "'boolq' has no data in" in reasons["boolq"] and "boolq.jsonl" in reasons["boolq"]
+    assert "there is no file" in reasons[str(tmp_path / "none.jsonl")]
+    assert "there is no task 'nonsense'" in reasons["nonsense"]

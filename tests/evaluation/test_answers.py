@@ -9,17 +9,18 @@ import tiny_study
 from evaluation.task_files import SPLITS, row, write_rows, write_seven
 from evaluation.test_accuracy import OWN
 
-from gprune import pipeline, stages
-from gprune.analysis import flipped
-from gprune.errors import SettingsError
+from gprune import pipeline
+from gprune.analysis import changed_answers
 from gprune.evaluation import accuracy as measuring
 from gprune.evaluation.accuracy import answered, questions
 from gprune.evaluation.tasks import asked
 from gprune.models.decoder import Decoder
 from gprune.models.loading import load
-from gprune.stages import Graph, Results
+from gprune.pipeline import stages
+from gprune.pipeline.stages import Graph, Results
 from gprune.store import Store
 from gprune.study import EvaluationSettings, from_dict
+from gprune.system.errors import SettingsError
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +59,12 @@ def test_of_all_seven_tasks_the_accuracy_is_what_the_answers_say(decoder: Decode
     settings = EvaluationSettings(task_folder=str(write_seven(tmp_path / "data")), batch=4)
     found = answered(decoder.model, decoder.tokenizer, tuple(SPLITS), settings)
     for task, one in found.items():
-        assert flipped.choices(one.answers, flipped.ACC).hit.mean() == one.accuracy.acc, task
+        assert changed_answers.choices(one.answers, changed_answers.ACC).hit.mean() == one.accuracy.acc, task
         if one.accuracy.acc_norm == one.accuracy.acc_norm:
-            assert flipped.choices(one.answers, flipped.ACC_NORM).hit.mean() == one.accuracy.acc_norm, task
+            assert (
+                changed_answers.choices(one.answers, changed_answers.ACC_NORM).hit.mean()
+                == one.accuracy.acc_norm
+            ), task
         assert one.answers.documents == len(one.answers.counts) == len(one.questions.counts)
         # the same without a model
         alone = questions(task, settings)
@@ -70,17 +74,6 @@ def test_of_all_seven_tasks_the_accuracy_is_what_the_answers_say(decoder: Decode
     ending = gap["sentence"].partition("_")
     assert text == "" and options == [f"{ending[0]}{gap[one]}{ending[2]}" for one in ("option1", "option2")]
     assert found["boolq"].questions.asked(0)[0].endswith("does a kettle do it?\nAnswer:")
-
-
-def test_no_more_is_kept_than_is_said(
-    decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(asked, "MOST_QUESTIONS", 3)
-    monkeypatch.setattr(asked, "MOST_OPTIONS", 6)
-    own = str(write_rows(tmp_path / "own.jsonl", OWN))
-    found = answered(decoder.model, decoder.tokenizer, (own,), EvaluationSettings())[own]
-    assert found.answers.documents == 4 and found.answers.counts.tolist() == [3, 2]
-    assert found.questions.counts.tolist() == [3, 2]
 
 
 @pytest.mark.slow
@@ -113,3 +106,14 @@ def test_a_model_is_not_asked_again_unless_a_person_wants_it(
     assert results.has(stages.questions, task)
     with pytest.raises(SettingsError, match="at least one task for a run until answers"):
         pipeline.run(study.with_settings({"evaluation.tasks": []}), store, lambda *_: None, "answers")
+
+
+def test_no_more_is_kept_than_is_said(
+    decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked, "MOST_QUESTIONS", 3)
+    monkeypatch.setattr(asked, "MOST_OPTIONS", 6)
+    own = str(write_rows(tmp_path / "own.jsonl", OWN))
+    found = answered(decoder.model, decoder.tokenizer, (own,), EvaluationSettings())[own]
+    assert found.answers.documents == 4 and found.answers.counts.tolist() == [3, 2]
+    assert found.questions.counts.tolist() == [3, 2]

@@ -11,12 +11,12 @@ from evaluation.original_files import FORMS, SETS, documented
 from evaluation.task_files import ROWS, SPLITS, row, write_rows, write_seven
 
 from gprune.__main__ import main
-from gprune.errors import CorpusError
 from gprune.evaluation.accuracy import accuracy
 from gprune.evaluation.tasks import STANDARD_TASKS, documents, doubt, fingerprint, known, own, resolve
 from gprune.evaluation.tasks.splits import SIZES
 from gprune.models.loading import load
 from gprune.study import EvaluationSettings
+from gprune.system.errors import CorpusError
 
 
 def in_folder(folder: Path) -> EvaluationSettings:
@@ -117,28 +117,6 @@ def test_all_wrong_columns_are_named_in_one_sentence(
     assert all(words in str(caught.value) for words in named), str(caught.value)
 
 
-def test_all_missing_columns_are_named_in_one_sentence(tmp_path: Path) -> None:
-    write_rows(tmp_path / "piqa.jsonl", [{"prompt": "make tea", "sol1": 4, "options": ["a", "b"]}])
-    with pytest.raises(CorpusError) as caught:
-        read("piqa", tmp_path)
-    expected = (
-        "line 1 of '{}' holds 4 in the column 'sol1', which must be text, and lacks the columns 'goal', "
-        "'sol2' and 'label'; it has prompt, sol1, options; its answers may stand in a file of labels"
-    )
-    assert expected.format(tmp_path / "piqa.jsonl") in str(caught.value)
-    own = write_rows(tmp_path / "own.jsonl", [{"text": "2 + 2"}])
-    with pytest.raises(
-        CorpusError, match="lacks the columns 'question', 'choices' and 'answer'; it has text"
-    ):
-        documents(resolve(str(own), EvaluationSettings()))
-
-
-def test_an_own_file_in_the_form_of_a_known_task_says_so(tmp_path: Path) -> None:
-    file = write_rows(tmp_path / "mine.jsonl", [row("piqa", 0)])
-    with pytest.raises(CorpusError, match="These are rows of piqa: give them as that task, in a task folder"):
-        documents(resolve(str(file), EvaluationSettings()))
-
-
 @pytest.mark.parametrize(
     ("task", "rows", "named"),
     [
@@ -158,23 +136,6 @@ def test_rows_that_fit_another_split_are_doubted_by_name(
     write_rows(tmp_path / f"{task}.jsonl", [row(task, number) for number in range(rows)])
     found = doubt(resolve(task, in_folder(tmp_path)))
     assert re.search(named, found) and f"{rows:,} rows" in found
-
-
-def test_the_right_number_of_rows_and_any_other_are_not_doubted(tmp_path: Path) -> None:
-    for number in (500, 17):
-        write_rows(tmp_path / "openbookqa.jsonl", [row("openbookqa", each) for each in range(number)])
-        assert doubt(resolve("openbookqa", in_folder(tmp_path))) == ""
-    assert doubt(resolve("demo_order", EvaluationSettings())) == ""
-    assert all(SIZES[task][entry.split] for task, entry in STANDARD_TASKS.items())
-
-
-def test_the_test_split_without_answers_is_named(tmp_path: Path) -> None:
-    lines = [{**row("boolq", number), "label": -1} for number in range(SIZES["boolq"]["test"])]
-    write_rows(tmp_path / "boolq.jsonl", lines)
-    with pytest.raises(
-        CorpusError, match="its 3,245 rows are as many as the split test has: boolq is measured"
-    ):
-        read("boolq", tmp_path)
 
 
 def test_a_folder_with_another_split_only_says_what_is_there(tmp_path: Path) -> None:
@@ -209,3 +170,18 @@ def test_every_example_of_the_documentation_is_read(tmp_path: Path) -> None:
             continue
         labelled = {STANDARD_TASKS[task].answer: "1"} if STANDARD_TASKS[task].answer else {}
         assert STANDARD_TASKS[task].check(labelled | line), json.dumps(line)
+
+
+def test_an_own_file_in_the_form_of_a_known_task_says_so(tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "mine.jsonl", [row("piqa", 0)])
+    with pytest.raises(CorpusError, match="These are rows of piqa: give them as that task, in a task folder"):
+        documents(resolve(str(file), EvaluationSettings()))
+
+
+def test_the_test_split_without_answers_is_named(tmp_path: Path) -> None:
+    lines = [{**row("boolq", number), "label": -1} for number in range(SIZES["boolq"]["test"])]
+    write_rows(tmp_path / "boolq.jsonl", lines)
+    with pytest.raises(
+        CorpusError, match="its 3,245 rows are as many as the split test has: boolq is measured"
+    ):
+        read("boolq", tmp_path)

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gprune.errors import SettingsError
 from gprune.evaluation.decoding import EagerDecoding, StaticDecoding
+from gprune.evaluation.interleaved_timing import parameters
 from gprune.evaluation.speed import PRESETS, SpeedSettings, measure, preset, with_changes
-from gprune.evaluation.turns import parameters
 from gprune.models.tiny import tiny_decoder
+from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks
-from gprune.surgery import cut
+from gprune.system.errors import SettingsError
 
 SETTINGS = SpeedSettings(2, 5, 4, 3, "float32", "cpu", ("eager",))
 
@@ -83,25 +83,6 @@ def test_a_machine_that_slows_down_does_not_change_the_ratio():
     assert found["prefill"].ratio == pytest.approx(1.5) and found["decode"].ratio == pytest.approx(2.0)
     assert found["prefill"].ratio_spread == pytest.approx(0, abs=1e-12)
     assert found["decode"].spread > 0
-
-
-def test_memory_on_a_cpu_is_weights_and_cache():
-    model = pruned()
-    rows = measure(given(small=model), SETTINGS)
-    # 3 layers of 4, 1 and 4 groups; head width 2; keys and values of 5 + 3 tokens, 2 sequences, 4 bytes
-    cache = 2 * 2 * (4 + 1 + 4) * 8 * 2 * 4
-    held = sum(p.numel() for p in model.parameters()) + sum(b.numel() for b in model.buffers())
-    assert {row.peak_bytes for row in rows} == {4 * held + cache}
-    assert {row.memory for row in rows} == {"weights and cache"}
-    assert {row.parameters for row in rows} == {parameters(model)}
-
-
-def test_the_models_are_left_as_they_were():
-    model = dense().train()
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    measure(given(A=model), with_changes(SETTINGS, repeats=1))
-    assert model.training
-    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
 def generated(model, prompt, new_tokens):
@@ -321,3 +302,14 @@ def test_where_nothing_can_be_compiled_the_mode_is_named(monkeypatch):
     settings = SpeedSettings(2, 5, 4, 1, "float32", "cpu", ("compiled",))
     with pytest.raises(SettingsError, match=r"compiled here \(no compiler\): leave out the mode compiled"):
         measure(given(A=dense()), settings)
+
+
+def test_memory_on_a_cpu_is_weights_and_cache():
+    model = pruned()
+    rows = measure(given(small=model), SETTINGS)
+    # 3 layers of 4, 1 and 4 groups; head width 2; keys and values of 5 + 3 tokens, 2 sequences, 4 bytes
+    cache = 2 * 2 * (4 + 1 + 4) * 8 * 2 * 4
+    held = sum(p.numel() for p in model.parameters()) + sum(b.numel() for b in model.buffers())
+    assert {row.peak_bytes for row in rows} == {4 * held + cache}
+    assert {row.memory for row in rows} == {"weights and cache"}
+    assert {row.parameters for row in rows} == {parameters(model)}

@@ -7,8 +7,8 @@ import pytest
 import torch
 from evaluation.test_speed import SETTINGS, Clock, dense, given, pruned
 
-from gprune.errors import Cancelled, ModelError, SettingsError
 from gprune.evaluation.speed import Measurement, measure, with_changes
+from gprune.system.errors import ModelError, SettingsError
 
 
 def test_each_model_takes_turns_with_the_first_after_one_warm_up_each():
@@ -23,12 +23,6 @@ def test_each_model_takes_turns_with_the_first_after_one_warm_up_each():
         (["warm-up"] * 2 + ["repetition 1"] * 2 + ["repetition 2"] * 2) * 2
     )
     assert [(done, total) for done, total, _ in turns] == [(number, 12) for number in range(1, 13)]
-
-
-def test_a_model_alone_is_measured_as_often():
-    turns = []
-    measure(given(A=dense()), SETTINGS, lambda *event: turns.append(event))
-    assert [(done, total) for done, total, _ in turns] == [(number, 4) for number in (0, 1, 2, 3, 4)]
 
 
 def test_ratios_are_to_the_first_beside_it_and_the_first_shows_all_it_has_made():
@@ -111,17 +105,6 @@ def test_memory_that_runs_out_while_a_model_is_loaded_is_one_sentence():
         SettingsError, match="^A does not fit in the memory of cpu with batch 2 and a prompt of 5"
     ):
         measure({"A": load}, SETTINGS)
-
-
-def test_a_stop_stays_a_stop():
-    def stop(done, total, message):
-        if message.startswith("repetition 2: C"):
-            raise Cancelled("on request")
-
-    measurement = Measurement(given(A=dense(), B=pruned(), C=pruned()), SETTINGS, stop)
-    with pytest.raises(Cancelled, match="on request"):
-        measurement.run()
-    assert {row.model for row in measurement.rows()} == {"A", "B"}
 
 
 def test_a_model_of_a_smaller_vocabulary_reads_the_prompt_of_the_first_folded():

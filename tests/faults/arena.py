@@ -13,7 +13,7 @@ import numpy as np
 import tiny_study
 from faults import victims
 
-from gprune.stages import KINDS
+from gprune.pipeline.stages import KINDS
 from gprune.study import from_file, run_name
 
 # how long something took is no part of what it found
@@ -41,7 +41,7 @@ class Arena:
         import time
 
         # loaded once, for all the children
-        import gprune.stages.pruning  # noqa: F401
+        import gprune.pipeline.stages.pruning  # noqa: F401
 
         texts = tiny_study.write_texts(home / "texts")
         model = tiny_study.write_model(home / "model", texts)

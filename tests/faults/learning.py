@@ -9,12 +9,12 @@ from faults import victims
 from faults.arena import Arena
 from faults.verdict import LOST, UNTRUE, Verdict, judge_broken, judge_mended
 
-from gprune.errors import DamagedError
 from gprune.pipeline import opened
-from gprune.stages import learning
+from gprune.pipeline.stages import learning
 from gprune.store import Store
 from gprune.store.states import State, StateFile
 from gprune.study import from_file
+from gprune.system.errors import DamagedError
 
 PLACES = ("inside", "between", "saving")
 # operations on files while a state is written, and how often one learning does each at the very least

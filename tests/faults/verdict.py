@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 from faults.arena import Arena, Contents, contents, different, manifests
 
-from gprune import run_records
-from gprune.errors import GpruneError
+from gprune.pipeline import runs
 from gprune.store import DAMAGED, Store
+from gprune.system.errors import GpruneError
 
 LOST, WRONG, ORPHAN, UNTRUE, FAILED = (
     "results lost",
@@ -106,8 +106,8 @@ def judge_mended(
 
 def shown_state(cache: Path, run: str) -> str:
     """What the app says of a run; empty where there is none."""
-    record = run_records.read(Store(cache), run)
-    return "" if record is None else run_records.standing(record)
+    record = runs.read(Store(cache), run)
+    return "" if record is None else runs.standing(record)
 
 
 def orphans(cache: Path) -> list[str]:

@@ -144,8 +144,8 @@ def killed_in_learning(place: str, number: int) -> Prepare:
         place: inside a step, between two steps, or saving: before a state is written.
         number: how often it has been there.
     """
-    from gprune.sparsity.continuation import Running
-    from gprune.sparsity.passes import Passes
+    from gprune.pruning.sparsity.checkpoint import Running
+    from gprune.pruning.sparsity.passes import Passes
     from gprune.store.resumption import Resumption
 
     owner, name = {

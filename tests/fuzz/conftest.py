@@ -1,4 +1,4 @@
-"""The one profile of the fuzz tests: 500 cases a kind in `make test`, 10,000 in `make test-long`."""
+"""The one profile of the fuzz tests: 200 cases a kind in `make test`, 10,000 in `make test-long`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from gprune import untrusted
-from gprune.errors import GpruneError
+from gprune.system import safe_parsing
+from gprune.system.errors import GpruneError
 
-SHORT, LONG = 500, 10_000
+SHORT, LONG = 200, 10_000
 MOST_SECONDS = 2.0
 """of the processor, for one case; the slowest so far takes a tenth of it"""
 
@@ -59,7 +59,7 @@ def fuzz(request: pytest.FixtureRequest, record_property: Any) -> Fuzz:
                 counts["read"] += 1
             except GpruneError as error:
                 counts["refused"] += 1
-                shown = untrusted.sentence(error)
+                shown = safe_parsing.sentence(error)
                 assert 10 <= len(shown) <= 300 and "\n" not in shown, shown
             except BaseException:
                 counts["tracebacks"] += 1

@@ -9,17 +9,18 @@ from fuzz import odd
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from gprune.demo import MODEL_FOLDER
+from gprune.analysis.table import Table
+from gprune.app.pages.calibration_data import own_text
+from gprune.app.pages.jobs import own_questions
+from gprune.app.pages.rasa import sets
+from gprune.app.ui import url_session, url_state, user_files
+from gprune.app.ui.text import said
+from gprune.data.demo import MODEL_FOLDER
+from gprune.data.published import RULES
+from gprune.experiments.reproduction import catalogue
 from gprune.jobs import folder as job_files
 from gprune.jobs import queue
-from gprune.published import RULES
-from gprune.reproduction import catalogue
 from gprune.study import from_dict
-from gprune.views.calibration_data import own_text
-from gprune.views.frame import address, address_state, user_files
-from gprune.views.frame.text import csv, said
-from gprune.views.jobs import own_questions
-from gprune.views.reliability import sets
 
 pytestmark = pytest.mark.slow
 
@@ -109,31 +110,31 @@ class Address(dict[str, list[str]]):
 def test_addresses(fuzz, monkeypatch):
     def opened(found: Address) -> SimpleNamespace:
         page = SimpleNamespace(session_state={}, query_params=found)
-        for module in (address, address_state):
+        for module in (url_state, url_session):
             monkeypatch.setattr(module, "st", page)
         return page
 
     def read(given: dict[str, list[str]]) -> None:
         told: list[str] = []
         page = opened(Address(given))
-        address.begin("page")
-        assert 0.0 <= address.number("level", 0.5, 0.0, 1.0) <= 1.0
-        assert 3 <= address.whole("count", 5, 3, 10) <= 10
-        assert address.choice("view", ("one", "two"), "one") in ("one", "two")
-        assert address.flag("log") in (True, False)
-        assert set(address.several("marks", ["a", "b"], ["a"])) <= {"a", "b"}
-        layer = address.index("layer")
+        url_state.begin("page")
+        assert 0.0 <= url_state.number("level", 0.5, 0.0, 1.0) <= 1.0
+        assert 3 <= url_state.whole("count", 5, 3, 10) <= 10
+        assert url_state.choice("view", ("one", "two"), "one") in ("one", "two")
+        assert url_state.flag("log") in (True, False)
+        assert set(url_state.several("marks", ["a", "b"], ["a"])) <= {"a", "b"}
+        layer = url_state.index("layer")
         assert layer is None or 0 <= layer < 2**63
-        assert isinstance(address.text("run", ""), str)
-        address.names("card", "here")
-        address.finish(SimpleNamespace(warning=lambda words, icon: told.append(words)))
+        assert isinstance(url_state.text("run", ""), str)
+        url_state.names("card", "here")
+        url_state.finish(SimpleNamespace(warning=lambda words, icon: told.append(words)))
         assert all("\n" not in words and len(words) <= 900 for words in told), told
         # what was written is read again without complaint
         again = Address({key: list(value) for key, value in page.query_params.items() if key != "card"})
         opened(again)
-        address.begin("page")
-        address.number("level", 0.5, 0.0, 1.0), address.whole("count", 5, 3, 10), address.index("layer")
-        address.finish(SimpleNamespace(warning=lambda words, icon: pytest.fail(words)))
+        url_state.begin("page")
+        url_state.number("level", 0.5, 0.0, 1.0), url_state.whole("count", 5, 3, 10), url_state.index("layer")
+        url_state.finish(SimpleNamespace(warning=lambda words, icon: pytest.fail(words)))
 
     keys = st.sampled_from(["level", "count", "view", "log", "marks", "layer", "run", "card", "strange"])
     odd_fields = st.sampled_from(["nan", "-inf", "9" * 5000, "0.1", "7", "two", "b", "1_0"])
@@ -204,6 +205,6 @@ def test_reproductions(fuzz, tmp_path):
             for name in made.tables:
                 table = catalogue.load(tmp_path, made.name, name)
                 if table is not None:
-                    csv(table.display)
+                    Table(table.display).csv()
 
     fuzz(odd.files(INDEX), read)

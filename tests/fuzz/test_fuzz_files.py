@@ -9,14 +9,15 @@ import pytest
 from fuzz import odd
 from hypothesis import strategies as st
 
-from gprune import run_records, untrusted
-from gprune.bench import protocol
-from gprune.corpora import layout, naming, rows, source
+from gprune.app.preview.worker import messages
+from gprune.data.texts import layout, naming, rows, source
 from gprune.evaluation import tasks
-from gprune.export import plan_file
 from gprune.models import families, identity
+from gprune.models.export import plan_file
+from gprune.pipeline import runs
 from gprune.study import from_dict, from_file
-from gprune.study_fields import assignment
+from gprune.study.fields import assignment
+from gprune.system import safe_parsing
 
 pytestmark = pytest.mark.slow
 
@@ -105,7 +106,7 @@ def test_json(fuzz):
     ).map("".join)
     fuzz(
         st.binary(max_size=80) | odd.values.map(odd.written) | soup,
-        lambda data: untrusted.json_value(data, "the file"),
+        lambda data: safe_parsing.json_value(data, "the file"),
     )
 
 
@@ -114,8 +115,8 @@ def test_paths(fuzz, tmp_path):
 
     def read(name: Any) -> None:
         if isinstance(name, str):
-            untrusted.path(name, "the model")
-        place = untrusted.inside(tmp_path, name, "the index").resolve()
+            safe_parsing.path(name, "the model")
+        place = safe_parsing.inside(tmp_path, name, "the index").resolve()
         assert place.is_relative_to(tmp_path.resolve())
 
     parts = st.lists(
@@ -254,7 +255,7 @@ def test_plans(fuzz, tmp_path):
     def read(data: bytes) -> None:
         (tmp_path / "plan.json").write_bytes(data)
         plan = plan_file.read(tmp_path)
-        assert plan.masks.ffn.ndim == 2 and plan.masks.ffn.dtype == bool
+        assert plan.pruned.masks.ffn.ndim == 2 and plan.pruned.masks.ffn.dtype == bool
 
     fuzz(odd.files(PLAN), read)
 
@@ -282,7 +283,7 @@ def test_run_records(fuzz, tmp_path):
 
     def read(data: bytes) -> None:
         file.write_bytes(data)
-        record = run_records.load(file)
+        record = runs.load(file)
         from_dict(record["study"])
 
     fuzz(odd.files(RECORD), read)
@@ -290,9 +291,9 @@ def test_run_records(fuzz, tmp_path):
 
 def test_messages(fuzz):
     def read(data: bytes) -> None:
-        message = protocol.read(data)
+        message = messages.read(data)
         if message is not None:
-            masks = protocol.unpacked(message.get("masks"))
+            masks = messages.unpacked(message.get("masks"))
             assert masks.ffn.size <= 8 * len(data)
 
     fuzz(odd.files(MESSAGE), read)

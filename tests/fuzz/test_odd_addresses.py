@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from views.app_driver import PAGES, on, opened, words
-from views.synthetic_run import write_run
+from app_driver import PAGES, on, opened, words
+from synthetic_run import write_run
 
 pytestmark = pytest.mark.slow
 
@@ -31,15 +31,22 @@ ODD = (
 def keys() -> list[str]:
     """Every key of an address that a page asks for, found in the source."""
     found = set()
-    for file in (Path(__file__).resolve().parents[2] / "gprune" / "views").rglob("*.py"):
+    for file in (Path(__file__).resolve().parents[2] / "gprune" / "app").rglob("*.py"):
         source = file.read_text(encoding="utf-8")
         found |= set(re.findall(r"\"((?:rd|ma|rasa|pd|cd|cp|sp|se|ov|ins)_[a-z_]+)\"", source))
     assert len(found) > 30
     return sorted(found | {"run", "card", "layer", "module", "neuron", "tour", "retention", "runs", "level"})
 
 
-@pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.long) for turn in range(1, 8))])
+# in `make test` one value a key on every third page
+@pytest.mark.parametrize(
+    ("page", "turn"),
+    [
+        pytest.param(page, turn, marks=[pytest.mark.long] if turn or place % 3 else [])
+        for place, page in enumerate(PAGES)
+        for turn in range(8)
+    ],
+)
 def test_a_page_with_an_odd_address_is_drawn(monkeypatch, tmp_path, keys, page, turn):
     monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
     monkeypatch.setenv("GPRUNE_AUTOSTART", "0")

@@ -20,7 +20,7 @@ from gprune.study import Study
 WORKER = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from gprune.errors import CorpusError
+from gprune.system.errors import CorpusError
 from gprune.jobs import JobReporter
 
 folder, behaviour, rest = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
 from datetime import datetime
 from pathlib import Path
@@ -12,10 +11,10 @@ import pytest
 from odd_records import ODD, places, with_field
 from waiting import wait_for
 
-from gprune.errors import JobError
-from gprune.jobs import cancel, get, jobs, local, progress, queue, submit, upkeep
+from gprune.jobs import cancel, get, jobs, local, progress, queue, reconciliation, submit
 from gprune.jobs import folder as files
 from gprune.jobs.state import JobState, read_state, write_state
+from gprune.system.errors import JobError
 
 from .conftest import fake_command, make_study
 
@@ -54,19 +53,13 @@ def test_a_job_that_was_just_taken_is_not_given_up_when_the_clock_jumps(
     for shift in (-86400.0, 86400.0):
         clock.shift = shift
         queue.reconcile(cache)
-        assert get(cache, job.id).state == "running" and upkeep.at_work(cache)
+        assert get(cache, job.id).state == "running" and reconciliation.at_work(cache)
         assert (get(cache, job.id).elapsed or 0.0) >= 0 <= (progress(cache, job.id).elapsed or 0.0)
     clock.shift = 0.0
     state = read_state(job.folder)
     write_state(job.folder, JobState(state="running", started=state.started, claimed=1.0))
     queue.reconcile(cache)
     assert get(cache, job.id).state == "failed"
-
-
-def test_a_request_to_stop_that_lies_in_the_future_is_due() -> None:
-    state = JobState(state="cancelling", cancel_requested=1000.0)
-    assert local.due_signal(state, 10.0) == signal.SIGTERM
-    assert local.due_signal(state, 1001.0) is None
 
 
 @pytest.mark.process

@@ -13,12 +13,12 @@ from pruned_folder import save, small_decoder
 from waiting import wait_for
 
 from gprune.__main__ import EXIT_ERROR, EXIT_STOPPED, main
-from gprune.errors import CheckpointError
-from gprune.export import padded
 from gprune.jobs import folder as files
-from gprune.jobs import get, progress, resume, submit
+from gprune.jobs import get, progress, submit
 from gprune.jobs.local import EXPORTS, worker_command
 from gprune.jobs.state import read_state
+from gprune.models.export import padded
+from gprune.system.errors import CheckpointError
 
 from .conftest import make_study
 
@@ -28,12 +28,6 @@ def test_arguments_that_begin_with_an_export_are_its_command(command: str, tmp_p
     arguments = (command, "/a folder/model; rm", "/out")
     expected = [sys.executable, "-m", "gprune", *arguments, "--job", str(tmp_path)]
     assert worker_command(tmp_path, arguments) == expected
-
-
-@pytest.mark.parametrize("arguments", [(), ("--until", "drift"), ("--until", "pad"), ("--json", "gguf")])
-def test_other_arguments_are_those_of_a_run(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    command = worker_command(tmp_path / "jobs" / "one", arguments)
-    assert command[2:4] == ["gprune", "run"] and command[7:] == ["--cache", str(tmp_path), *arguments]
 
 
 def test_two_clicks_make_one_job_and_the_study_itself_another(cache: Path, supervisors: list[Path]) -> None:
@@ -47,16 +41,6 @@ def test_two_clicks_make_one_job_and_the_study_itself_another(cache: Path, super
     ]
     assert len({first.id, *(job.id for job in others)}) == 4
     assert first.command[3:6] == arguments and others[0].command[3] == "run"
-
-
-def test_a_resumed_export_is_the_same_export(cache: Path, supervisors: list[Path]) -> None:
-    first = submit(cache, make_study(), label="padded", arguments=("pad", "/in", "/out"))
-    files.write_json(
-        first.folder / files.STATE, {"state": "failed", "error": "the disk is full", "ended": 2.0}
-    )
-    again = resume(cache, first.id)
-    assert again.id != first.id
-    assert list(again.command) == worker_command(again.folder, ("pad", "/in", "/out"))
 
 
 def test_progress_and_end_reach_the_folder(

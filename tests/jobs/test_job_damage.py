@@ -7,10 +7,10 @@ import os
 
 import pytest
 
-from gprune.errors import JobError
 from gprune.jobs import folder as files
 from gprune.jobs import get, jobs, progress, reconcile, submit
 from gprune.jobs.state import DAMAGED, JobState, write_state
+from gprune.system.errors import JobError
 
 from .conftest import make_study
 
@@ -58,14 +58,6 @@ def test_damaged_record_is_not_listed(cache, supervisors, content):
         get(cache, first.id)
 
 
-def test_strangers_in_the_jobs_folder_are_ignored(cache, supervisors):
-    job = submit(cache, make_study())
-    (files.root(cache) / "notes.txt").write_text("")
-    (files.root(cache) / ".new-0123").mkdir()
-    (files.root(cache) / "20260131-120000-0123abcd").write_text("a file")
-    assert [other.id for other in jobs(cache)] == [job.id]
-
-
 def test_cache_that_cannot_be_written_is_an_error(tmp_path, supervisors):
     (tmp_path / "cache").write_text("a file, not a folder")
     with pytest.raises(JobError, match="cannot be written .*set GPRUNE_CACHE to another folder"):
@@ -79,12 +71,6 @@ def test_what_refuses_a_folder_decides_the_remedy(tmp_path):
     assert "is full: free some space" in str(
         files.unwritable(tmp_path, OSError(errno.ENOSPC, "No space left"))
     )
-
-
-def test_looking_creates_nothing(cache):
-    assert jobs(cache) == []
-    reconcile(cache)
-    assert not cache.exists()
 
 
 def test_full_disk_leaves_no_half_job(cache, supervisors, monkeypatch):
@@ -112,3 +98,9 @@ def test_full_disk_starts_no_job_that_it_cannot_record(cache, supervisors, monke
     assert supervisors == [first.folder]
     reconcile(cache)
     assert supervisors == [first.folder, second.folder]
+
+
+def test_looking_creates_nothing(cache):
+    assert jobs(cache) == []
+    reconcile(cache)
+    assert not cache.exists()

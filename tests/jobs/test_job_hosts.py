@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gprune import jobs, processes
+from gprune import jobs
 from gprune.jobs import local
 from gprune.jobs.state import JobState, read_state, update, write_state
-from gprune.processes import QUIET_SECONDS
+from gprune.system import processes
+from gprune.system.processes import QUIET_SECONDS
 
 from .conftest import make_study
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from waiting import wait_for
 
-from gprune import machine
-from gprune.errors import JobError
-from gprune.jobs import get, jobs, local, log_tail, places, reconcile, submit
+from gprune.jobs import device_slots, get, jobs, local, log_tail, reconcile, submit
 from gprune.jobs.job import measures_speed
 from gprune.jobs.state import JobState, read_state, write_state
+from gprune.system import machine
+from gprune.system.errors import JobError
 
 from .conftest import make_study
 
@@ -127,17 +127,6 @@ def test_a_model_over_two_gpus_starts_when_two_are_free_and_they_are_kept_for_it
     assert now(cache, wide, named) == [("done", "cuda:0 cuda:2"), ("running", "cuda:2")]
 
 
-def test_a_clock_over_two_gpus_has_the_first_ones(cache, supervisors, three):
-    first, wide, last = (
-        submit(cache, make_study(0)),
-        submit(cache, timed(1), "", OVER_TWO),
-        submit(cache, make_study(2)),
-    )
-    assert now(cache, first, wide, last) == [("running", "cuda:0"), ("queued", ""), ("running", "cuda:2")]
-    end(cache, first)
-    assert now(cache, wide) == [("running", "cuda:0 cuda:1")]
-
-
 def test_more_gpus_than_are_named_are_refused_and_the_cpu_needs_none(cache, supervisors, two, monkeypatch):
     for _ in range(2):
         with pytest.raises(
@@ -153,19 +142,6 @@ def test_more_gpus_than_are_named_are_refused_and_the_cpu_needs_none(cache, supe
         before, wide = submit(cache, make_study(2)), submit(cache, make_study(3), "", ("--model-gpus", "3"))
     other = submit(cache, make_study(4))
     assert now(cache, before, wide, other) == [("running", "cuda:0"), ("queued", ""), ("running", "cuda:1")]
-
-
-def test_without_named_gpus_a_model_over_several_is_a_job_like_others(cache, supervisors, monkeypatch):
-    monkeypatch.setenv("GPRUNE_JOB_SLOTS", "2")
-    made = [submit(cache, make_study(seed), "", ("--model-gpus", "4")) for seed in range(3)]
-    assert now(cache, *made) == [("running", ""), ("running", ""), ("queued", "")]
-
-
-def test_a_job_over_several_gpus_takes_one_slot_of_who_names_none(cache, supervisors, two, monkeypatch):
-    submit(cache, make_study(0), "", OVER_TWO)
-    monkeypatch.delenv("GPRUNE_JOB_DEVICES")
-    monkeypatch.setenv("GPRUNE_JOB_SLOTS", "2")
-    assert submit(cache, make_study(1)).state == "running"
 
 
 def test_a_clock_of_the_cpu_shares_the_machine_with_no_gpu(cache, supervisors, two):
@@ -185,12 +161,6 @@ def test_only_a_run_that_comes_to_its_clock_is_timed(cache, supervisors):
         assert submit(cache, study, "", arguments).timed == expected
 
 
-def test_a_job_of_an_earlier_version_counts_as_on_the_first_gpu(cache, supervisors, two):
-    job = submit(cache, make_study(0))
-    write_state(job.folder, replace(read_state(job.folder), device=""))
-    assert submit(cache, make_study(1)).device == "cuda:1"
-
-
 @pytest.mark.parametrize("value", ["cuda", "cpu", "cuda:0 cuda:0", "cuda:01", "0,1", "cuda:0,cuda:1"])
 def test_devices_must_be_gpus_each_once(cache, supervisors, monkeypatch, value):
     monkeypatch.setenv("GPRUNE_JOB_DEVICES", value)
@@ -205,17 +175,7 @@ def test_a_gpu_that_is_not_there_is_refused(cache, supervisors, two, monkeypatch
         submit(cache, make_study())
     monkeypatch.setenv("GPRUNE_JOB_DEVICES", "")
     with pytest.raises(JobError, match="names cuda:7"):
-        places.allow(("cuda:7",))
-
-
-def test_a_gpu_is_counted_among_those_that_are_seen(monkeypatch):
-    assert local.environment("cuda:1")["CUDA_VISIBLE_DEVICES"] == "1"
-    assert "CUDA_VISIBLE_DEVICES" not in local.environment()
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, 7")
-    assert local.environment("cuda:1")["CUDA_VISIBLE_DEVICES"] == "7"
-    assert local.environment("cuda:0 cuda:1")["CUDA_VISIBLE_DEVICES"] == "5,7"
-    with pytest.raises(ValueError, match="no cuda:2 among CUDA_VISIBLE_DEVICES=5, 7"):
-        local.environment("cuda:0 cuda:2")
+        device_slots.allow(("cuda:7",))
 
 
 @pytest.mark.process
@@ -237,3 +197,13 @@ def test_a_damaged_device_is_told(cache, supervisors, changes):
     job = submit(cache, make_study())
     write_state(job.folder, JobState(**({"state": "running"} | changes)))
     assert get(cache, job.id).state == "failed"
+
+
+def test_a_gpu_is_counted_among_those_that_are_seen(monkeypatch):
+    assert local.environment("cuda:1")["CUDA_VISIBLE_DEVICES"] == "1"
+    assert "CUDA_VISIBLE_DEVICES" not in local.environment()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, 7")
+    assert local.environment("cuda:1")["CUDA_VISIBLE_DEVICES"] == "7"
+    assert local.environment("cuda:0 cuda:1")["CUDA_VISIBLE_DEVICES"] == "5,7"
+    with pytest.raises(ValueError, match="no cuda:2 among CUDA_VISIBLE_DEVICES=5, 7"):
+        local.environment("cuda:0 cuda:2")

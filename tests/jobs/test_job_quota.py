@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gprune import files as whole
 from gprune import jobs
-from gprune.errors import JobError, StoreError
 from gprune.jobs import folder as files
 from gprune.jobs import log, supervisor
 from gprune.jobs.reporting import JobReporter
@@ -21,6 +19,8 @@ from gprune.jobs.slurm.record import Record
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.jobs.state import JobState, read_state, update, write_state
 from gprune.store import Store
+from gprune.system import files as whole
+from gprune.system.errors import JobError, StoreError
 
 from .conftest import fake_command, make_study
 

@@ -9,9 +9,10 @@ import shared_file_system
 from shared_file_system import Disk
 from waiting import wait_for
 
-from gprune import jobs, locks
+from gprune import jobs
 from gprune.jobs import folder as files
 from gprune.jobs.state import read_state
+from gprune.system import locks
 
 from .conftest import fake_command, make_study
 

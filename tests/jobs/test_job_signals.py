@@ -14,17 +14,17 @@ import pytest
 import tiny_study
 from waiting import limit, wait_for
 
-from gprune import run_records
 from gprune.__main__ import EXIT_STOPPED
-from gprune.commands import signals
-from gprune.errors import Interrupted
+from gprune.cli import signals
 from gprune.jobs import JobReporter, get, reconcile, submit
 from gprune.jobs import folder as files
 from gprune.jobs.local import environment, worker_command
 from gprune.jobs.state import JobState, read_state, write_state
+from gprune.pipeline import runs
 from gprune.store import Store, states
 from gprune.store.resumption import VARIABLE
 from gprune.study import from_dict, run_name
+from gprune.system.errors import Interrupted
 
 from .conftest import fake_command, make_study
 
@@ -132,6 +132,7 @@ class LongStudy:
 
 @pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_real_run_saves_and_is_interrupted_continued_and_cancelled(tmp_path: Path) -> None:
     long = LongStudy(tmp_path / "home", tmp_path / "cache")
     store, step = Store(long.cache), 0
@@ -151,8 +152,8 @@ def test_a_real_run_saves_and_is_interrupted_continued_and_cancelled(tmp_path: P
             process.wait()
         log = (folder / files.LOG).read_text()
         assert read_state(folder).state == state, log
-        record = run_records.read(store, run_name(long.study)) or {}
-        assert (record["state"], run_records.standing(record), record["owner"]) == (state, state, None)
+        record = runs.read(store, run_name(long.study)) or {}
+        assert (record["state"], runs.standing(record), record["owner"]) == (state, state, None)
         assert "Traceback" not in log
         assert (f"goes on at step {step + 1} of 20000" in log) == (turn > 0)
         assert f"stopped after step {long.step()}: its state is saved" in log

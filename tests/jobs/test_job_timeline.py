@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from gprune.jobs.folder import EVENTS
+from gprune.jobs.reporting import JobReporter
 from gprune.jobs.state import JobState
 from gprune.jobs.timeline import Event, StageTime, Trace, measure, read_trace, remaining
+from gprune.system.progress import Waiting
 
 
 def line(ts: float, stage: str, done: int, total: int, message: str = "") -> bytes:
@@ -22,15 +25,13 @@ def steady(count: int, every: float, start: float = 100.0, stage: str = "learn")
     return tuple(Event(start + every * i, stage, i, 100, "") for i in range(count))
 
 
-def test_missing_file_has_no_events(tmp_path):
-    assert read_trace(tmp_path / "none") == Trace()
-    progress = measure(Trace(), JobState(), now=50.0)
-    assert (progress.stage, progress.elapsed, progress.eta, progress.stages) == ("", None, None, ())
-
-
-def test_torn_last_line_is_not_read(tmp_path):
-    trace = write(tmp_path / "e", line(1, "learn", 1, 4), line(2, "learn", 2, 4)[:-9], end=b"")
-    assert [event.done for event in trace.recent] == [1]
+def test_what_a_job_waits_for_is_told_by_its_reporter(tmp_path):
+    with JobReporter(tmp_path) as report:
+        report("learn", 0, 1, Waiting("waiting for another run"))
+    found = measure(read_trace(tmp_path / EVENTS), JobState(), now=50.0)
+    assert found.waits == found.message == "waiting for another run"
+    report("learn", 1, 1, "waiting for nothing")
+    assert measure(read_trace(tmp_path / EVENTS), JobState(), now=50.0).waits == ""
 
 
 def test_last_line_without_line_break_is_read_once_complete(tmp_path):
@@ -96,12 +97,6 @@ def test_ended_job_stops_the_clock_and_marks_its_last_stage(tmp_path, end):
     assert [(row.seconds, row.state) for row in progress.stages] == [(2.0, "done"), (3.0, end)]
 
 
-def test_eta_at_a_steady_rate():
-    events = steady(11, every=0.5)
-    # 10 steps in 5 s, 90 left, and 2 s have passed since
-    assert remaining(events, now=107.0) == pytest.approx(43.0)
-
-
 def test_eta_follows_the_moving_rate_and_not_the_average():
     slow = steady(5, every=100.0)
     fast = tuple(Event(600.0 + i, "learn", 5 + i, 100, "") for i in range(60))
@@ -134,11 +129,6 @@ def test_overdue_estimate_is_withdrawn():
     events = tuple(Event(100.0 + i, "learn", 97 + i, 100, "") for i in range(3))
     assert remaining(events, now=102.5) == pytest.approx(0.5)
     assert remaining(events, now=103.5) is None
-
-
-def test_finished_stage_has_nothing_left():
-    events = tuple(Event(100.0 + i, "learn", 96 + i, 100, "") for i in range(5))
-    assert remaining(events, now=104.0) == 0.0
 
 
 def test_unknown_total_gives_no_fraction(tmp_path):

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from gprune import jobs, processes
+from gprune import jobs
 from gprune.__main__ import main
-from gprune.errors import JobError, SettingsError
 from gprune.jobs.slurm import batch, client, node, settings, watching
 from gprune.jobs.slurm.record import read_record, write_record
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.jobs.slurm.submission import Errand
 from gprune.jobs.state import JobState, read_state, update, write_state
+from gprune.system import processes
+from gprune.system.errors import JobError, SettingsError
 
 from .conftest import make_study
 
@@ -222,14 +223,6 @@ def test_a_run_that_writes_its_beat_is_at_work_until_it_is_silent(cache, slurm):
     assert found.state == "failed" and "lost: " in found.error and "silent for 15 minutes" in found.error
 
 
-def test_a_slurm_that_does_not_answer_decides_nothing(cache, slurm):
-    (job,) = submit(cache, 1)
-    (slurm / "squeue.fails").write_text("Unable to contact slurm controller")
-    jobs.ask_slurm(cache)
-    found = jobs.get(cache, job.id)
-    assert found.state == "queued" and "Unable to contact slurm controller" in found.note
-
-
 def test_a_job_that_never_got_into_slurm_is_given_up(cache, slurm):
     (job,) = submit(cache, 1)
     write_record(job.folder, replace(read_record(job.folder), array="", made=time.time() - 1000))
@@ -237,6 +230,14 @@ def test_a_job_that_never_got_into_slurm_is_given_up(cache, slurm):
     assert "never got into Slurm" in jobs.get(cache, job.id).error
     # resumed it goes where it was, with the same settings
     assert jobs.resume(cache, job.id).engine == "slurm"
+
+
+def test_a_slurm_that_does_not_answer_decides_nothing(cache, slurm):
+    (job,) = submit(cache, 1)
+    (slurm / "squeue.fails").write_text("Unable to contact slurm controller")
+    jobs.ask_slurm(cache)
+    found = jobs.get(cache, job.id)
+    assert found.state == "queued" and "Unable to contact slurm controller" in found.note
 
 
 def test_scontrol_is_read_entry_by_entry():

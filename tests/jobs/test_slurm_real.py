@@ -19,7 +19,8 @@ from sweep.computed import begun
 from waiting import limit, wait_for
 
 from gprune import jobs, pipeline
-from gprune.errors import JobError
+from gprune.experiments.sweep import running
+from gprune.experiments.sweep.plan import Sweep
 from gprune.jobs.slurm import watching
 from gprune.jobs.slurm.record import read_record
 from gprune.jobs.slurm.settings import SlurmSettings
@@ -27,8 +28,6 @@ from gprune.jobs.slurm.submission import Errand
 from gprune.jobs.state import read_state
 from gprune.store import Store
 from gprune.study import Study, from_dict
-from gprune.sweep import running
-from gprune.sweep.plan import Sweep
 
 from . import slurm_machine
 
@@ -149,21 +148,6 @@ def test_a_job_put_back_in_its_middle_ends_with_the_same_arrays(slurm, study, tm
     assert contents(cache) == contents(tmp_path / "local")
 
 
-def test_the_time_limit_s_warning_puts_a_job_back(slurm, study, tmp_path):
-    endless = replace(study, sparsity=replace(study.sparsity, epochs=3000))
-    cache = tmp_path / "cache"
-    (job,) = submit(cache, [endless])
-    wait_for(lambda: jobs.progress(cache, job.id).stage, 60)
-    name = read_record(job.folder).name
-    # what Slurm does before the limit: USR1, to the batch script alone
-    subprocess.run(["scancel", "--batch", "--signal=USR1", name], check=True)
-    wait_for(lambda: read_state(job.folder).state == "interrupted", 30)
-    wait_for(lambda: taken_back(cache, job), 30)
-    assert jobs.get(cache, job.id).returns
-    assert jobs.cancel(cache, job.id).state == "cancelled"
-    wait_for(lambda: not at_work(cache), 30)
-
-
 def test_a_cancelled_array_leaves_no_process(slurm, study, tmp_path):
     endless = replace(study, sparsity=replace(study.sparsity, epochs=3000))
     cache = tmp_path / "cache"
@@ -236,44 +220,6 @@ def test_a_reproduction_that_is_stopped_takes_its_array_out_of_slurm(slurm, stud
     wait_for(lambda: ended(cache, found), 60)
     assert {read_state(job.folder).state for job in found} == {"cancelled"}
     wait_for(lambda: not at_work(cache), 30)
-
-
-def test_what_slurm_refuses_leaves_nothing_behind(slurm, study, tmp_path):
-    with pytest.raises(JobError, match="no such partition.*nope"):
-        jobs.submit_slurm(tmp_path, [Errand(study)], SlurmSettings(partition="nope"))
-    with pytest.raises(JobError, match="no node of the partition"):
-        jobs.submit_slurm(tmp_path, [Errand(study)], SlurmSettings(memory="900000G"))
-    assert jobs.jobs(tmp_path) == []
-
-
-def test_a_folder_that_the_node_cannot_see_is_told(slurm, study, tmp_path):
-    cache = tmp_path / "cache"
-    (job,) = submit(cache, [study], options=("--hold",))
-    aside = tmp_path / "aside"
-    job.folder.rename(aside)
-    subprocess.run(["scontrol", "release", read_record(aside).name], check=True)
-    time.sleep(limit(0.5))
-    aside.rename(job.folder)
-    wait_for(lambda: ended(cache, [job]), 30)
-    state = read_state(job.folder)
-    assert state.state == "failed" and "cannot see this folder" in state.error
-
-
-def test_the_command_line_puts_a_study_into_slurm(slurm, study, tmp_path):
-    file, settings = tmp_path / "study.json", tmp_path / "mine.json"
-    file.write_text(replace(study, name="from a terminal").to_json())
-    settings.write_text('{"partition": "main", "cpus": 1}')
-    words = ["submit", str(file), "--engine", "slurm", "--slurm", str(settings), "--cache", str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, "-m", "gprune", *words],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "from a terminal" in done.stdout and "Slurm's" in done.stdout
-    wait_for(lambda: ended(tmp_path, jobs.jobs(tmp_path)), 120)
-    assert jobs.jobs(tmp_path)[0].state == "done"
 
 
 def test_a_sweep_is_an_array_whose_jobs_compute_once_what_they_share(

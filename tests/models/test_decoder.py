@@ -5,11 +5,11 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from gprune.errors import ModelError
 from gprune.models.decoder import Decoder
 from gprune.models.families import FAMILIES
 from gprune.models.tiny import tiny_decoder
 from gprune.records import ModelShape
+from gprune.system.errors import ModelError
 
 SIZES = {"layers": 3, "hidden": 12, "neurons": 13, "heads": 6, "kv_heads": 2, "head_width": 4}
 
@@ -72,15 +72,6 @@ def test_weight_norms_equal_a_loop_over_columns(dtype: torch.dtype) -> None:
         np.testing.assert_allclose(norms.out_column_square[layer], (out**2).sum(axis=0), rtol=1e-12)
         np.testing.assert_allclose(norms.out_column_absolute[layer], np.abs(out).mean(axis=0), rtol=1e-12)
     assert norms.down_column_square.dtype == np.float64
-
-
-def test_weight_norms_do_not_depend_on_the_block_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = tiny_decoder("llama", **SIZES)
-    whole = decoder.weight_norms()
-    monkeypatch.setattr("gprune.models.decoder._BLOCK_ROWS", 5)
-    blocks = decoder.weight_norms()
-    np.testing.assert_allclose(blocks.down_column_square, whole.down_column_square, rtol=1e-12)
-    np.testing.assert_allclose(blocks.out_column_absolute, whole.out_column_absolute, rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -175,14 +166,3 @@ def test_tiny_decoders_depend_on_the_seed_alone(family: str) -> None:
     assert torch.equal(before, torch.get_rng_state())
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not all(torch.equal(first[name], other[name]) for name in first)
-
-
-def test_tiny_qwen_has_the_parts_that_set_it_apart() -> None:
-    assert tiny_decoder("qwen2").q_proj(0).bias is not None
-    assert float(tiny_decoder("qwen2").k_proj(0).bias.abs().min()) > 0
-    assert tiny_decoder("qwen3", head_width=6).layers[0].self_attn.q_norm.weight.shape == (6,)
-
-
-def test_tiny_decoder_of_an_unknown_family_is_refused() -> None:
-    with pytest.raises(ModelError, match="'opt'"):
-        tiny_decoder("opt")

@@ -12,11 +12,11 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
-from gprune.errors import ModelError, SettingsError
 from gprune.models.families import FAMILIES
-from gprune.models.loading import load, load_tokenizer, quiet
+from gprune.models.loading import load, quiet
 from gprune.models.tiny import tiny_decoder
 from gprune.records import ModelShape
+from gprune.system.errors import ModelError, SettingsError
 
 
 def make_folder(folder: Path, family: str = "llama", dtype: torch.dtype = torch.float32) -> Path:
@@ -74,22 +74,6 @@ def test_number_type_on_a_cpu(tmp_path: Path, dtype: str, expected: torch.dtype)
 def test_a_gpu_is_chosen_by_itself_with_the_checkpoints_type(tmp_path: Path) -> None:
     decoder = load(str(make_folder(tmp_path / "half", dtype=torch.float16)))
     assert decoder.device.type == "cuda" and decoder.dtype == torch.float16
-
-
-def test_tokenizer_comes_with_the_model(folder: Path) -> None:
-    assert load(str(folder)).tokenizer("w3 w5 unknown").input_ids == [3, 5, 0]
-
-
-def test_tokenizer_alone(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    assert load_tokenizer(str(folder))("w9").input_ids == [9]
-
-
-def test_a_device_that_is_not_there(folder: Path) -> None:
-    with pytest.raises(SettingsError, match="'cuda:99', but torch sees .* CUDA devices"):
-        load(str(folder), device="cuda:99")
-    with pytest.raises(SettingsError, match="device must be auto, cpu or cuda .*'gpu'"):
-        load(str(folder), device="gpu")
 
 
 def test_an_unknown_number_type(folder: Path) -> None:
@@ -200,20 +184,8 @@ def test_code_of_a_model_runs_only_where_asked_for(
     assert ran.exists()
 
 
-def test_quiet_restores_what_was_set() -> None:
-    from transformers.utils import logging
-
-    logging.enable_progress_bar()
-    level = logging.get_verbosity()
-    with quiet():
-        assert not logging.is_progress_bar_enabled()
-    assert logging.is_progress_bar_enabled() and logging.get_verbosity() == level
-
-
-def test_real_models(shared: Path) -> None:
-    decoder = load(str(shared / "models" / "textllama-6m"), device="cpu")
-    assert decoder.shape == ModelShape(6, 768, 8, 8, 32, 256)
-    assert decoder.dtype == torch.float32
-    grouped = load(str(shared / "models" / "stories260K"), device="cpu")
-    assert grouped.shape == ModelShape(5, 172, 8, 4, 8, 64)
-    assert grouped.shape.decoder_weights == 5 * (3 * 64 * 172 + 64 * 64 * 3)
+def test_a_device_that_is_not_there(folder: Path) -> None:
+    with pytest.raises(SettingsError, match="'cuda:99', but torch sees .* CUDA devices"):
+        load(str(folder), device="cuda:99")
+    with pytest.raises(SettingsError, match="device must be auto, cpu or cuda .*'gpu'"):
+        load(str(folder), device="gpu")

@@ -10,9 +10,9 @@ import pytest
 from huggingface_hub import constants, errors
 from small_hub import COMMIT, SmallHub, serving
 
-from gprune import untrusted
-from gprune.errors import Cancelled, ModelError
 from gprune.models import hub, identity
+from gprune.system import safe_parsing
+from gprune.system.errors import Cancelled, ModelError
 
 NAME = "someone/small-llama"
 SHARDS = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
@@ -56,7 +56,7 @@ def halved(cache: Path) -> Path:
 
 
 def one_sentence(error: pytest.ExceptionInfo[ModelError]) -> str:
-    found = untrusted.sentence(error.value)
+    found = safe_parsing.sentence(error.value)
     assert found == str(error.value), "the sentence is too long to be shown whole"
     return found
 
@@ -148,16 +148,13 @@ def test_every_refusal_of_the_hub_is_one_sentence(
     one_sentence(caught)
 
 
-def test_a_name_that_the_hub_does_not_know_is_told(small: SmallHub) -> None:
-    with pytest.raises(ModelError, match="the hub shows no model 'someone/else': check the spelling"):
-        identity.locate("someone/else", download=True)
-
-
 def test_a_disk_that_is_too_small_is_told_before_the_start(
     small: SmallHub, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(cache.parent)
-    monkeypatch.setattr("gprune.limits.shutil.disk_usage", lambda place: usage._replace(free=4_000_000))
+    monkeypatch.setattr(
+        "gprune.system.limits.shutil.disk_usage", lambda place: usage._replace(free=4_000_000)
+    )
     small.models[NAME][SHARDS[1]] = b"2" * 97_000_000
     with pytest.raises(ModelError, match=r"needs 95.4 MiB, but '.*' has 3.8 MiB free: make room") as caught:
         identity.locate(NAME, download=True)

@@ -12,23 +12,24 @@ import tiny_study
 import torch
 from torch import nn
 
-from gprune import pipeline, stages
-from gprune.calibration import collect
-from gprune.calibration.contexts import fit_contexts, project_inputs
-from gprune.calibration.gradients import taylor_scores
-from gprune.errors import ModelError, SettingsError
+from gprune import pipeline
 from gprune.models.decoder import Decoder
 from gprune.models.families import FAMILIES
 from gprune.models.loading import load_model, quiet
 from gprune.models.tiny import tiny_decoder
+from gprune.pipeline import stages
+from gprune.pipeline.stages import Graph
+from gprune.pipeline.stages.inputs import read
+from gprune.pipeline.stages.results import Results
+from gprune.pruning.calibration import collect
+from gprune.pruning.calibration.contexts import fit_contexts, project_inputs
+from gprune.pruning.calibration.gradients import taylor_scores
+from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks, Tokens
-from gprune.settings import BaselineSettings, CalibrationSettings, ContextSettings
-from gprune.stages import Graph
-from gprune.stages.inputs import read
-from gprune.stages.results import Results
 from gprune.store import Store
 from gprune.study import Study, from_dict, run_name
-from gprune.surgery import cut
+from gprune.study.settings import BaselineSettings, CalibrationSettings, ContextSettings
+from gprune.system.errors import ModelError, SettingsError
 
 TOKENS = Tokens("text", "0" * 64, np.random.default_rng(0).integers(3, 64, (12, 9), dtype=np.int32), 12)
 

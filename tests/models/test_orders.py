@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from gprune import errors
-from gprune.models.orders import Order, made, plain
+from gprune.models.distributed.rpc import Order, made, plain
+from gprune.system import errors
 
 
 def test_an_order_arrives_with_its_values_and_arrays():

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,26 +12,16 @@ import tiny_study
 import torch
 from safetensors.torch import load_file
 
-from gprune import pipeline, stages
-from gprune.bench.model import Bench
-from gprune.errors import CheckpointError, ModelError
-from gprune.export import apply, checkpoint, measurable
+from gprune import pipeline
+from gprune.app.preview.request import DENSE, Question, Source, resolve
+from gprune.app.preview.worker.masked_model import Bench
 from gprune.models import loading, shapes
-from gprune.preview.question import DENSE, Question, Source, resolve
+from gprune.models.export import apply, checkpoint, measurable
+from gprune.pipeline import stages
+from gprune.pruning.surgery import cut
 from gprune.store import Store
 from gprune.study import Study, from_dict
-from gprune.surgery import cut
-
-PRINTED = """
-import sys
-from pathlib import Path
-import pytest, tiny_shape
-from models.test_random_model import digest
-from gprune.models import loading
-with pytest.MonkeyPatch.context() as patch:
-    tiny_shape.put(patch, Path(sys.argv[1]), tiny={})
-    print(digest(loading.load_model("random:tiny", "cpu", "float32")))
-"""
+from gprune.system.errors import CheckpointError, ModelError
 
 
 @pytest.fixture
@@ -73,19 +60,6 @@ def test_weights_are_made_alike_and_nobodys_random_numbers_change(folder: Path) 
     assert {name: str(one.dtype) for name, one in kinds.items()} == {n: f"torch.{n}" for n in loading.DTYPES}
     with pytest.raises(ModelError, match="random:tiny has no files of weights .*: leave offload out"):
         loading.load("random:tiny", "cpu", offload=True)
-
-
-@pytest.mark.process
-def test_another_process_makes_the_same_weights(folder: Path, project: Path) -> None:
-    path = {"PYTHONPATH": os.pathsep.join([str(project), str(project / "tests")])}
-    done = subprocess.run(
-        [sys.executable, "-c", PRINTED, str(folder / "shapes")],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **path},
-        check=True,
-    )
-    assert done.stdout.strip() == digest(loading.load_model("random:tiny", "cpu", "float32"))
 
 
 def test_a_whole_study_runs_and_its_pruned_model_reads_back(folder: Path) -> None:

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import pytest
-import tiny_shape
-from views.synthetic_run import a_study
+from synthetic_run import a_study
 
-from gprune import machine
-from gprune.analysis import published
-from gprune.commands import accept, reproduce, study
-from gprune.errors import GpruneError, ModelError, SettingsError
-from gprune.estimate.dimensions import Dimensions, of_model
+from gprune.app.pages.jobs import launch
+from gprune.app.ui import packed
+from gprune.cli import reproduce, study
 from gprune.models import identity, shapes, vocabulary
-from gprune.reproduction.scale import choose
-from gprune.reproduction.series import Series
-from gprune.stages import inputs
-from gprune.study import run_name
-from gprune.views.frame import packed
-from gprune.views.jobs import launch
+from gprune.pipeline.estimate.dimensions import Dimensions, of_model
+from gprune.pipeline.stages import inputs
+from gprune.system import machine
+from gprune.system.errors import GpruneError, ModelError
 
 LLAMA = "random:llama2-7b"
 
@@ -94,49 +88,13 @@ def test_other_names_are_refused_alike_wherever_they_are_given(name: str, messag
     assert launch.input_problem(asked) == str(refused.value)
 
 
-def test_a_name_without_end_is_cut_in_its_sentence() -> None:
-    with pytest.raises(ModelError, match="…x+' is no model with random weights: after random:") as refused:
-        identity.locate("random:" + "x" * 9000)
-    assert len(str(refused.value)) <= 300
-
-
 def test_the_form_takes_a_shape_and_says_what_it_cannot_do() -> None:
     assert launch.input_problem(a_study(model=LLAMA)) == ""
     packed.require_here("/no/such/cache", a_study(model=LLAMA))
     assert "leave offload out" in launch.input_problem(a_study(model=LLAMA, offload=True))
 
 
-def test_no_published_figure_belongs_to_random_weights(tmp_path: Path) -> None:
-    words = ("--as", "LLaMA2-7B", "--cache", tmp_path)
-    with pytest.raises(
-        SettingsError, match="random weights, which no published figure is of: give the folder"
-    ):
-        call(accept, "accept", "--model", LLAMA, *words)
-    texts = {"primary": "wikitext2", "auxiliary": "ptb"}
-    assert published.same_setting(published.DRIFT, a_study(model="llama2-7b", **texts))
-    assert not published.same_setting(published.DRIFT, a_study(model=LLAMA, **texts))
-
-
-def test_series_runs_and_jobs_are_called_by_the_whole_name(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # a folder that happens to have this name is not meant
-    (tmp_path / LLAMA).mkdir()
-    monkeypatch.chdir(tmp_path)
-    words = ("main", "--model", LLAMA, "--dry-run", "--cache", tmp_path)
-    assert call(reproduce, "reproduce", *words) == 0
-    assert "random:llama2-7b FLAP 50%" in capsys.readouterr().out
-    assert Series(LLAMA, choose(LLAMA, "paper")).width == 11008
-    assert run_name(a_study(model=LLAMA, name="")).startswith("random-llama2-7b-")
-
-
 def test_the_estimate_is_of_the_shape(capfd: pytest.CaptureFixture[str]) -> None:
     assert call(study, "study", "--model", LLAMA, "--dtype", "bfloat16", "--dry-run") == 0
     said = capfd.readouterr().err
     assert "statistics_primary" in said and "switch offload on" not in said
-
-
-def test_a_tiny_shape_of_the_tests_is_a_shape(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    tiny_shape.put(monkeypatch, tmp_path, tiny={})
-    assert identity.resolve("random:tiny") == str(tmp_path / "tiny")
-    assert shapes.holds(tmp_path / "tiny") and not shapes.holds(tmp_path / "elsewhere" / "tiny")

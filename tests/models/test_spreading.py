@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from accelerate import dispatch_model, infer_auto_device_map
-from accelerate.utils import get_balanced_memory
+from accelerate import dispatch_model
 
-from gprune.errors import MethodError, ModelError
 from gprune.evaluation.perplexity import token_losses
 from gprune.models.decoder import Decoder
-from gprune.models.spreading import require_on_gpus, spread, too_large
+from gprune.models.sharding import require_on_gpus, spread, too_large
 from gprune.models.tiny import tiny_decoder
+from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks
-from gprune.surgery import cut
+from gprune.system.errors import MethodError, ModelError
 
 IDS = torch.from_numpy(np.random.default_rng(0).integers(3, 64, (2, 9)))
 
@@ -32,16 +31,6 @@ def test_a_model_with_the_hooks_of_a_device_map_is_cut_and_measured_like_any_oth
         assert torch.equal(token_losses(one, IDS), token_losses(other, IDS))
     # the dense one is as it was
     assert torch.equal(token_losses(plain.model, IDS), token_losses(spread.model, IDS))
-
-
-def test_accelerate_lays_whole_layers_over_devices_evenly():
-    model = tiny_decoder(layers=6, neurons=48).model
-    size = sum(one.numel() * 4 for one in model.parameters())
-    room = get_balanced_memory(model, {0: size, 1: size}, no_split_module_classes=["LlamaDecoderLayer"])
-    places = infer_auto_device_map(model, room, no_split_module_classes=["LlamaDecoderLayer"])
-    require_on_gpus(places, "a model")
-    layers = [places[f"model.layers.{layer}"] for layer in range(6)]
-    assert layers == [0, 0, 0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("left", ["cpu", "disk"])

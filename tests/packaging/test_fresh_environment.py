@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import browser
 import pytest
 from fresh_environment import Fresh, made
-from views import browser
 from waiting import limit
 
 from scripts.served_app import listening
@@ -27,7 +27,7 @@ JOB = """
 import time
 from gprune.jobs import get, submit
 from gprune.store import default_cache
-from gprune.study_demo import demo_study
+from gprune.study.demo import demo_study
 
 job = submit(default_cache(), demo_study())
 while get(default_cache(), job.id).active:

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from gprune import __main__, installation
-from gprune.errors import StoreError
 from gprune.pipeline import provenance
 from gprune.store import default_cache
+from gprune.system import installation
 
 FILES = [
-    "gprune/drift.py,sha256=AAAA,120",
+    "gprune/pruning/drift.py,sha256=AAAA,120",
     "gprune/_app/app.py,sha256=BBBB,7",
     "gprune_studio-0.1.0.dist-info/RECORD,,",
 ]
@@ -59,16 +58,6 @@ def test_the_cache_of_a_package_is_the_users_and_never_beside_the_code(
     assert default_cache() == installed / "mine"
 
 
-def test_without_a_home_the_remedy_is_named(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def homeless(_: Path) -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "expanduser", homeless)
-    monkeypatch.setenv("XDG_CACHE_HOME", "")
-    with pytest.raises(StoreError, match="GPRUNE_CACHE is not set, and .* no such user"):
-        default_cache()
-
-
 @pytest.mark.process
 def test_a_file_where_the_app_was_started_is_no_module_of_its_processes(
     installed: Path, project: Path
@@ -97,20 +86,6 @@ def test_a_package_is_told_by_what_it_is_made_of(installed: Path) -> None:
     assert listed(installed, FILES[2:]) == {}
 
 
-def test_a_copy_in_the_folder_of_another_project_is_not_of_its_commit(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
-    subprocess.run([*git, "init", "--quiet"], check=True)
-    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "-m", "theirs"], check=True)
-    (tmp_path / "copy").mkdir()
-    assert set(provenance._commit()) == (
-        {"commit", "uncommitted_changes"} if (project / ".git").exists() else set()
-    )
-    monkeypatch.setattr(installation, "APP_FOLDER", tmp_path / "copy")
-    assert provenance._commit() == {}
-
-
 @pytest.mark.parametrize(("pinned", "extra"), [("", None), ("-dev", "dev"), ("-gguf", "gguf")])
 def test_every_pinned_version_lies_in_the_range_of_the_package(
     project: Path, pinned: str, extra: str | None
@@ -127,8 +102,3 @@ def test_every_pinned_version_lies_in_the_range_of_the_package(
         # a constraint of pip has no extras
         assert pin.operator == "==" and pin.version in allowed.specifier and not pins[name].extras
         assert any(one.operator == "<" for one in allowed.specifier), f"{name} has no upper bound"
-
-
-def test_the_program_is_the_module(project: Path) -> None:
-    metadata = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert metadata["scripts"] == {"gprune": f"{__main__.__name__}:{__main__.main.__name__}"}

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from gprune import extensions, methods
+from gprune.plugins import discovery
+from gprune.study import methods
 
 METRIC = """\
 import numpy as np
@@ -28,8 +29,8 @@ def groups(measured):
 size = Metric(label="weight size", neurons=neurons, groups=groups)
 """
 METHOD = """\
-from gprune import budget
-from gprune.allocation import uniform
+from gprune.records import budget
+from gprune.pruning.allocation import uniform
 from gprune.plugins import Kept, Method
 
 def decide(problem):
@@ -88,17 +89,17 @@ def _hash(path: Path) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
 
 
-def found() -> extensions.Found:
+def found() -> discovery.Found:
     """What this environment brings now."""
-    return extensions.found(methods.BUILT_IN_METRICS, methods.BUILT_IN)
+    return discovery.found(methods.BUILT_IN_METRICS, methods.BUILT_IN)
 
 
 @contextmanager
-def adopted(patch: pytest.MonkeyPatch) -> Iterator[extensions.Found]:
+def adopted(patch: pytest.MonkeyPatch) -> Iterator[discovery.Found]:
     """The tables of methods as a process has them that starts now; as they were afterwards."""
     before: dict[str, Any] = {name: dict(getattr(methods, name)) for name in _TABLES}
     now = found()
-    patch.setattr(methods, "FAULTS", now.faults)
+    patch.setattr(methods, "faults", lambda: now.faults)
     for one in sorted(now.installed, key=lambda one: one.plugin.kind == "metric"):
         methods.INSTALLED.add(one.plugin.place, one)
         methods.adopt(one.plugin)

@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from plugins.packages import BOTH, METRIC, adopted, forget, found, install
+from plugins.packages import BOTH, METRIC, forget, found, install
 
-from gprune.errors import PluginError
 from gprune.plugins.loading import load
+from gprune.system.errors import PluginError
 
 
 def digests(site: Path) -> dict[str, str]:
@@ -95,16 +95,6 @@ def test_one_that_cannot_be_imported_is_named_with_its_reason(site: Path, line: 
     assert load(one("method.even"), one("method.even").digest()).label == "even cut"
 
 
-def test_the_tables_are_as_they_were_after_a_test(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gprune import methods
-
-    install(site)
-    before = list(methods.METHODS)
-    with adopted(monkeypatch):
-        assert "size" in methods.METHODS
-    assert list(methods.METHODS) == before
-
-
 def test_an_edit_of_a_second_package_or_behind_a_link_is_seen_and_a_linked_folder_refused(
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,14 +113,6 @@ def test_an_edit_of_a_second_package_or_behind_a_link_is_seen_and_a_linked_folde
     (project / "bring" / "far").symlink_to(tmp_path / "far")
     with pytest.raises(PluginError, match="its folder 'far' is a link to another place"):
         one().digest()
-
-
-def test_data_that_was_changed_after_it_was_installed_is_not_read(site: Path) -> None:
-    install(site, files={**BOTH, "bring/table.csv": "1,2"})
-    assert load(one(), one().digest()).label == "weight size"
-    (site / "bring" / "table.csv").write_text("1,3")
-    with pytest.raises(PluginError, match=r"its file bring/table.csv was changed after it was installed"):
-        load(one(), one().digest())
 
 
 def test_a_folder_that_shares_its_package_does_not_hide_it(

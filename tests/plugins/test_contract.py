@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gprune import scoring
-from gprune.allocation import uniform
-from gprune.extensions import Plugin
 from gprune.plugins import Facts, Kept, Method, Metric
-from gprune.plugins.asking import Asked
-from gprune.scoring.neurons import neuron_scorer
+from gprune.plugins.calls import Asked
+from gprune.plugins.discovery import Plugin
+from gprune.plugins.testing import ContractError, check_method, check_metric, samples
+from gprune.pruning import scoring
+from gprune.pruning.allocation import uniform
+from gprune.pruning.scoring.neurons import neuron_scorer
 from gprune.study import CalibrationSettings
-from gprune.testing import ContractError, check_method, check_metric, made
 
 
 def flap_score(measured):
@@ -40,8 +40,8 @@ WANDA = Metric(
 @pytest.mark.parametrize(("name", "metric"), [("flap", FLAP), ("wanda_sp", WANDA)])
 def test_built_in_metrics_declared_as_a_plug_in_score_as_they_do(name, metric):
     check_metric(metric)
-    shape = made.SHAPES["grouped-query attention and odd widths"]
-    statistics, norms = made.text(shape).statistics(made.SHARDS), made.weights(shape).norms()
+    shape = samples.SHAPES["grouped-query attention and odd widths"]
+    statistics, norms = samples.text(shape).statistics(samples.SHARDS), samples.weights(shape).norms()
     asked = Asked(Plugin("metric", "own", metric.label, "ours", "0"), metric, statistics, norms, shape)
     for shards in (None, [0, 2]):
         ours = scoring.score(name, statistics, norms, shape, CalibrationSettings(shards=4), shards)
@@ -221,23 +221,13 @@ def test_a_mistake_in_a_decision_is_found(mistake):
         check_method(replace(EVEN, decide=function))
 
 
-def test_methods_that_rank_or_draw_hold_the_contract():
-    check_method(EVEN)
-    check_method(replace(EVEN, texts="both"))
-    check_method(replace(EVEN, decide=drawn), draws=True)
-
-
 def by_weights(problem):
     """Decides from the model: neurons by their rows, at one ratio in every layer."""
     layers = problem.model.model.layers
     rows = [layer.mlp.gate_proj.weight.float().norm(dim=1).numpy().astype(float) for layer in layers]
     shape = problem.shape
-    scored = replace(made.scores(shape), ffn=np.stack(rows), heads=np.ones((shape.layers, shape.kv_heads)))
+    scored = replace(samples.scores(shape), ffn=np.stack(rows), heads=np.ones((shape.layers, shape.kv_heads)))
     return even(replace(problem, scores=(scored,)))
-
-
-def test_a_method_with_the_model_holds_the_contract():
-    check_method(Method(label="by weights", decide=by_weights, needs="model"))
 
 
 def in_place(problem):
@@ -281,3 +271,13 @@ def test_what_would_be_left_out_when_it_is_installed_does_not_hold_the_contract(
     for changed, words in (({"needs": "all"}, "needs must be"), ({"metric": "No Name"}, "cannot be used")):
         with pytest.raises(ContractError, match=f"the declaration of the method: .*{words}"):
             check_method(Method(**({"label": "even", "decide": even} | changed)))
+
+
+def test_methods_that_rank_or_draw_hold_the_contract():
+    check_method(EVEN)
+    check_method(replace(EVEN, texts="both"))
+    check_method(replace(EVEN, decide=drawn), draws=True)
+
+
+def test_a_method_with_the_model_holds_the_contract():
+    check_method(Method(label="by weights", decide=by_weights, needs="model"))

@@ -1,14 +1,14 @@
 """Which plug-ins are there, known without running any of their code; and why one is not."""
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from plugins.packages import BOTH, METHOD, METRIC, adopted, found, install
 
-from gprune import methods
-from gprune.errors import PluginError, SettingsError
-from gprune.study import Study
+from gprune.study import Study, methods
+from gprune.system.errors import PluginError, SettingsError
 
 EXPLODING = {path: source + "\nraise RuntimeError('imported')\n" for path, source in BOTH.items()}
 
@@ -139,18 +139,6 @@ def test_a_method_needs_its_metric(site: Path) -> None:
     assert "it needs the metric 'size', which is neither built in nor installed" in fault.words
 
 
-def test_metadata_in_the_working_directory_is_none(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(site)
-    monkeypatch.chdir(site)
-    assert found() == type(found())((), ())
-
-
-def test_the_reason_answers_a_study_that_names_it(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(site, files=WRONG["no label"][0])
-    with adopted(monkeypatch), pytest.raises(SettingsError, match="metric names 'size', .*has no label"):
-        Study("m", "a", "b", metric="size")
-
-
 DAMAGED = {
     "RECORD": (
         "bring/metric.py,sha256=x,1,2,3\n",
@@ -180,6 +168,19 @@ def test_a_metric_that_is_no_name_is_refused_before_a_record_holds_it(site: Path
         install(site, files={**BOTH, "bring/method.py": named})
         (fault,) = found().faults
         assert "its field metric must be the name of a metric" in fault.words and fault.name == "even"
+
+
+@pytest.mark.process
+def test_packages_are_looked_through_once_a_name_is_asked_for_that_is_not_built_in() -> None:
+    code = """
+import importlib.metadata
+looked = []
+importlib.metadata.distributions = lambda **_: looked.append(1) or []
+from gprune.study.methods import METHODS, METRICS
+assert METHODS["flap"].label == "FLAP" and "wanda_sp" in METRICS and not looked
+assert "other" not in METHODS and len(METHODS) and list(METRICS) and looked == [1]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_they_are_found_where_the_working_directory_was_deleted(

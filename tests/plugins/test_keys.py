@@ -1,23 +1,22 @@
 """Keys: a changed plug-in changes what it computes and nothing else; a run opens when its plug-in is gone."""
 
-import json
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from plugins.packages import BOTH, METHOD, METRIC, adopted, install
-from views.synthetic_run import a_study, read, write_run
+from synthetic_run import a_study, read, write_run
 
-from gprune import methods, packs, run_records, stages
-from gprune.errors import SettingsError
-from gprune.methods import Method
-from gprune.stages import Graph, Inputs, course
-from gprune.stages.inputs import from_plain, plugins_read
+from gprune.analysis.whatif import obstacle
+from gprune.pipeline import archive, stages
+from gprune.pipeline.runs.opened import all_runs
+from gprune.pipeline.stages import Graph, Inputs, course
+from gprune.pipeline.stages.inputs import plugins_read
 from gprune.store import Store
-from gprune.study import Study, from_dict
-from gprune.views.frame.loaders import all_runs
-from gprune.whatif import obstacle
+from gprune.study import Study, from_dict, methods
+from gprune.study.methods import Method
+from gprune.system.errors import SettingsError
 
 WEIGHING = METRIC.replace("groups=groups", "groups=groups, weigh=weigh").replace(
     "size = Metric", "def weigh(weights):\n    return None\n\nsize = Metric"
@@ -65,19 +64,6 @@ def test_a_changed_plug_in_changes_what_it_computes_and_no_other_key(
         assert {"drift", "partition", "modules", "adapted", "learning", "checkpoint"} <= moved
         assert "perplexity.flap.0" not in moved and "perplexity.gprune.0" in moved
     assert keys(a_study(methods=("dense", "gprune", "flap"))) == plain
-
-
-def test_the_digest_that_enters_is_that_of_package_version_and_content(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(site)
-    with adopted(monkeypatch) as found:
-        study = a_study(methods=("flap", "even"))
-        told = plugins_read(study)
-        assert set(told) == {"method.even"} and plugins_read(a_study(methods=("flap",))) == {}
-        assert told["method.even"]["digest"] == found.installed[0].digest()
-        assert told["method.even"]["digest"].startswith("bring 1.0 ")
-        assert set(plugins_read(replace(study, metric="size"))) == {"metric.size", "method.even"}
 
 
 def test_what_a_method_is_given_follows_from_what_it_declares(
@@ -137,9 +123,9 @@ def test_a_pack_of_it_is_read_where_its_plug_in_never_was(
     root, name = orphan
     with adopted(monkeypatch):
         all_runs(str(root))
-        packs.write(Store(root), name, tmp_path / "a.zip")
+        archive.write(Store(root), name, tmp_path / "a.zip")
     with adopted(monkeypatch):
-        packs.unpack(tmp_path / "a.zip", Store(tmp_path / "there"))
+        archive.unpack(tmp_path / "a.zip", Store(tmp_path / "there"))
         (run,), unreadable = all_runs(str(tmp_path / "there"))
         assert unreadable == [] and run.masked == ["gprune", "even", "size"]
 
@@ -169,13 +155,3 @@ def test_a_record_cannot_change_what_is_there_nor_bring_what_is_no_plug_in(
         assert len(methods.PLUGINS) == 0
         methods.remember({"provenance": {"inputs": {"plugins": {"x": plain}}}})
         assert "even" in methods.METHODS
-
-
-def test_records_without_plug_ins_are_read_as_ever(tmp_path: Path) -> None:
-    name = write_run(tmp_path, study=a_study())
-    record = run_records.load(tmp_path / "runs" / name / "run.json")
-    inputs = from_plain(record["provenance"]["inputs"])
-    assert inputs is not None and inputs.plugins == {}
-    old = {name: value for name, value in asdict(inputs).items() if name != "plugins"}
-    assert from_plain(json.loads(json.dumps(old))) == inputs
-    assert Store(tmp_path).root == tmp_path

@@ -7,17 +7,17 @@ import tiny_study
 from plugins.packages import BOTH, METRIC, adopted, install
 
 from gprune import pipeline
-from gprune.errors import MethodError, PluginError
-from gprune.stages import Inputs, Work
+from gprune.pipeline.stages import Inputs, Work
 from gprune.store import Store
 from gprune.study import from_dict
+from gprune.system.errors import MethodError, PluginError
 
 pytestmark = pytest.mark.slow
 
 DECIDING = """\
 import numpy as np
 import torch
-from gprune.allocation import uniform
+from gprune.pruning.allocation import uniform
 from gprune.plugins import Kept, Method
 from gprune.records import UnitScores
 

@@ -6,19 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from app_driver import charts, numbers, on, opened
 from plugins.packages import BOTH, adopted, install
-from views.app_driver import charts, numbers, on, opened
-from views.synthetic_run import a_study, write_run
+from synthetic_run import a_study, write_run
 
-from gprune import methods
 from gprune.__main__ import main
-from gprune.errors import SettingsError
-from gprune.reproduction import tables
-from gprune.reproduction.scale import choose
-from gprune.reproduction.series import Series
-from gprune.reproduction.writing import folder_name
-from gprune.views.frame import chart_style as style
-from gprune.views.jobs.launch import input_problem
+from gprune.app.pages.jobs.launch import input_problem
 
 METHODS = ("dense", "gprune", "flap", "size", "even")
 
@@ -71,16 +64,6 @@ def test_compare_shows_a_run_whose_plug_in_is_gone(
         assert "bring 1.0 is not installed here: install bring" in input_problem(study)
 
 
-def test_methods_of_plug_ins_look_like_no_other(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(site)
-    with adopted(monkeypatch):
-        looks = [(style.METHOD_COLORS[name], style.METHOD_SYMBOLS[name]) for name in methods.METHODS]
-        assert len(set(looks)) == len(methods.METHODS) == len(methods.BUILT_IN) + 2
-        assert style.family("size") == "size" and style.METHOD_DASHES["size"] == "solid"
-        assert style.label("size") == "Weight size" and "even" in style.METHOD_LABELS
-    assert "even" not in style.METHOD_LABELS and style.METHOD_COLORS.get("even") is None
-
-
 # ---- the command line --------------------------------------------------------------------------------------
 
 
@@ -106,28 +89,3 @@ def test_the_commands_know_them(
     with adopted(monkeypatch):
         assert main(["plugins"]) == 0
         assert "docs/plugins.md" in capsys.readouterr().err
-
-
-def test_the_main_table_takes_them_beside_the_others(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(site)
-    plain = choose("demo")
-    with adopted(monkeypatch):
-        changes = {"methods": ("flap", "size", "even", "gprune", "flap_uniform"), "retentions": (0.7, 0.5)}
-        series = Series("demo", choose("demo", None, changes))
-        rows = tables.main(series)
-        assert [row.labels["method"] for row in rows] == [
-            "dense",
-            *("FLAP", "weight size", "even cut", "GPrune (FLAP)", "GPrune (weight size)", "FLAP, one ratio")
-            * 2,
-        ]
-        assert [row.labels["retention"] for row in rows] == [1.0, *[0.7] * 6, *[0.5] * 6]
-        assert {row.study.metric for row in rows if row.method != "gprune"} == {"flap"}
-        assert [row.extra for row in rows[1:7]] == [False] * 5 + [True]
-        # other tables are what they are without plug-ins
-        assert {row.method for row in tables.compared(series)} <= set(methods.BUILT_IN)
-        assert {row.method for row in tables.fair_rows(series)} <= set(methods.BUILT_IN)
-        assert "size" not in tables.main(Series("demo", plain))[-1].study.methods
-        assert folder_name("demo", series.scale) != folder_name("demo", plain) == "demo-demo"
-        assert "methods" not in plain.to_dict()
-    with pytest.raises(SettingsError, match="--methods must be one of dense, .*got 'size'"):
-        choose("demo", None, {"methods": ("size",)})

@@ -23,11 +23,11 @@ from plugins.packages import METHOD, adopted, install
 from safetensors.numpy import load_file
 from waiting import limit
 
-from gprune import methods
 from gprune.__main__ import main
+from gprune.pipeline.runs.opened import all_runs
 from gprune.records import UnitScores
 from gprune.store import Store
-from gprune.views.frame.loaders import all_runs
+from gprune.study import methods
 
 PROJECT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -78,6 +78,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(python, folder / "project", folder / "study.json", folder / "cache", Path(model), variables)
 
 
+@pytest.mark.long
 def test_its_own_tests_pass_where_it_is_installed(place: Place) -> None:
     command = [str(place.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
     variables = place.variables | {"PYTEST_ADDOPTS": ""}

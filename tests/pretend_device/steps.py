@@ -11,26 +11,26 @@ import torch
 from pretend_device import waits
 from sparsity.reference_sparsity import random_partition
 
-from gprune.calibration import collect, collect_strongest, strongest_of
-from gprune.calibration.context_statistics import collect_contexts
-from gprune.calibration.contexts import fit_contexts, project_inputs
-from gprune.calibration.gradients import taylor_scores
-from gprune.calibration.sampling import sample
-from gprune.calibration.sequential import walk
-from gprune.corpora import Recipe
+from gprune.data.texts import Recipe
 from gprune.evaluation.decoding import EagerDecoding
 from gprune.evaluation.perplexity import perplexity
-from gprune.export.checkpoint import require_same_logits
 from gprune.models.decoder import Decoder
+from gprune.models.export.checkpoint import require_same_logits
 from gprune.models.tiny import tiny_decoder
-from gprune.modularization.initialization import cluster
-from gprune.modularization.refinement import refine
-from gprune.progress import silent
+from gprune.pruning.calibration import collect, collect_strongest, strongest_of
+from gprune.pruning.calibration.context_statistics import collect_contexts
+from gprune.pruning.calibration.contexts import fit_contexts, project_inputs
+from gprune.pruning.calibration.gradients import taylor_scores
+from gprune.pruning.calibration.sampling import sample
+from gprune.pruning.calibration.sequential import walk
+from gprune.pruning.modules.initialization import cluster
+from gprune.pruning.modules.refinement import refine
+from gprune.pruning.sparsity.learning import learn
+from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks, Tokens
-from gprune.settings import BaselineSettings, ContextSettings
-from gprune.sparsity.learning import learn
 from gprune.study import CalibrationSettings, EvaluationSettings, ModularizationSettings, SparsitySettings
-from gprune.surgery import cut
+from gprune.study.settings import BaselineSettings, ContextSettings
+from gprune.system.progress import silent
 
 LENGTH, NEURONS, VOCABULARY = 6, 40, 64
 

@@ -9,15 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import strongest
 import tiny_study
 from pretend_device import backend, waits
 
-from gprune import pipeline, stages
-from gprune.export import checkpoint
-from gprune.methods import METHODS
-from gprune.stages import Results
+from gprune import pipeline
+from gprune.models.export import checkpoint
+from gprune.models.loading import load
+from gprune.pipeline import stages
+from gprune.pipeline.stages import Results
+from gprune.pipeline.stages.graph import Stage
 from gprune.store import Store
 from gprune.study import from_dict
+from gprune.study.methods import METHODS
 
 OWN, OTHER = "self:#keep=0.5", "self:#seed=1&temperature=0.9"
 EVERY = list(METHODS)
@@ -116,10 +120,25 @@ def differences(ran: Ran, tolerance: float, kinds: Container[str] | None = None)
         if stage.kind in _UNLIKE or (kinds is not None and stage.kind not in kinds):
             continue
         ours, theirs = ran.cpu.record(stage), ran.device.record(stage)
+        if stage.kind == "positions":
+            found += _unlike_positions(ran, stage, tolerance)
+            continue
         if stage.kind == "checkpoint":
             ours, theirs = (_weights(one.model_folder(stage)) for one in (ran.cpu, ran.device))
         found += _unlike(name, ours, theirs, tolerance)
     return found
+
+
+def _unlike_positions(ran: Ran, stage: Stage, tolerance: float) -> list[str]:
+    """Positions of both devices against the activations that they name on the CPU."""
+    study, text = ran.cpu.graph.study, stage.id.texts[0]
+    drawn = ran.cpu.get(stages.tokens, text)
+    model = load(study.model, "cpu", study.dtype)
+    activations = strongest.recorded(model, drawn.ids, study.calibration.batch)
+    pair = (one.record(stage) for one in (ran.cpu, ran.device))
+    return [
+        f"{stage.name}: {words}" for one in pair for words in strongest.faults(one, activations, tolerance)
+    ]
 
 
 def _weights(folder: Path) -> dict[str, Any]:

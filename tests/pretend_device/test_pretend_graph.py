@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from pretend_device import graphs, steps, waits
+from pretend_device import steps, waits
 
-from gprune.errors import SettingsError
 from gprune.evaluation import speed
 from gprune.evaluation.decoding import EagerDecoding, StaticDecoding
-from gprune.models import devices
-from gprune.surgery import cut
+from gprune.pruning.surgery import cut
+from gprune.system.errors import SettingsError
 
 
 def prompt(device):
@@ -20,21 +19,6 @@ def written(decoding):
     decoding.prefill()
     decoding.decode()
     return decoding.tokens().cpu()
-
-
-def test_a_graph_does_its_operations_again_on_the_same_tensors(device):
-    total, one = torch.zeros(2, device=device), torch.ones(2, device=device)
-
-    def step():
-        total.add_(one * 2)
-        one.view(1, 2)[0].mul_(3)
-
-    graph = devices.captured(step)
-    total.zero_()
-    one.fill_(1)
-    for _ in range(3):
-        graph.replay()
-    assert isinstance(graph, graphs.Graph) and total.tolist() == [26.0, 26.0] and one.tolist() == [27.0, 27.0]
 
 
 def test_a_captured_step_writes_the_greedy_tokens(device):

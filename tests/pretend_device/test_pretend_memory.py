@@ -8,16 +8,16 @@ import torch
 from pretend_device import backend, memory, steps
 from pretend_device.steps import Size
 
-from gprune.calibration import collect
-from gprune.errors import SettingsError
-from gprune.export import checkpoint
-from gprune.models import room
+from gprune.models import oom_backoff
 from gprune.models.decoder import Decoder
+from gprune.models.export import checkpoint
 from gprune.models.tiny import tiny_decoder
-from gprune.progress import Notice
+from gprune.pruning.calibration import collect
+from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks
 from gprune.study import CalibrationSettings
-from gprune.surgery import cut
+from gprune.system.errors import SettingsError
+from gprune.system.progress import Notice
 
 SETTINGS = CalibrationSettings(samples=16, length=steps.LENGTH, shards=2, batch=16)
 
@@ -53,7 +53,7 @@ def test_where_not_even_one_sequence_fits_the_device_is_named_with_its_sizes(dev
     model = steps.decoder(Size(), device)
     _, needed = measured(model, [], replace(SETTINGS, batch=1))
     with backend.active(memory.BYTES.now + needed - 100):
-        assert room.memory(torch.device("pretend", 0)) == (needed - 100, memory.BYTES.total)
+        assert oom_backoff.memory(torch.device("pretend", 0)) == (needed - 100, memory.BYTES.total)
         with pytest.raises(SettingsError, match="of 0.0 GiB are free on pretend:0"):
             measured(model, [])
 

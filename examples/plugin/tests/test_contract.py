@@ -4,7 +4,7 @@ import numpy as np
 from gprune_magnitude.method import ranking
 from gprune_magnitude.metric import magnitude
 
-from gprune.testing import check_method, check_metric
+from gprune.plugins.testing import check_method, check_metric
 
 
 def test_the_metric_holds_the_contract():
@@ -16,9 +16,9 @@ def test_the_method_holds_the_contract():
 
 
 def test_a_neuron_is_as_large_as_all_of_its_weights():
-    from gprune.testing import made
+    from gprune.plugins.testing import samples
 
-    weights = made.weights(made.SHAPES["multi-head attention"])
+    weights = samples.weights(samples.SHAPES["multi-head attention"])
     layer = weights.layers()[0]
     facts = magnitude.weigh(layer)
     whole = np.concatenate([layer.gate[5], layer.up[5], layer.down[:, 5]]).astype(float)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gprune import untrusted
+from gprune.system import safe_parsing
 
 Row = dict[str, Any]
 
@@ -117,7 +117,7 @@ class Columns:
         """
         value = self.text(column).lstrip() if spaced else self.text(column)
         if known and column in self and _whole(self._row[column]) and value not in known:
-            rule = f"one of {untrusted.sentence(', '.join(known), _LISTED)}"
+            rule = f"one of {safe_parsing.sentence(', '.join(known), _LISTED)}"
             return str(self._refused(column, value, rule, ""))
         return value
 
@@ -131,17 +131,17 @@ class Columns:
         if len(self._wrong) == 1:
             column, value, rule = self._wrong[0]
             parts.append(
-                f"holds {untrusted.quoted(value, _SHOWN)} in the column {column!r}, which must be {rule}"
+                f"holds {safe_parsing.quoted(value, _SHOWN)} in the column {column!r}, which must be {rule}"
             )
         elif self._wrong:
             told = [
-                f"in {column!r} {rule} (not {untrusted.quoted(value, _SHOWN_OF_SEVERAL)})"
+                f"in {column!r} {rule} (not {safe_parsing.quoted(value, _SHOWN_OF_SEVERAL)})"
                 for column, value, rule in self._wrong
             ]
             parts.append(f"must hold {_listed(told)}")
         if self._missing:
             columns = "column" if len(self._missing) == 1 else "columns"
-            there = untrusted.sentence(", ".join(map(str, self._row)) or "none", _LISTED)
+            there = safe_parsing.sentence(", ".join(map(str, self._row)) or "none", _LISTED)
             parts.append(f"lacks the {columns} {_listed(list(map(repr, self._missing)))}; it has {there}")
         return ", and ".join(parts)
 

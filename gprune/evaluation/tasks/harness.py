@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gprune.demo import questions
-from gprune.errors import CorpusError, NumericsError
+from gprune.data.demo import questions
 from gprune.evaluation.tasks import own
 from gprune.evaluation.tasks.columns import Row
 from gprune.evaluation.tasks.reading import TaskSource
 from gprune.evaluation.tasks.standard import STANDARD_TASKS
-from gprune.progress import Progress, silent
+from gprune.system.errors import CorpusError, NumericsError
+from gprune.system.progress import Progress, silent
 
 _METRICS = [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("acc", "acc_norm")]
 # lm-eval tells what it is about by tqdm only; one of its bars has no words.
@@ -73,7 +73,7 @@ def language_model(model: Any, tokenizer: Any, batch: int, on_progress: Progress
     """
     from lm_eval.models.huggingface import HFLM
 
-    from gprune.models.room import Sequences
+    from gprune.models.oom_backoff import Sequences
 
     class Checked(HFLM):
         def _loglikelihood_tokens(self, requests: list[Any], **options: Any) -> list[tuple[float, bool]]:
@@ -86,9 +86,10 @@ def language_model(model: Any, tokenizer: Any, batch: int, on_progress: Progress
                 self.batch_size_per_gpu = size
                 return answer(requests, **options)
 
-            known = self.batch_size, min(longest, self.max_length), "evaluation.batch", _SHORTER
+            size, length = self.batch_size, min(longest, self.max_length)
+            going = Sequences(size, length, "evaluation.batch", _SHORTER, self.device, on_progress)
             # the longest come first, so that memory runs out at the beginning if it does at all
-            answers = Sequences(*known, self.device, on_progress).fitting(answered, self.batch_size)
+            answers = going.fitting(answered, size)
             for ((_, choice), _, _), (likelihood, _) in zip(requests, answers, strict=True):
                 _require_number(choice, likelihood)
             return answers

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gprune import untrusted
 from gprune.evaluation.tasks.columns import Columns, Row
+from gprune.system import safe_parsing
 
 VERSION = "1.0"
 """of prompt and scoring of such questions; raise it whenever they change"""
@@ -34,7 +34,7 @@ def check(row: Row) -> Row:
         read.odd("has an empty text in the column 'choices'")
     elif len(set(choices)) < len(choices):
         repeated = Counter(choices).most_common(1)[0][0]
-        read.odd(f"has {untrusted.quoted(repeated)} more than once in the column 'choices'")
+        read.odd(f"has {safe_parsing.quoted(repeated)} more than once in the column 'choices'")
     if isinstance(read.value("answer"), str):
         named = read.one_of("answer", choices)
         answer = choices.index(named) if named in choices else 0

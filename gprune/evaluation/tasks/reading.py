@@ -14,12 +14,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from gprune.corpora import rows
-from gprune.demo import questions
-from gprune.errors import CorpusError
+from gprune.data.demo import questions
+from gprune.data.texts import rows
 from gprune.evaluation.tasks import own, splits
 from gprune.evaluation.tasks.columns import ColumnError, Row
 from gprune.evaluation.tasks.standard import STANDARD_TASKS, StandardTask
+from gprune.system.errors import CorpusError
 
 Kind = Literal["standard", "demo", "own"]
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gprune import untrusted
-from gprune.corpora import hub, naming
-from gprune.demo import questions
-from gprune.errors import CorpusError, GpruneError, SettingsError
+from gprune.data.demo import questions
+from gprune.data.texts import hub, naming
 from gprune.evaluation.tasks import places
 from gprune.evaluation.tasks.reading import TaskSource
 from gprune.evaluation.tasks.standard import STANDARD_TASKS, StandardTask
 from gprune.study import EvaluationSettings
+from gprune.system import safe_parsing
+from gprune.system.errors import CorpusError, GpruneError, SettingsError
 
 _OWN_SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 _BRANCH = "main"
@@ -47,8 +47,8 @@ def resolve(task: str, settings: EvaluationSettings, download: bool = False) -> 
             return TaskSource(task, "standard", _on_hub(entry, download))
         file = _in_folder(entry, settings)
         return TaskSource(task, "standard", file, places.labels_of(entry, file))
-    with untrusted.refused_as(SettingsError):
-        file = untrusted.path(task, "a task")
+    with safe_parsing.refused_as(SettingsError):
+        file = safe_parsing.path(task, "a task")
     if file.suffix.lower() not in _OWN_SUFFIXES:
         near = naming.closest(task, known())
         meant = f": did you mean {near}?" if near else f"; known tasks: {', '.join(known())}."
@@ -90,8 +90,8 @@ def available(tasks: tuple[str, ...], settings: EvaluationSettings) -> dict[str,
 
 
 def _in_folder(entry: StandardTask, settings: EvaluationSettings) -> Path:
-    with untrusted.refused_as(SettingsError):
-        folder = untrusted.path(settings.task_folder, "evaluation.task_folder")
+    with safe_parsing.refused_as(SettingsError):
+        folder = safe_parsing.path(settings.task_folder, "evaluation.task_folder")
     if not folder.is_dir():
         raise SettingsError(f"evaluation.task_folder must be a folder (got {settings.task_folder!r})")
     found = places.find(entry, folder)
@@ -108,11 +108,9 @@ def _in_folder(entry: StandardTask, settings: EvaluationSettings) -> Path:
 
 def _on_hub(entry: StandardTask, download: bool) -> Path | None:
     options = f"#config={entry.configuration}" if entry.configuration else ""
-    name = naming.parse(f"hub:{entry.repository}{options}")
-    if not download:
-        return hub.cached_split(entry.repository, _BRANCH, name, entry.split)
+    place = entry.repository, _BRANCH, naming.parse(f"hub:{entry.repository}{options}"), entry.split
     try:
-        return hub.fetch_split(entry.repository, _BRANCH, name, entry.split)
+        return next((file for file, _ in hub.split_files(*place, download)), None)
     except CorpusError as error:
         raise CorpusError(_no_data(entry, str(error))) from error
 

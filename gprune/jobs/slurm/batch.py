@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gprune import installation
 from gprune.jobs.slurm.settings import SlurmSettings
+from gprune.system import installation
 
 WARNING_SECONDS = 120
 """before the time limit, Slurm sends USR1 so long"""

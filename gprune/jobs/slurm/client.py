@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gprune import untrusted
-from gprune.errors import JobError
+from gprune.system import safe_parsing
+from gprune.system.errors import JobError
 
 ANSWER_SECONDS = 15.0
 SUBMIT_SECONDS = 60.0
@@ -82,7 +82,7 @@ def ask(command: Sequence[str], *, seconds: float = ANSWER_SECONDS, text: str = 
         for file in (out, complaints):
             file.seek(0)
             found.append(file.read(MOST_BYTES).decode("utf-8", errors="replace"))
-    return Answer(done.returncode, found[0], untrusted.sentence(found[1]))
+    return Answer(done.returncode, found[0], safe_parsing.sentence(found[1]))
 
 
 def submit(arguments: Sequence[str], script: str) -> str:
@@ -97,7 +97,8 @@ def submit(arguments: Sequence[str], script: str) -> str:
         raise JobError(refusal(answer.said))
     if found is None:
         raise JobError(
-            f"sbatch answered {untrusted.quoted(answer.out.strip())} in place of a job's number: see `squeue`"
+            f"sbatch answered {safe_parsing.quoted(answer.out.strip())} in place of a job's number: see "
+            f"`squeue`"
         )
     return found[1]
 
@@ -126,7 +127,7 @@ _REFUSALS = (
 
 def refusal(said: str) -> str:
     """One sentence for a job that sbatch did not take."""
-    words = untrusted.sentence(said.replace("sbatch: error: ", "").replace("sbatch: ", ""), 140)
+    words = safe_parsing.sentence(said.replace("sbatch: error: ", "").replace("sbatch: ", ""), 140)
     for pattern, meaning in _REFUSALS:
         if pattern.search(said):
             return f"Slurm refused the job, {meaning} (it said: {words})"
@@ -145,7 +146,7 @@ def standings(arrays: Iterable[str]) -> dict[tuple[str, int], Standing]:
         some = ",".join(names[first : first + MOST_NAMED])
         answer = ask(["squeue", "-h", "-r", "--states=all", f"--jobs={some}", "-o", _FORMAT])
         if answer.code != 0 and not _UNKNOWN.search(answer.said):
-            words = untrusted.sentence(answer.said or "squeue failed", 100)
+            words = safe_parsing.sentence(answer.said or "squeue failed", 100)
             raise JobError(f"Slurm does not say where its jobs stand ({words})")
         found |= read_standings(answer.out)
     return found
@@ -157,7 +158,7 @@ def read_standings(text: str) -> dict[tuple[str, int], Standing]:
     for line in text.splitlines():
         words = line.strip().split("|", 3)
         if len(words) == 4 and words[0].isdecimal() and words[1].isdecimal() and len(words[1]) < 9:
-            reason = untrusted.sentence(words[3].strip("()"), 120)
+            reason = safe_parsing.sentence(words[3].strip("()"), 120)
             state = re.sub(r"[^A-Z_]", "", words[2])[:40]
             found[words[0], int(words[1])] = Standing(state, "" if reason == "None" else reason)
     return found
@@ -178,7 +179,7 @@ def read_details(text: str) -> dict[str, str]:
     places = list(_ENTRY.finditer(line))
     ends = [*[place.start() for place in places], len(line)][1:]
     return {
-        place[1]: untrusted.sentence(line[place.end() : end], 200)
+        place[1]: safe_parsing.sentence(line[place.end() : end], 200)
         for place, end in zip(places, ends, strict=True)
     }
 

@@ -16,14 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from gprune.errors import GpruneError
 from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.slurm.batch import INTERRUPTED
 from gprune.jobs.slurm.record import read_record, write_record
 from gprune.jobs.state import JobState, read_state, write_state
 from gprune.jobs.supervisor import supervise
-from gprune.shared_files import there
+from gprune.system.errors import GpruneError
+from gprune.system.network_files import there
 
 FAILED = 1
 

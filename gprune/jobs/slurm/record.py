@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from gprune.errors import JobError
 from gprune.jobs import folder as files
 from gprune.jobs.state import is_text, is_time
-from gprune.shared_files import again
+from gprune.system.errors import JobError
+from gprune.system.network_files import again
 
 WAITS = ("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 ENDS = (

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from gprune import untrusted
-from gprune.errors import JobError, SettingsError
-from gprune.settings import require
+from gprune.study.settings import require
+from gprune.system import safe_parsing
+from gprune.system.errors import JobError, SettingsError
 
 FILE = "slurm-settings.json"
 MOST_OPTIONS = 50
@@ -112,7 +112,7 @@ def from_dict(values: dict[str, Any]) -> SlurmSettings:
     unknown = [name for name in values if name not in known]
     if unknown:
         raise SettingsError(
-            f"the Slurm settings have no {untrusted.quoted(unknown[0])}: known are {', '.join(known)}"
+            f"the Slurm settings have no {safe_parsing.quoted(unknown[0])}: known are {', '.join(known)}"
         )
     plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
     return SlurmSettings(**plain)
@@ -130,10 +130,10 @@ def read(cache: Path, file: Path | None = None) -> SlurmSettings:
         JobError: there is no such file, or it cannot be used.
     """
     place = file or default_file(cache)
-    what = f"the Slurm settings {untrusted.quoted(str(place))}"
+    what = f"the Slurm settings {safe_parsing.quoted(str(place))}"
     try:
-        with untrusted.refused_as(JobError):
-            return from_dict(untrusted.json_object(untrusted.contents(place, what, pipe=True), what))
+        with safe_parsing.refused_as(JobError):
+            return from_dict(safe_parsing.json_object(safe_parsing.contents(place, what, pipe=True), what))
     except FileNotFoundError:
         raise JobError(
             f"{what} do not exist: write them by `gprune submit --slurm-template > {FILE}`, fill in what "

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gprune.errors import JobError, SettingsError
-from gprune.files import discard, make_folder
 from gprune.jobs import folder as files
 from gprune.jobs.job import Job, create, fingerprint
 from gprune.jobs.local import worker_command
@@ -18,6 +16,8 @@ from gprune.jobs.slurm import batch, client
 from gprune.jobs.slurm.record import Record, read_record, write_record
 from gprune.jobs.slurm.settings import SlurmSettings, from_dict
 from gprune.study import Study
+from gprune.system.errors import JobError, SettingsError
+from gprune.system.files import discard, make_folder
 
 MOST_AT_ONCE = 1000
 """studies in one array: the usual limit of a cluster is 1001"""

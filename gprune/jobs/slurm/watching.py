@@ -13,14 +13,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from gprune.errors import JobError
 from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.slurm import batch, client
 from gprune.jobs.slurm.client import Standing
 from gprune.jobs.slurm.record import ENDS, UNKNOWN, WAITS, Record, is_slurm, read_record, write_record
 from gprune.jobs.state import REMEDY, JobState, read_state, write_state
-from gprune.shared_files import status
+from gprune.system.errors import JobError
+from gprune.system.network_files import status
 
 LOOK_SECONDS = 10.0
 """Slurm is asked no more often than that while pages are open"""

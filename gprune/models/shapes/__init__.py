@@ -13,8 +13,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gprune import untrusted
-from gprune.errors import ModelError
+from gprune.system import safe_parsing
+from gprune.system.errors import ModelError
 
 RANDOM = "random:"
 """what the name of a model with random weights starts with"""
@@ -25,7 +25,7 @@ _NAMES = ("llama2-7b", "llama2-13b", "llama3-8b", "mistral-7b", "qwen2.5-7b", "q
 
 
 def _values(name: str) -> dict[str, Any]:
-    return untrusted.json_object((FOLDER / name / "config.json").read_bytes(), f"the shape {name}")
+    return safe_parsing.json_object((FOLDER / name / "config.json").read_bytes(), f"the shape {name}")
 
 
 SHAPES: dict[str, dict[str, Any]] = {name: _values(name) for name in _NAMES}
@@ -49,12 +49,13 @@ def folder(name: str) -> Path:
     shape, sign, _ = name.removeprefix(RANDOM).partition("@")
     if sign and shape in SHAPES:
         raise ModelError(
-            f"{untrusted.quoted(name)} names a retention, which only `speed` takes: a study has one of its "
+            f"{safe_parsing.quoted(name)} names a retention, which only `speed` takes: a study has one of "
+            f"its "
             f"own, give {RANDOM}{shape}"
         )
     if shape not in SHAPES or sign:
         raise ModelError(
-            f"{untrusted.quoted(name)} is no model with random weights: after {RANDOM} comes one of "
+            f"{safe_parsing.quoted(name)} is no model with random weights: after {RANDOM} comes one of "
             f"{', '.join(SHAPES)}"
         )
     return FOLDER / shape

@@ -1,0 +1,160 @@
+"""Answers: does a part of the method act at all, or would the decisions be the same without it?
+
+How much of the rank drift the modules explain, how many decisions each part changes, and on which layers the
+score line of RASA can fall. A part that acts on next to nothing cannot be what a gain comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from gprune.analysis.formatting import percent
+from gprune.pruning.ranking import module_means
+from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition
+
+LEAST = 0.02
+"""share of the decisions below which a part is said to act on next to none"""
+PARTS = {
+    "BCM": "ranking within modules and not within layers",
+    "RASA": "scoring unreliable modules from the other text",
+    "MSL": "learning a threshold for each module",
+}
+"""what each part does, in words"""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Shares of the variance of d within layers that lie between modules, in [0, 1]; NaN if d is constant."""
+
+    modules: float
+    """of the modules that the run ranks in"""
+    random: float
+    """expected of random modules of the same sizes"""
+    initialization: float | None = None
+    """of the modules before their refinement; None where they are not there"""
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """What the parts of one run do."""
+
+    drift_explained: Explained
+    decisions_changed: Mapping[str, float]
+    """share of all neurons that would be decided otherwise without a part, by part"""
+    kept: tuple[float, ...]
+    """share of the neurons of each layer that is kept"""
+    below_score_line: tuple[float, ...]
+    """share of the modules of each layer whose score is at or below RASA's line"""
+
+    @property
+    def left_out(self) -> tuple[int, ...]:
+        """Layers in which no module can be adapted, whatever its drift: all of them lie above the line."""
+        return tuple(layer for layer, share in enumerate(self.below_score_line) if share == 0)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence for each part that acts on next to nothing, and for what limits one."""
+        return (*self.of_parts, *self.of_modules)
+
+    @property
+    def of_parts(self) -> tuple[str, ...]:
+        """The warnings about what the parts act on."""
+        idle = [
+            f"{part} acts on {percent(share, 1)} of the decisions on neurons: without {PARTS[part]} "
+            "nearly the same model comes out, so no gain should be credited to it"
+            for part, share in self.decisions_changed.items()
+            if share < LEAST
+        ]
+        return (*idle, *self._of_layers())
+
+    @property
+    def of_modules(self) -> tuple[str, ...]:
+        """The warning about modules whose refinement undoes their initialization; empty where it does not."""
+        own = self.drift_explained
+        if own.initialization is None or not own.modules < own.initialization:
+            return ()
+        return (
+            f"the modules explain {percent(own.modules)} of the drift's variance, their initialization "
+            f"{percent(own.initialization)} and random ones {percent(own.random)}: the refinement gives "
+            "up what the split by drift had found (a smaller modularization.temperature holds it)",
+        )
+
+    def _of_layers(self) -> list[str]:
+        if not self.left_out:
+            return []
+        which = "layer " if len(self.left_out) == 1 else "layers "
+        which += ", ".join(map(str, self.left_out))
+        return [
+            f"RASA cannot adapt a module of {which}: all scores there lie above its line "
+            "(reliability.score_scale=standardized makes layers comparable)"
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values; NaN stays."""
+        return {
+            "drift_explained": asdict(self.drift_explained),
+            "decisions_changed": dict(self.decisions_changed),
+            "layers": {
+                "kept": list(self.kept),
+                "below_score_line": list(self.below_score_line),
+                "left_out": list(self.left_out),
+            },
+            "warnings": list(self.warnings),
+        }
+
+
+def explained(drift: Array, partition: Partition, start: Partition | None = None) -> Explained:
+    """How much of the drift the modules explain.
+
+    Args:
+        drift: (layers, neurons) rank drift d.
+        partition: the modules.
+        start: their initialization, where it is there.
+    """
+    centred = np.asarray(drift, dtype=np.float64)
+    centred = centred - centred.mean(axis=1, keepdims=True)
+    total = (centred**2).sum(axis=1)
+    # of all orders of the labels the mean share between the modules is this one, exactly
+    chance = (partition.counts - 1) / max(centred.shape[1] - 1, 1)
+    whole = total.sum()
+    random = float(total @ chance / whole) if whole > 0 else float("nan")
+    own = _between(centred, partition)
+    return Explained(own, random, None if start is None else _between(centred, start))
+
+
+def _between(centred: Array, partition: Partition) -> float:
+    """Share of the squares of centred values that lies between the modules' means."""
+    labels = partition.global_labels.ravel()
+    means = module_means(centred.ravel(), labels, partition.modules)[labels]
+    whole = (centred**2).sum()
+    return float((means**2).sum() / whole) if whole > 0 else float("nan")
+
+
+def below_line(statistics: ModuleStatistics, adapted: AdaptedScores, layers: int) -> tuple[float, ...]:
+    """Share of each layer's modules whose score is at or below RASA's line."""
+    below = (statistics.score <= adapted.score_threshold).astype(np.float64)
+    shares: Array = module_means(below, statistics.layer, layers)
+    return tuple(shares.tolist())
+
+
+def within_layers(scores: Array, kept: Array) -> Array:
+    """(layers, neurons) bool: as many neurons of each layer as are kept, by one order of the layer."""
+    order = np.argsort(-np.asarray(scores), axis=1, kind="stable")
+    chosen = np.zeros(np.shape(kept), dtype=bool)
+    np.put_along_axis(chosen, order, np.arange(order.shape[1]) < kept.sum(axis=1)[:, None], axis=1)
+    return chosen
+
+
+def changed(first: Array, second: Array) -> float:
+    """Share of the neurons that two masks decide differently."""
+    return float(np.mean(np.asarray(first) != np.asarray(second)))
+
+
+def kinds(found: Explained) -> dict[str, float]:
+    """The shares by what people call the modules; the initialization only where it is there."""
+    start = {} if found.initialization is None else {"before refinement": found.initialization}
+    return {"modules of the run": found.modules, **start, "random modules": found.random}

@@ -1,0 +1,185 @@
+"""The figures of a card: what sampling does by the number of sequences, and the decisions beside other texts.
+
+Plain Plotly without fonts and grounds, for a page and for a file alike. Texts are called by their letters: no
+name from outside is in a figure.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import plotly.graph_objects as go
+
+from gprune.analysis.calibration_report.card import TextCard
+from gprune.analysis.text_colours import TEXTS
+
+_GREY = "#8C8C8C"
+_POINTS = 60
+_FARTHEST = 16.0
+"""times the sequences drawn: the law is not followed any further"""
+_ROW = 78
+"""pixels of one row of texts"""
+
+
+def noise(card: TextCard, share: float) -> go.Figure:
+    """Rank drift between two samples of the text by their size, with its law, and the drift to other texts.
+
+    Args:
+        card: of one text.
+        share: part of the drift to another text that sampling alone may move ranks by.
+    """
+    figure, color, count = go.Figure(), TEXTS[card.letter], card.size.sequences
+    needed = card.recommended(share)
+    last = max(count, min(needed or count, _FARTHEST * count))
+    _measured(figure, card, color)
+    _expected(figure, card, color, last)
+    for other in card.others:
+        _level(
+            figure, share * other.drift_beyond, f"{share:.0%} of the drift to {other.letter}", other.letter
+        )
+    _marked(figure, count, f"{count:,} drawn", "bottom", last)
+    if needed and needed != count and needed <= last:
+        _marked(figure, needed, f"{needed:,} for {share:.0%}", "top", last)
+    _laid_out(figure, "sequences in each of two samples (log scale)", "median rank drift (log scale)", 400)
+    _axes(figure, card, share, last)
+    return figure
+
+
+def _expected(figure: go.Figure, card: TextCard, color: str, last: float) -> None:
+    """What the law says, through what was measured and on to the largest number in sight."""
+    if not card.drift.known:
+        return
+    sizes = np.geomspace(card.resampled.sequences[0], 1.15 * last, _POINTS)
+    figure.add_scatter(
+        x=sizes,
+        y=[card.drift.at(size) for size in sizes],
+        name="expected",
+        mode="lines",
+        line={"color": color, "width": 1.5, "dash": "dot"},
+        hovertemplate="expected of %{x:,.0f} sequences: %{y:.4f}<extra></extra>",
+    )
+
+
+def _axes(figure: go.Figure, card: TextCard, share: float, last: float) -> None:
+    """Logarithmic axes that hold all that is drawn."""
+    found = card.resampled
+    ticks = sorted({round(float(size)) for size in found.sequences} | {card.size.sequences} | {round(last)})
+    figure.update_xaxes(
+        type="log",
+        tickvals=ticks,
+        ticktext=[f"{tick:,}" for tick in ticks],
+        range=[math.log10(found.sequences[0] / 1.15), math.log10(1.25 * last)],
+        minor={"ticks": "", "showgrid": False},
+    )
+    levels = [share * other.drift_beyond for other in card.others]
+    shown = [value for value in (*found.drift.ravel(), card.drift.at(last), *levels) if value > 0]
+    if shown:
+        reach = [math.log10(min(shown) / 1.3), math.log10(max(shown) * 1.6)]
+        figure.update_yaxes(type="log", tickformat=".2~r", dtick="D2", range=reach)
+
+
+def _level(figure: go.Figure, level: float, words: str, letter: str) -> None:
+    """A part of the drift to another text, as a line across."""
+    if not level > 0:
+        return
+    figure.add_hline(y=level, line={"color": TEXTS[letter], "dash": "dash", "width": 1.5})
+    figure.add_annotation(
+        text=words,
+        x=0,
+        xref="paper",
+        y=math.log10(level),
+        xanchor="left",
+        yanchor="bottom",
+        showarrow=False,
+        font={"size": 12},
+    )
+
+
+def _measured(figure: go.Figure, card: TextCard, color: str) -> None:
+    """The mean over all draws of each size, with their range."""
+    found = card.resampled
+    mean = found.drift.mean(axis=1)
+    figure.add_scatter(
+        x=found.sequences,
+        y=mean,
+        name=f"two samples of {card.letter}",
+        mode="markers",
+        marker={"color": color, "size": 9},
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": found.drift.max(axis=1) - mean,
+            "arrayminus": mean - found.drift.min(axis=1),
+            "thickness": 1,
+            "width": 4,
+        },
+        hovertemplate="%{x:,.0f} sequences in each: %{y:.4f}<extra></extra>",
+    )
+
+
+def _marked(figure: go.Figure, count: float, words: str, side: str, last: float) -> None:
+    """A number of sequences as a line up, its words on the side where there is room."""
+    inner = count < last / 2
+    figure.add_vline(x=count, line={"color": _GREY, "dash": "dot", "width": 1.5})
+    figure.add_annotation(
+        text=words,
+        x=math.log10(count),
+        y=0 if side == "bottom" else 1,
+        yref="paper",
+        xanchor="left" if inner else "right",
+        yanchor=side,
+        xshift=4 if inner else -4,
+        showarrow=False,
+        font={"size": 12},
+    )
+
+
+def overlap(card: TextCard) -> go.Figure:
+    """Jaccard index of the neurons that two texts keep, between chance and what sampling leaves.
+
+    Args:
+        card: of one text that has others beside it.
+    """
+    figure = go.Figure()
+    rows = [f"{card.letter} and {other.letter}" for other in card.others]
+    looks = (
+        ("by chance", "jaccard_chance", "line-ns-open", _GREY),
+        ("another text", "jaccard", "circle", None),
+        ("another sample", "jaccard_sampling", "diamond-open", _GREY),
+    )
+    for name, field, symbol, color in looks:
+        figure.add_scatter(
+            x=[getattr(other, field) for other in card.others],
+            y=rows,
+            name=name,
+            mode="markers+text",
+            text=[f"{getattr(other, field):.2f}" for other in card.others],
+            textposition="top center",
+            marker={
+                "symbol": symbol,
+                "size": 14,
+                "color": color or [TEXTS[other.letter] for other in card.others],
+                "line": {"width": 2},
+            },
+            cliponaxis=False,
+            hovertemplate="%{y}: %{x:.3f}<extra>" + name + "</extra>",
+        )
+    _laid_out(figure, "Jaccard index of the neurons kept", "", 130 + _ROW * len(rows))
+    figure.update_xaxes(range=[0, 1.04], dtick=0.2)
+    # the first row on top, with room for its numbers
+    figure.update_yaxes(type="category", range=[len(rows) - 0.5, -0.7], showgrid=False)
+    return figure
+
+
+def _laid_out(figure: go.Figure, x: str, y: str, height: int) -> None:
+    figure.update_layout(
+        height=height,
+        margin={"l": 72, "r": 24, "t": 24, "b": 56},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
+        hoverlabel={"namelength": -1},
+    )
+    figure.update_xaxes(title_text=x, zeroline=False)
+    figure.update_yaxes(title_text=y, zeroline=False)

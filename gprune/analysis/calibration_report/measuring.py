@@ -1,0 +1,218 @@
+"""Measures the cards of a run's calibration texts, from what its one pass over each text has kept.
+
+No model is run. Decisions are those of one ratio in every layer on the scores of one text: they depend on
+nothing but the text. A metric that parts of a text cannot be scored by is stood in for by FLAP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gprune.analysis import calibration as texts_apart
+from gprune.analysis import kept_units, resampling
+from gprune.analysis.calibration_report.card import Against, Origin, Size, TextCard
+from gprune.analysis.resampling import Law, Resampled
+from gprune.data.texts import is_sampled, overlap
+from gprune.models import vocabulary
+from gprune.pipeline import stages
+from gprune.pipeline.stages import Results
+from gprune.pipeline.stages.inputs import roles
+from gprune.pruning import scoring
+from gprune.pruning.allocation import uniform
+from gprune.pruning.ranking import ranks
+from gprune.pruning.scoring.neurons import neuron_scorer
+from gprune.records import Array, PruningMasks, Tokens, UnitScores
+from gprune.study import Study
+from gprune.system.errors import SettingsError, StoreError
+from gprune.system.safe_parsing import quoted
+
+_VOCABULARY = 32_000
+"""entries that are supposed where the model's folder cannot be read"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Measured:
+    """One text by itself."""
+
+    role: str
+    sequences: int
+    tokens: Tokens | None
+    ranked: Array
+    """(layers, neurons) ranks on the whole text"""
+    masks: PruningMasks
+    halves: tuple[PruningMasks, PruningMasks]
+    resampled: Resampled
+    drift: Law
+    changed: Law
+
+    @property
+    def letter(self) -> str:
+        return texts_apart.ROLES[self.role]
+
+
+def measurable(results: Results) -> list[str]:
+    """Roles of the texts that a card can be made of; none where the model's norms and sizes are missing."""
+    if not (results.has(stages.norms) and results.has(stages.shape)):
+        return []
+    return [role for role in roles(results.graph.study) if results.has(stages.statistics, role)]
+
+
+def measure(results: Results, run: str = "", described: dict[str, str] | None = None) -> dict[str, TextCard]:
+    """The cards of all texts of a run, by letter.
+
+    Args:
+        results: what is there of the study.
+        run: name of the run.
+        described: what the texts are, by role, as the run noted it.
+
+    Raises:
+        StoreError: no text has been measured yet, or a result is damaged.
+    """
+    found = [_measured(results, role) for role in measurable(results)]
+    if not found:
+        raise StoreError(
+            f"the run {run!r} has measured none of its texts yet: run the study first, at least until drift"
+        )
+    study = results.graph.study
+    entries = vocabulary.entries(study.model)
+    origin = Origin(run, study.model, scored_by(study), study.retention)
+    return {one.letter: _card(study, origin, one, found, entries, described or {}) for one in found}
+
+
+def scored_by(study: Study) -> str:
+    """The metric that parts of a text are scored by: token-weighted FLAP needs more than their moments."""
+    return study.metric if study.metric in scoring.METRICS else "flap"
+
+
+def _measured(results: Results, role: str) -> _Measured:
+    study, shape, norms = results.graph.study, results.get(stages.shape), results.get(stages.norms)
+    statistics, metric = results.get(stages.statistics, role), scored_by(study)
+    # the released recursion has no value on a part of a text, which the whole is held against
+    plain = replace(study.calibration, flap_variant="paper")
+
+    def scored(shards: range | None = None) -> UnitScores:
+        chosen = None if shards is None else list(shards)
+        return scoring.score(metric, statistics, norms, shape, plain, chosen)
+
+    whole = scored()
+    decided = [
+        uniform.allocate(scores, shape, study.retention)
+        for scores in (whole, *(scored(range(start, statistics.shards, 2)) for start in (0, 1)))
+    ]
+    make = neuron_scorer(metric, statistics, norms)
+    found = resampling.resampled(make, statistics.shard_samples, decided[0].ffn.sum(axis=1))
+    return _Measured(
+        role=role,
+        sequences=int(statistics.shard_samples.sum()),
+        tokens=results.get(stages.tokens, role) if results.has(stages.tokens, role) else None,
+        ranked=ranks(whole.ffn),
+        masks=decided[0],
+        halves=(decided[1], decided[2]),
+        resampled=found,
+        drift=resampling.law(found.sequences, found.drift),
+        changed=resampling.law(found.sequences, found.changed),
+    )
+
+
+def _card(
+    study: Study,
+    origin: Origin,
+    own: _Measured,
+    found: list[_Measured],
+    entries: int | None,
+    described: dict[str, str],
+) -> TextCard:
+    others = [other for other in found if other is not own]
+    masks = np.stack([one.masks.ffn for one in found])
+    return TextCard(
+        letter=own.letter,
+        name=getattr(study, own.role),
+        described=described.get(own.role, ""),
+        origin=origin,
+        size=_size(study, own, entries),
+        resampled=own.resampled,
+        drift=own.drift,
+        changed=own.changed,
+        others=tuple(_against(study, own, other, entries) for other in others),
+        undecided=float(np.mean(masks.any(axis=0) != masks.all(axis=0))) if others else float("nan"),
+    )
+
+
+def _size(study: Study, own: _Measured, entries: int | None) -> Size:
+    if own.tokens is None:
+        unknown = dict.fromkeys(("available", "characters", "distinct"))
+        length = study.calibration.length
+        return Size(own.sequences, length, **unknown, entries=entries, frequent=np.nan, halves=np.nan)
+    ids = own.tokens.ids
+    size = 1 + int(ids.max())
+    counts = texts_apart.token_counts(ids, size)
+    frequent = np.sort(counts)[-texts_apart.MOST_FREQUENT :].sum() / counts.sum()
+    return Size(
+        sequences=own.sequences,
+        length=ids.shape[1],
+        # a text that the model writes has no end
+        available=None if is_sampled(getattr(study, own.role)) else own.tokens.available,
+        characters=vocabulary.characters(study.model, ids),
+        distinct=int((counts > 0).sum()),
+        entries=entries,
+        frequent=float(frequent),
+        halves=texts_apart.half_distance(ids, size),
+    )
+
+
+def _against(study: Study, own: _Measured, other: _Measured, entries: int | None) -> Against:
+    noises = [one.drift.at(one.sequences) for one in (own, other)]
+    drift = resampling.rank_drift(own.ranked, other.ranked)
+    changed_sampling = float(np.mean([one.changed.at(one.sequences) for one in (own, other)]))
+    whole = kept_units.overlap(own.masks, other.masks, kept_units.NEURONS)
+    kept = float(own.masks.ffn.mean())
+    return Against(
+        letter=other.letter,
+        name=getattr(study, other.role),
+        drift=drift,
+        drift_sampling=float(np.sqrt(np.mean(np.square(noises)))),
+        drift_beyond=resampling.beyond(drift, *noises),
+        changed=resampling.changed(own.masks.ffn, other.masks.ffn),
+        changed_sampling=changed_sampling,
+        groups_changed=resampling.changed(own.masks.heads, other.masks.heads),
+        jaccard=whole.jaccard,
+        jaccard_chance=whole.chance,
+        jaccard_sampling=resampling.jaccard(kept, changed_sampling),
+        jaccard_halves=kept_units.overlap(*own.halves, kept_units.NEURONS).jaccard,
+        jaccard_across=kept_units.overlap(own.halves[0], other.halves[0], kept_units.NEURONS).jaccard,
+        **_shared(own.tokens, other.tokens, entries),
+    )
+
+
+def _shared(own: Tokens | None, other: Tokens | None, entries: int | None) -> dict[str, Any]:
+    """How far two texts are the same tokens; NaN where one is not there."""
+    run = overlap.run_length(entries or _VOCABULARY)
+    if own is None or other is None:
+        unknown = dict.fromkeys(("token_distance", "distinct_shared", "runs_shared"), float("nan"))
+        return {**unknown, "run": run}
+    size = 1 + max(int(own.ids.max()), int(other.ids.max()))
+    ours, theirs = (texts_apart.token_counts(tokens.ids, size) for tokens in (own, other))
+    run = min(run, own.ids.shape[1], other.ids.shape[1])
+    return {
+        "token_distance": texts_apart.token_distance(ours, theirs),
+        "distinct_shared": float(((ours > 0) & (theirs > 0)).sum() / (ours > 0).sum()),
+        "runs_shared": overlap.shared(own.ids, other.ids, run),
+        "run": run,
+    }
+
+
+def letter_of(study: Study, text: str) -> str:
+    """The letter of a text of a study by its letter, role or name.
+
+    Raises:
+        SettingsError: the study has no such text.
+    """
+    named = roles(study)
+    for role, name in named.items():
+        if text in (texts_apart.ROLES[role], texts_apart.ROLES[role].lower(), role, name):
+            return texts_apart.ROLES[role]
+    known = ", ".join(f"{texts_apart.ROLES[role]} ({name})" for role, name in named.items())
+    raise SettingsError(f"the run has no calibration text {quoted(text)}: choose one of {known}")

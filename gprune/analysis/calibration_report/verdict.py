@@ -1,0 +1,140 @@
+"""What a card says in words: is the text good enough, would another one give another model, is it its own?
+
+Every sentence is chosen by the numbers that it tells.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gprune.analysis.calibration_report.card import DEFAULT_SHARE, Against, TextCard
+from gprune.data.texts import is_sampled
+
+HARDLY = 1.25
+"""up to so many times what sampling does, a text changes no more than another sample of it would"""
+PARTLY = 2.0
+_MANY_RUNS = 0.01
+_FAR = 4.0
+"""times the sequences drawn: beyond that a number is told as an extrapolation"""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One question and its answer."""
+
+    question: str
+    answer: str
+    good: bool | None
+    """whether the answer is one to rest on; None where it is neither"""
+
+
+def verdicts(card: TextCard, share: float = DEFAULT_SHARE) -> list[Verdict]:
+    """The answers of a card.
+
+    Args:
+        card: of one text.
+        share: part of the drift between texts that sampling alone may move ranks by.
+    """
+    return [_enough(card, share), _another(card), _own(card)]
+
+
+def _enough(card: TextCard, share: float) -> Verdict:
+    question = f"Is {card.letter} large enough?"
+    count = card.size.sequences
+    if not card.drift.known:
+        answer = (
+            "That cannot be said: what two samples of it differ by does not fall within the sizes that were "
+            "measured, so that no number of sequences follows."
+        )
+        return Verdict(question, answer, None)
+    moved = card.drift.at(count)
+    sampling = f"with {count:,} sequences sampling alone moves the rank of a neuron by {moved:.3f} (median)"
+    near = card.nearest
+    if near is None:
+        answer = f"{_first(sampling)}. The run has no other text to hold that against."
+        return Verdict(question, answer, None)
+    needed = card.recommended(share)
+    if needed is None:
+        answer = (
+            f"No: {sampling}, and {card.letter} and {near.letter} are no further apart than that explains "
+            f"({near.drift:.3f}). They cannot be told apart by so few."
+        )
+        return Verdict(question, answer, False)
+    part = moved / near.drift_beyond
+    beside = f"{sampling}, {part:.0%} of the drift to {near.letter} ({near.drift_beyond:.3f})"
+    if needed <= count:
+        answer = f"Yes: {beside}; {needed:,} would bring it to {share:.0%}."
+        return Verdict(question, answer, True)
+    return Verdict(question, f"No: {beside}; {_more(card, needed, share)}", False)
+
+
+def _more(card: TextCard, needed: int, share: float) -> str:
+    """How many sequences are asked for, and whether the text has them."""
+    size = card.size
+    far = " (far beyond what was measured)" if needed > _FAR * size.sequences else ""
+    words = f"about {needed:,}{far} bring it to {share:.0%}"
+    if is_sampled(card.name):
+        return f"{words}, and the model writes as many as are asked for."
+    if size.available is None:
+        return f"{words}."
+    if size.available >= needed:
+        return f"{words}, and the text gives {size.available:,}."
+    return f"{words}, and the text gives only {size.available:,}: choose a longer one."
+
+
+def _another(card: TextCard) -> Verdict:
+    question = f"Would another text than {card.letter} give another model?"
+    far = card.farthest
+    if far is None:
+        return Verdict(question, "The run has no other text to hold it against.", None)
+    answer = f"{_how_far(far)}: with {far.letter} in its place {far.changed:.1%} of the neurons are decided"
+    answer += f" differently (Jaccard {far.jaccard:.2f}, by chance {far.jaccard_chance:.2f})"
+    if math.isfinite(far.changed_sampling):
+        answer += f", with another sample of this size {far.changed_sampling:.1%}"
+    answer += f". {_groups(far)}"
+    if len(card.others) > 1:
+        count = len(card.others) + 1
+        answer += (
+            f" Over the {count} texts of the run {card.undecided:.1%} of the decisions depend on the text."
+        )
+    return Verdict(question, answer, None)
+
+
+def _how_far(far: Against) -> str:
+    if not math.isfinite(far.changed_sampling):
+        return "Perhaps; what sampling does is not known" if far.changed else "No"
+    if far.changed <= HARDLY * far.changed_sampling:
+        return "Hardly more than another sample would"
+    return "In part" if far.changed <= PARTLY * far.changed_sampling else "Yes"
+
+
+def _groups(far: Against) -> str:
+    if not far.groups_changed:
+        return "The key/value groups are the same."
+    return f"Of the key/value groups, {far.groups_changed:.1%}."
+
+
+def _own(card: TextCard) -> Verdict:
+    question = f"Is {card.letter} a text of its own?"
+    known = [other for other in card.others if math.isfinite(other.runs_shared)]
+    if not known:
+        return Verdict(question, "That cannot be said: there are no tokens to compare.", None)
+    most = max(known, key=lambda other: other.runs_shared)
+    near = min(known, key=lambda other: other.token_distance)
+    runs = f"{_share(most.runs_shared)} of its runs of {most.run} tokens stand in {most.letter} too"
+    apart = f"token frequencies are {near.token_distance:.2f} apart from {near.letter}’s"
+    if math.isfinite(card.size.halves):
+        apart += f" (two halves of it: {card.size.halves:.2f})"
+    alone = most.runs_shared <= _MANY_RUNS
+    return Verdict(question, f"{'Yes' if alone else 'No'}: {runs}; its {apart}.", alone)
+
+
+def _share(value: float) -> str:
+    if not value:
+        return "none"
+    return "less than 0.01%" if value < 1e-4 else f"{value:.2%}"
+
+
+def _first(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

@@ -1,0 +1,123 @@
+"""A card as a file: a page that stands alone, JSON, or CSV.
+
+What comes from outside (names of texts, runs and models) is escaped wherever it is written.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from pathlib import Path
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from gprune.analysis.calibration_report import figures, tables
+from gprune.analysis.calibration_report.card import DEFAULT_SHARE, TextCard
+from gprune.analysis.calibration_report.verdict import verdicts
+from gprune.analysis.table import Table
+from gprune.system.errors import SettingsError, StoreError
+from gprune.system.files import write_bytes
+from gprune.system.version import __version__
+
+FORMS = (".html", ".json", ".csv")
+HOW = (
+    "Two samples of the text that share no sequence are compared at growing sizes, from what one pass of the "
+    "model over the text has kept; the dotted line is d² = a / (n + b), fitted to them. A neuron is decided "
+    "by the scores of one text alone, at one ratio in every layer. What is expected of two samples of one "
+    "text is meant at this size."
+)
+_INK = "#767676"
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; margin-bottom: 0; } h2 { font-size: 1.1rem; margin: 1.6rem 0 0.2rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.25rem 0.7rem; border-bottom: 1px solid #8886; text-align: right; }
+th { font-weight: 600; } th:first-child, td:first-child { text-align: left; }
+p.small, footer { color: #767676; font-size: 0.85rem; } .wide { overflow-x: auto; }
+"""
+
+
+def save(card: TextCard, path: Path, share: float = DEFAULT_SHARE) -> None:
+    """Writes a card in the form that the name of the file asks for.
+
+    Raises:
+        SettingsError: the name ends otherwise.
+        StoreError: the file cannot be written.
+    """
+    form = path.suffix.lower()
+    if form not in FORMS:
+        raise SettingsError(f"a card is written as one of {', '.join(FORMS)} (got {path.name!r})")
+    made = {".html": page, ".json": as_json, ".csv": as_csv}[form](card, share)
+    try:
+        # a name from elsewhere may hold half a surrogate pair
+        write_bytes(path, made.encode("utf-8", "replace"))
+    except OSError as error:
+        raise StoreError(
+            f"{str(path)!r} cannot be written ({error.strerror or error}): choose another place"
+        ) from error
+
+
+def as_json(card: TextCard, share: float = DEFAULT_SHARE) -> str:
+    """Every number of a card, and its answers."""
+    answers = [{"question": one.question, "answer": one.answer} for one in verdicts(card, share)]
+    values = card.to_dict(share) | {"verdicts": answers, "version": __version__}
+    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_csv(card: TextCard, share: float = DEFAULT_SHARE) -> str:
+    """Every number of a card, one a line."""
+    return Table(tables.numbers(card, share)).csv()
+
+
+def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
+    """The card as one HTML file with its charts in it; nothing is loaded from elsewhere."""
+    title = html.escape(f"Calibration card of {card.name}")
+    size = Table(pd.DataFrame([dict(tables.size(card))]))
+    parts = [
+        f"<h1>{title}</h1>",
+        f"<p class='small'>{html.escape(_origin(card))}</p>",
+        *(
+            f"<h2>{html.escape(one.question)}</h2><p>{html.escape(one.answer)}</p>"
+            for one in verdicts(card, share)
+        ),
+        f"<h2>How much of it was read</h2>{size.html()}",
+        "<h2>What sampling alone does to ranks</h2>",
+        _drawn(figures.noise(card, share)),
+    ]
+    if card.others:
+        beside = tables.against(card, share)
+        parts += [
+            "<h2>The other texts of the run</h2>",
+            _drawn(figures.overlap(card)),
+            f"<div class='wide'>{Table(beside).html()}</div>",
+        ]
+    parts.append(f"<footer><p>{html.escape(HOW)}</p><p>GPrune Studio {__version__}</p></footer>")
+    numbers = as_json(card, share).replace("<", "\\u003c")
+    return (
+        f"<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>{title}</title>"
+        f"<style>{_STYLE}</style><script>{get_plotlyjs()}</script></head>\n<body>\n"
+        + "\n".join(parts)
+        + f"\n<script type='application/json' id='numbers'>{numbers}</script>\n</body></html>\n"
+    )
+
+
+def _origin(card: TextCard) -> str:
+    origin = card.origin
+    described = f"{card.described}. " if card.described else ""
+    return (
+        f"{described}Text {card.letter} of the run {origin.run}: {origin.model}, scores by {origin.metric}, "
+        f"{origin.retention:.0%} of the weights kept."
+    )
+
+
+def _drawn(figure: go.Figure) -> str:
+    """A figure as a part of the page, in ink that can be read on light and on dark ground."""
+    figure.update_layout(font={"color": _INK, "family": "system-ui, sans-serif"}, template="none")
+    figure.update_xaxes(gridcolor="#8884", linecolor="#8888")
+    figure.update_yaxes(gridcolor="#8884", linecolor="#8888")
+    options = {"displaylogo": False, "responsive": True}
+    drawn: str = figure.to_html(full_html=False, include_plotlyjs=False, config=options)
+    return drawn

@@ -1,0 +1,81 @@
+"""Answers: which units change sides between two prunings, and in which layers?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gprune.analysis.formatting import percent
+from gprune.records import Array, PruningMasks
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """Units that two prunings of one model decide differently, by layer."""
+
+    removed: Array
+    """(layers,) neurons kept before and removed after"""
+    added: Array
+    """(layers,) neurons removed before and kept after"""
+    heads_removed: Array
+    """(layers,) key/value groups kept before and removed after"""
+    heads_added: Array
+    """(layers,) key/value groups removed before and kept after"""
+    neurons: int
+    """neurons of all layers"""
+
+    @property
+    def total(self) -> int:
+        """Neurons that change sides."""
+        return int(self.removed.sum() + self.added.sum())
+
+    @property
+    def heads(self) -> int:
+        """Key/value groups that change sides."""
+        return int(self.heads_removed.sum() + self.heads_added.sum())
+
+
+def compare(before: PruningMasks, after: PruningMasks) -> Flips:
+    """Counts the units that change sides.
+
+    Args:
+        before: masks of a model.
+        after: other masks of the same model.
+    """
+    return Flips(
+        removed=(before.ffn & ~after.ffn).sum(axis=1),
+        added=(~before.ffn & after.ffn).sum(axis=1),
+        heads_removed=(before.heads & ~after.heads).sum(axis=1),
+        heads_added=(~before.heads & after.heads).sum(axis=1),
+        neurons=before.ffn.size,
+    )
+
+
+def headline(found: Flips) -> str:
+    """The finding in one sentence."""
+    if not (found.total or found.heads):
+        return "No neuron and no key/value group changes sides"
+    verb = "changes" if found.total == 1 else "change"
+    sentence = f"{_counted(found.total, 'neuron')} {verb} sides ({percent(found.total / found.neurons, 2)})"
+    if found.total:
+        sentence += f", most of them in layer {int(np.argmax(found.removed + found.added))}"
+    return sentence + (f", and {_counted(found.heads, 'key/value group')}" if found.heads else "")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def table(found: Flips) -> pd.DataFrame:
+    """The counts, one row a layer."""
+    return pd.DataFrame(
+        {
+            "layer": np.arange(len(found.removed)),
+            "neurons, kept → removed": found.removed,
+            "neurons, removed → kept": found.added,
+            "key/value groups, kept → removed": found.heads_removed,
+            "key/value groups, removed → kept": found.heads_added,
+        }
+    )

@@ -1,0 +1,223 @@
+"""Lists of edits under names: kept beside the runs, repeated from the edits, and taken elsewhere as a file.
+
+    <cache>/by_hand/<hash of the name and of the masks it starts from>.json
+
+A name is what people read and never a part of a path. A set holds the edits and the keys of the masks and of
+the modules that they were made on, so that it means the same units or says that it does not; the digest of
+the masks that came out says whether repeating it gives them again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gprune.analysis.mask_edits.edits import MOST_EDITS, Edit, from_plain
+from gprune.analysis.mask_edits.rebalance import Edited, edited
+from gprune.pipeline import stages
+from gprune.pipeline.stages import Results
+from gprune.records import PruningMasks
+from gprune.store import named as named_files
+from gprune.study.methods import METHODS
+from gprune.system import safe_parsing
+from gprune.system.errors import MethodError, SettingsError
+
+FORMAT, VERSION = "gprune-mask-set", 1
+FOLDER = "by_hand"
+_WORDS = ("name", "method", "masks", "modules", "digest")
+_LONGEST_KEY = 128
+
+
+@dataclass(frozen=True, slots=True)
+class MaskSet:
+    """Edits of a method's masks under a name."""
+
+    name: str
+    """what people call it"""
+    method: str
+    """whose masks were edited, one of METHODS"""
+    edits: tuple[Edit, ...]
+    """the list; a later line counts more than an earlier one"""
+    masks: str
+    """key of the masks that were edited"""
+    modules: str
+    """key of the modules that numbers of modules mean"""
+    digest: str
+    """of the masks that came out, see `digest_of`"""
+
+    @property
+    def identity(self) -> str:
+        """Which model comes out: methods that share masks may differ in their biases."""
+        return hashlib.sha256(f"{self.method} {self.digest}".encode()).hexdigest()[:16]
+
+
+def made(results: Results, name: str, method: str, edits: tuple[Edit, ...]) -> MaskSet:
+    """A set of the edits of a run's masks.
+
+    Raises:
+        GpruneError: the name is none, or the edits cannot be carried out; see
+        `gprune.analysis.mask_edits.edited`.
+    """
+    found = edited(results, method, edits)
+    return MaskSet(_checked(name), method, edits, *_keys(results, method), digest_of(found.masks))
+
+
+def repeated(results: Results, chosen: MaskSet) -> Edited:
+    """Carries a set out again.
+
+    Raises:
+        MethodError: the run's masks or modules are others, or the rule gives other masks today.
+        GpruneError: see `gprune.analysis.mask_edits.edited`.
+    """
+    if not fits(results, chosen):
+        raise MethodError(
+            f"the mask set {safe_parsing.quoted(chosen.name)} was made on other masks than this run's: "
+            f"choose "
+            "the run that it was made on"
+        )
+    found = edited(results, chosen.method, chosen.edits)
+    require_digest(chosen, found)
+    return found
+
+
+def require_digest(chosen: MaskSet, found: Edited) -> None:
+    """Checks that masks are those that came out when a set was saved.
+
+    Raises:
+        MethodError: they are not.
+    """
+    if digest_of(found.masks) != chosen.digest:
+        raise MethodError(
+            f"the mask set {safe_parsing.quoted(chosen.name)} gives other masks than when it was saved: "
+            f"save it "
+            "again to take the new ones"
+        )
+
+
+def fits(results: Results, chosen: MaskSet) -> bool:
+    """Whether a set was made on the masks and modules that a run has."""
+    return chosen.method in METHODS and _keys(results, chosen.method) == (chosen.masks, chosen.modules)
+
+
+def digest_of(masks: PruningMasks) -> str:
+    """SHA-256 of which units are kept."""
+    found = hashlib.sha256(repr((masks.ffn.shape, masks.heads.shape)).encode())
+    for mask in (masks.ffn, masks.heads):
+        found.update(np.packbits(np.asarray(mask, dtype=bool)).tobytes())
+    return found.hexdigest()
+
+
+def save(results: Results, chosen: MaskSet) -> None:
+    """Keeps a set of a run; one of the same name, method and masks is replaced.
+
+    Raises:
+        SettingsError: the name is that of another method's set of the run, or there are too many sets.
+        StoreError: the cache cannot be written.
+    """
+    taken = next((one for one in kept(results)[0] if one.name == chosen.name), None)
+    if taken is not None and (taken.method, taken.masks) != (chosen.method, chosen.masks):
+        raise SettingsError(
+            f"the name {safe_parsing.quoted(chosen.name)} is that of a set of {METHODS[taken.method].label}: "
+            "delete that one, or choose another name"
+        )
+    named_files.save(_path(str(results.store.root), chosen), _plain(chosen), "mask sets")
+
+
+def delete(root: str, chosen: MaskSet) -> None:
+    """Forgets a set, if it is there.
+
+    Raises:
+        StoreError: the cache cannot be written.
+    """
+    named_files.delete(_path(root, chosen))
+
+
+def kept(results: Results) -> tuple[list[MaskSet], list[str]]:
+    """The sets that were made on a run's masks, by name, and a sentence on each file that is left out.
+
+    A name stands for one set. Runs that share masks can have given it to two: the first file counts.
+    """
+    files, faults = named_files.kept(results.store.root, FOLDER, read)
+    found = dict[str, MaskSet]()
+    for file, one in files:
+        if fits(results, one) and found.setdefault(one.name, one) is not one:
+            faults.append(f"{file}: another set is called {safe_parsing.quoted(one.name)}; delete that first")
+    return sorted(found.values(), key=lambda one: one.name.casefold()), faults
+
+
+def named(results: Results, name: str, identity: str = "") -> MaskSet:
+    """The set of a run that has a name.
+
+    Args:
+        results: of the run.
+        name: of the set.
+        identity: the set's as the asker knows it; empty where any will do.
+
+    Raises:
+        SettingsError: there is none, or it was saved anew since with other masks.
+    """
+    sets = kept(results)[0]
+    found = next((one for one in sets if one.name == name), None)
+    if found is None:
+        known = ", ".join(safe_parsing.quoted(one.name) for one in sets[:8]) or "none"
+        raise SettingsError(
+            f"this run has no mask set {safe_parsing.quoted(name)}: make it on the page By hand (there: "
+            f"{known})"
+        )
+    if identity and found.identity != identity:
+        raise SettingsError(
+            f"the mask set {safe_parsing.quoted(name)} is another than when it was asked for: ask again"
+        )
+    return found
+
+
+def export(chosen: MaskSet) -> bytes:
+    """A set as a file to take elsewhere."""
+    return (json.dumps(_plain(chosen), indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def read(raw: bytes) -> MaskSet:
+    """The set of a file.
+
+    Raises:
+        SettingsError: it is no file of a mask set.
+    """
+    values = named_files.values_of(raw)
+    if not isinstance(values, dict) or values.get("format") != FORMAT or values.get("version") != VERSION:
+        raise SettingsError(
+            f"the file is no mask set of version {VERSION}: choose one that was exported here"
+        )
+    for field in _WORDS:
+        if not isinstance(values.get(field), str) or len(values[field]) > _LONGEST_KEY:
+            raise SettingsError(f"the file has no {field} (got {safe_parsing.quoted(values.get(field))})")
+    edits = values.get("edits")
+    if not isinstance(edits, list) or len(edits) > MOST_EDITS:
+        raise SettingsError(f"the file has no list `edits` of at most {MOST_EDITS:,} edits")
+    lines = tuple(from_plain(one, f"edit {place} of the file") for place, one in enumerate(edits, start=1))
+    method, masks, modules, digest = (values[field] for field in _WORDS[1:])
+    return MaskSet(_checked(values["name"]), method, lines, masks, modules, digest)
+
+
+def _keys(results: Results, method: str) -> tuple[str, str]:
+    graph = results.graph
+    return stages.masks(graph, METHODS[method].masks).key, stages.partition(graph).key
+
+
+def _checked(name: str) -> str:
+    # the command `cut` is told the name
+    return named_files.cleaned(name, "a mask set", hyphen=False)
+
+
+def _plain(chosen: MaskSet) -> dict[str, Any]:
+    words = {field: getattr(chosen, field) for field in _WORDS}
+    edits = [one.to_dict() for one in chosen.edits]
+    return {"format": FORMAT, "version": VERSION, **words, "edits": edits}
+
+
+def _path(root: str, chosen: MaskSet) -> Path:
+    return named_files.place(root, FOLDER, f"{chosen.masks} {chosen.name}")

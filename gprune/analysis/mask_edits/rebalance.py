@@ -1,0 +1,192 @@
+"""Masks after edits at the same budget: what was taken away is given back elsewhere, by the method's scores.
+
+The rule, called *nearest to the cut*: key/value groups are as the method and the person have them. Where the
+edits have removed weights, the removed neurons nearest to the method's cut come back, the highest first;
+where they have added some, the kept ones nearest to it go, the lowest first. What a person has fixed is never
+touched, and every layer keeps a neuron (a block of neurons) and a key/value group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gprune.analysis.mask_edits.edits import Edit, fixed
+from gprune.pipeline import stages
+from gprune.pipeline.stages import Results
+from gprune.pipeline.stages.baselines import ranked_scores, taylor_margins
+from gprune.pruning.allocation.alignment import margin
+from gprune.pruning.sparsity.units import RankedUnits
+from gprune.records import Array, ModelShape, Partition, PruningMasks, budget
+from gprune.study.methods import METHODS
+from gprune.system.errors import MethodError
+
+RULE = "nearest to the cut"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Edited:
+    """Masks after edits, and what became of them."""
+
+    masks: PruningMasks
+    """at the budget of the method's own, as near as one neuron (one block of neurons) allows"""
+    by_hand: int
+    """neurons that the edits decide otherwise than the method"""
+    groups: int
+    """key/value groups likewise"""
+    added: int
+    """neurons that came back to meet the budget"""
+    removed: int
+    """neurons that went to meet the budget"""
+
+
+def edited(results: Results, method: str, edits: Iterable[Edit], margin: Array | None = None) -> Edited:
+    """A method's masks after edits.
+
+    Args:
+        results: what is there of the study.
+        method: name in METHODS, of a method that prunes.
+        edits: the list; a later line counts more than an earlier one.
+        margin: what `margins` gives; formed here where left out.
+
+    Raises:
+        MethodError: the method keeps no scores here, see `obstacle`, or the budget cannot be met.
+        SettingsError: an edit names what the model does not have.
+        StoreError: the run has not come that far, or a result is damaged.
+    """
+    if reason := obstacle(results, method):
+        raise MethodError(reason)
+    shape, base = results.get(stages.shape), results.get(stages.masks, METHODS[method].masks)
+    found = margins(results, method, base) if margin is None else margin
+    partition, alignment = results.get(stages.partition), results.graph.study.sparsity.alignment
+    return repaired(shape, base, found, partition, edits, alignment)
+
+
+def obstacle(results: Results, method: str) -> str:
+    """Why a method's masks cannot be edited here, as a sentence; empty where they can."""
+    known = METHODS[method]
+    if known.decision == "none":
+        return f"{known.label} removes nothing: choose a method that prunes"
+    if known.decision not in ("learned", "flap", "uniform", "llm_pruner"):
+        return (
+            f"{known.label} keeps no score of every neuron by which a budget could be met again: choose "
+            "another method"
+        )
+    needs = [stages.shape(results.graph), stages.partition(results.graph), *_behind(results, method)]
+    needs.append(stages.masks(results.graph, known.masks))
+    lacking = next((stage for stage in needs if not results.there(stage)), None)
+    return "" if lacking is None else f"{known.label} needs “{lacking.title}”, which is not there"
+
+
+def margins(results: Results, method: str, base: PruningMasks) -> Array:
+    """(layers, neurons) by how much a method keeps a neuron: 0 is its cut.
+
+    Of learned masks the rank quantile in the module above the module's threshold; of the others the rank
+    quantile in the layer above the share that was removed there, as where widths are rounded. Layers that
+    LLM-Pruner leaves whole are infinitely far from its cut.
+    """
+    known, graph = METHODS[method], results.graph
+    if known.decision == "learned":
+        learned = stages.learning(graph, method)
+        parts = _read(results, {name: learned.needs[name] for name in ("adapted", "heads", "partition")})
+        made = results.record(learned)
+        scores, heads = parts["adapted"].scores, parts["heads"].heads
+        units = RankedUnits.build(results.get(stages.shape), scores, heads, parts["partition"])
+        thresholds = np.concatenate([made.thresholds, made.head_thresholds])
+        return units.split(units.margins(thresholds))[0]
+    needs = _read(results, stages.masks(graph, known.masks).needs)
+    if known.decision == "llm_pruner":
+        return taylor_margins(needs["scores"].ffn, base.ffn)
+    found = ranked_scores(graph.study, known, needs["shape"], needs["parts"])
+    return margin(found.ffn, base.ffn)
+
+
+def repaired(
+    shape: ModelShape,
+    base: PruningMasks,
+    margin: Array,
+    partition: Partition,
+    edits: Iterable[Edit],
+    alignment: int = 1,
+) -> Edited:
+    """Masks after edits, from the parts; see `edited`.
+
+    Args:
+        shape: sizes of the decoder.
+        base: what the method keeps.
+        margin: (layers, neurons) by how much it keeps a neuron.
+        partition: the modules that the edits mean.
+        edits: the list.
+        alignment: neurons of a block, as in the run.
+    """
+    neurons, groups = fixed(edits, shape, partition)
+    ffn, heads = _set(base.ffn, neurons), _set(base.heads, groups)
+    _require_something(neurons, heads, groups)
+    target = budget.retention(shape, base.ffn, base.heads)
+    kept = budget.align(shape, ffn, heads, _beyond(margin, neurons), target, alignment)
+    retention = float(budget.retention(shape, kept, heads))
+    _require_met(shape, kept, neurons, (retention - target) * shape.decoder_weights, alignment)
+    name = f"{base.method} by hand"
+    return Edited(
+        masks=PruningMasks(name, kept, heads, retention, base.target),
+        by_hand=int((ffn != base.ffn).sum()),
+        groups=int((heads != base.heads).sum()),
+        added=int((kept & ~ffn).sum()),
+        removed=int((ffn & ~kept).sum()),
+    )
+
+
+def _behind(results: Results, method: str) -> list[Any]:
+    """The stages whose records say how a method has scored."""
+    graph = results.graph
+    if METHODS[method].decision != "learned":
+        return list(stages.needed(stages.masks(graph, METHODS[method].masks)))
+    learned = stages.learning(graph, method)
+    return [learned, *(learned.needs[name] for name in ("adapted", "heads", "partition"))]
+
+
+def _read(results: Results, needs: Any) -> dict[str, Any]:
+    found: dict[str, Any] = stages.resolve(needs, results.record)
+    return found
+
+
+def _set(mask: Array, signs: Array) -> Array:
+    chosen: Array = np.where(signs == 0, mask, signs > 0)
+    return chosen
+
+
+def _beyond(margin: Array, signs: Array) -> Array:
+    """Margins with what is fixed above or below all others, and no infinity among them."""
+    values = np.asarray(margin, dtype=np.float64)
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    clipped: Array = np.clip(np.nan_to_num(values, nan=low), low - 1, high + 1)
+    clipped[signs > 0], clipped[signs < 0] = high + 2, low - 2
+    return clipped
+
+
+def _require_something(neurons: Array, heads: Array, groups: Array) -> None:
+    """Checks that no layer is left without a neuron or without a key/value group."""
+    for what, gone in (("neurons", (neurons < 0).all(axis=1)), ("key/value groups", ~heads.any(axis=1))):
+        if gone.any():
+            layer = int(np.flatnonzero(gone)[0])
+            count = (neurons if what == "neurons" else groups).shape[1]
+            raise MethodError(
+                f"layer {layer} would lose all its {count} {what}: keep at least one of them in every layer"
+            )
+
+
+def _require_met(shape: ModelShape, kept: Array, signs: Array, excess: float, alignment: int) -> None:
+    """Checks that the budget is met and that nothing which a person has fixed was touched for it."""
+    lost, forced = (kept[signs > 0] == 0).any(), kept[signs < 0].any()
+    # half a neuron, or half a block
+    allowed = alignment * shape.neuron_weights / 2 + 0.5
+    if lost or forced or abs(excess) > allowed:
+        weights = "too few" if forced or excess < -allowed else "too many"
+        raise MethodError(
+            f"the budget cannot be met again: the list leaves {weights} weights, and too few neurons are "
+            "free to make up for it. Take lines off the list"
+        )

@@ -1,0 +1,145 @@
+"""Answers: where does one decision keep more than another, module by module, and what does the text decide?
+
+Two masks of one model are compared within every module: two methods at one budget, or one method scored from
+two texts. Within a module the one may keep as many neurons as the other and yet others, so that the change
+of retention stands beside the share of neurons that the two decide differently.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gprune.pruning.ranking import module_means, standardize
+from gprune.records import Array, Partition, PruningMasks, UnitScores
+
+BY_NUMBER, BY_DRIFT = "number", "drift"
+ORDERS = {BY_DRIFT: "from stable to unstable", BY_NUMBER: "by number"}
+"""how the modules of a layer stand beside each other"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Atlas:
+    """Two masks of one model, module by module in the order of layer and number."""
+
+    layer: Array
+    """(modules,) int64"""
+    module: Array
+    """(modules,) int64, within its layer"""
+    size: Array
+    """(modules,) neurons"""
+    first: Array
+    """(modules,) share of the neurons that the first keeps"""
+    second: Array
+    """(modules,) share that the second keeps"""
+    differs: Array
+    """(modules,) share that one of them keeps and the other does not"""
+    neurons: float
+    """share of all FFN neurons that the two decide differently"""
+    groups: float
+    """share of all key/value groups that they decide differently"""
+
+    @property
+    def change(self) -> Array:
+        """(modules,) retention under the first less that under the second."""
+        return self.first - self.second
+
+    @property
+    def largest(self) -> int:
+        """The module with the largest change, the first of equal ones."""
+        return int(np.abs(self.change).argmax())
+
+
+def compare(partition: Partition, first: PruningMasks, second: PruningMasks) -> Atlas:
+    """Compares two masks within every module.
+
+    Args:
+        partition: modules of every layer.
+        first: the masks that are looked at.
+        second: what they are held against, of the same model.
+    """
+    labels = partition.global_labels.ravel()
+    one, other = first.ffn.ravel(), second.ffn.ravel()
+    kept, base, differs = (
+        module_means(chosen, labels, partition.modules) for chosen in (one, other, one != other)
+    )
+    return Atlas(
+        partition.module_layer,
+        np.arange(partition.modules) - partition.offsets[partition.module_layer],
+        np.bincount(labels, minlength=partition.modules),
+        kept,
+        base,
+        differs,
+        float(np.mean(one != other)),
+        float(np.mean(first.heads != second.heads)),
+    )
+
+
+def columns(partition: Partition, drift: Array | None) -> Array:
+    """(modules,) int64 place of each module among those of its layer.
+
+    Args:
+        partition: modules of every layer.
+        drift: (layers, neurons) rank drift, the modules then stand from the least mean drift to the largest;
+            by their number where left out.
+    """
+    layer = partition.module_layer
+    if drift is None:
+        return np.arange(partition.modules) - partition.offsets[layer]
+    means = module_means(drift.ravel(), partition.global_labels.ravel(), partition.modules)
+    order = np.lexsort((means, layer))
+    found = np.empty(partition.modules, dtype=np.int64)
+    found[order] = np.arange(partition.modules) - partition.offsets[layer[order]]
+    return found
+
+
+def grid(atlas: Atlas, values: Array, column: Array) -> Array:
+    """(layers, most modules of a layer) float64 of the values, NaN where a layer has no further module.
+
+    Args:
+        atlas: says which module is where.
+        values: (modules,) what to lay out.
+        column: (modules,) see `columns`.
+    """
+    found = np.full((int(atlas.layer.max()) + 1, int(column.max()) + 1), np.nan)
+    found[atlas.layer, column] = values
+    return found
+
+
+def table(atlas: Atlas, first: str, second: str, drift: Array | None = None) -> pd.DataFrame:
+    """One row a module.
+
+    Args:
+        atlas: the comparison.
+        first: what to call the first masks.
+        second: what to call the second.
+        drift: (modules,) mean rank drift, where it is known.
+    """
+    rows: dict[str, Array] = {
+        "layer": atlas.layer,
+        "module": atlas.module,
+        "neurons": atlas.size,
+        f"kept, {first}": atlas.first,
+        f"kept, {second}": atlas.second,
+        "change": atlas.change,
+        "decided differently": atlas.differs,
+    }
+    return pd.DataFrame(rows | ({} if drift is None else {"mean drift": drift}))
+
+
+def group_table(masks: dict[str, PruningMasks], primary: UnitScores, auxiliary: UnitScores) -> pd.DataFrame:
+    """One row a key/value group: its scores on both texts, also in standard units, and who keeps it.
+
+    Args:
+        masks: masks by what to call them.
+        primary: scores on A.
+        auxiliary: scores on B.
+    """
+    layer, group = (part.ravel() for part in np.indices(primary.heads.shape))
+    columns: dict[str, Array] = {"layer": layer, "group": group}
+    for letter, scores in (("A", primary), ("B", auxiliary)):
+        columns[f"score on {letter}"] = scores.heads.ravel()
+        columns[f"standard score on {letter}"] = standardize(scores.heads).ravel()
+    return pd.DataFrame(columns | {f"kept, {name}": mask.heads.ravel() for name, mask in masks.items()})

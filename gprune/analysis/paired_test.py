@@ -1,0 +1,206 @@
+"""Answers: is one perplexity better than another, and beyond the noise of its windows?
+
+All methods read the same windows, so a difference is judged by the windows' differences (paired).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gprune.analysis.formatting import signed
+from gprune.evaluation.protocol import Stamp
+from gprune.records import Array
+
+CLOSE = 2.0
+"""standard errors within which a difference is too close to call"""
+BETTER, WORSE, NOISE = "better", "worse", "within noise"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One perplexity of one method of one run."""
+
+    run: str
+    """the run it belongs to"""
+    method: str
+    """name of the method, one of gprune.study.methods.METHODS"""
+    text: str
+    """evaluation text"""
+    perplexity: float
+    """lower is better; infinite where it overflows"""
+    standard_error: float
+    """over windows, carried to perplexity"""
+    windows: int
+    """windows measured"""
+    length: int
+    """tokens of one window"""
+    retention: float
+    """kept fraction of the decoder's weights; 1 for the dense model, NaN where it is not known"""
+    parameters: int
+    """parameters of the model; 0 where not known"""
+    model: str
+    """fingerprint of the dense model behind it"""
+    content: str = ""
+    """fingerprint of tokenizer and evaluation text; empty where not known"""
+    losses: Array = field(default_factory=lambda: np.empty(0), compare=False)
+    """(windows,) mean negative log-likelihood of each window, nats per token; empty where not known"""
+    stamp: Stamp | None = None
+    """by what protocol it was measured; None where not known"""
+
+    @property
+    def windows_read(self) -> str:
+        """What must be equal for two perplexities to be comparable."""
+        return f"{self.windows} windows of {self.length} tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One perplexity against another, on the scale of the mean loss."""
+
+    nats: float
+    """difference of the mean losses, nats per token; positive where the first is worse"""
+    nats_error: float
+    """its standard error; infinite where it is not known"""
+    paired: bool
+    """whether both were measured on the same windows; the error is then that of the windows' differences"""
+
+    @property
+    def change(self) -> float:
+        """Relative change of perplexity: its ratio less 1."""
+        with np.errstate(over="ignore"):
+            return float(np.expm1(self.nats))
+
+    @property
+    def error(self) -> float:
+        """Standard error of the change (delta method); NaN where the change itself is not finite."""
+        return (1.0 + self.change) * self.nats_error if np.isfinite(self.change) else float("nan")
+
+    @property
+    def close(self) -> bool:
+        """Whether the difference lies within two standard errors, or its error is not known."""
+        return not abs(self.nats) > CLOSE * self.nats_error
+
+    @property
+    def verdict(self) -> str:
+        """BETTER or WORSE (a lower perplexity is better), or NOISE where it is too close to call."""
+        return NOISE if self.close else BETTER if self.nats < 0 else WORSE
+
+
+def same_windows(first: Measurement, second: Measurement) -> bool:
+    """Whether two perplexities were measured on the very same windows, with the loss of each window known."""
+    if (first.text, first.windows_read) != (second.text, second.windows_read):
+        return False
+    if not len(first.losses) == len(second.losses) == first.windows:
+        return False
+    known = bool(first.content) or first.run == second.run
+    return known and first.content == second.content
+
+
+def difference(first: Measurement, second: Measurement) -> Difference:
+    """How much worse the first is: paired over windows where they are the same, otherwise as if independent.
+
+    Args:
+        first: the method in question.
+        second: what it is compared with.
+
+    Returns:
+        The difference of the mean losses and its standard error: that of the mean of the windows'
+        differences, or both standard errors in quadrature where the windows differ.
+    """
+    if same_windows(first, second):
+        return over_windows(first.losses, second.losses)
+    values = np.array([first.perplexity, second.perplexity])
+    errors = np.array([first.standard_error, second.standard_error])
+    with np.errstate(invalid="ignore"):
+        first_log, second_log = np.log(values)
+        error = float(np.hypot(*(errors / values)))
+        return Difference(float(first_log - second_log), error if np.isfinite(error) else np.inf, False)
+
+
+def over_windows(first: Array, second: Array) -> Difference:
+    """How much worse the first is over windows that both have read.
+
+    Args:
+        first: (windows,) losses in nats per token, at least one.
+        second: (windows,) losses of the same windows.
+
+    Returns:
+        The mean of the windows' differences and its standard error, infinite with a single window.
+    """
+    each = first - second
+    return Difference(float(each.mean()), _error(each), True)
+
+
+def why_unpaired(first: Measurement, second: Measurement) -> str:
+    """Why the difference of two perplexities means nothing; empty where both read the same windows."""
+    if same_windows(first, second):
+        return ""
+    if first.windows_read != second.windows_read:
+        return f"{first.windows_read} against {second.windows_read}"
+    if not len(first.losses) == len(second.losses) == first.windows:
+        return "the losses of single windows are not known"
+    return "another text of this name, or another tokenizer"
+
+
+def over_seeds(first: Mapping[int, Measurement], second: Mapping[int, Measurement]) -> Difference | str:
+    """How much worse the first is on the windows that both read, averaged over seeds.
+
+    Runs of the same seed are compared; where one side has one run only, it is compared with all of the other.
+
+    Args:
+        first: the method in question, by seed.
+        second: what it is compared with, by seed.
+
+    Returns:
+        The difference with its standard error (see `over_both`), or why there is none.
+    """
+    if len(first) == 1 or len(second) == 1:
+        pairs = [(one, other) for one in first.values() for other in second.values()]
+    else:
+        pairs = [(first[seed], second[seed]) for seed in first if seed in second]
+    if not pairs:
+        return "no seed in common" if first and second else "not measured"
+    reason = next(filter(None, (why_unpaired(*pair) for pair in pairs)), "")
+    reason = reason or next(filter(None, (why_unpaired(pairs[0][0], one) for one, _ in pairs)), "")
+    if reason:
+        return reason
+    with np.errstate(invalid="ignore"):
+        return over_both(np.stack([one.losses - other.losses for one, other in pairs]))
+
+
+def over_both(each: Array) -> Difference:
+    """A difference on windows that all seeds share.
+
+    Args:
+        each: (seeds, windows) differences of losses, nats per token.
+
+    Returns:
+        Their mean; its standard error is that over windows (of the seeds' mean) and that over seeds in
+        quadrature, the former alone for one seed.
+    """
+    error = np.hypot(_error(each.mean(axis=0)), _error(each.mean(axis=1)) if len(each) > 1 else 0.0)
+    return Difference(float(each.mean()), float(error), True)
+
+
+def in_percent(difference: Difference) -> str:
+    """A difference as a change of perplexity with its standard error: `−3.1 ± 0.4 %`."""
+    error = f" ± {100 * difference.error:.1f}" if np.isfinite(difference.error) else ""
+    return f"{signed(100 * difference.change, '.1f')}{error} %"
+
+
+def over_texts(differences: Sequence[Difference]) -> Difference:
+    """The mean of a difference over texts that weigh the same.
+
+    Its error is the mean of theirs: what a seed does to one text it may do to all.
+    """
+    nats = float(np.mean([one.nats for one in differences]))
+    error = float(np.mean([one.nats_error for one in differences]))
+    return Difference(nats, error, all(one.paired for one in differences))
+
+
+def _error(values: Array) -> float:
+    """Standard error of a mean; infinite for one value."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("inf")

@@ -1,0 +1,246 @@
+"""What would be kept under other thresholds, at another retention, from another text's scores?
+
+Nothing is learned here and no model is run: the thresholds that a run has learned are shifted together until
+they meet the target again, as at the end of the learning itself, and the baselines decide anew from scores
+that are there. A module is scored wholly from A or wholly from B, so its ranks are one of two that are known
+beforehand: under any RASA setting only the shift has to be solved. At the run's own setting and retention
+the run's own masks come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+import numpy as np
+
+from gprune.pipeline import stages
+from gprune.pipeline.stages import Graph, Results, Stage, plugins
+from gprune.pipeline.stages.results import Declaration
+from gprune.pruning.ranking import GroupedRanks
+from gprune.pruning.sparsity.rounding import exact_masks, require_reachable
+from gprune.pruning.sparsity.units import RankedUnits, quantiles
+from gprune.records import (
+    Array,
+    Learning,
+    ModelShape,
+    Partition,
+    PruningMasks,
+    UnitScores,
+)
+from gprune.study import ReliabilitySettings, Study
+from gprune.study.methods import METHODS, SCORINGS
+from gprune.system.errors import MethodError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+PRIMARY, AUXILIARY, ADAPTED = "primary", "auxiliary", "adapted"
+TEXTS = {PRIMARY: "A", AUXILIARY: "B", ADAPTED: "A and B, adapted"}
+"""whose scores decide: the primary text's, the auxiliary one's, or RASA's choice for each module"""
+
+
+@dataclass(frozen=True, slots=True)
+class LabChoice:
+    """One setting of the lab."""
+
+    method: str
+    """name in METHODS"""
+    retention: float
+    """fraction of the decoder's linear weights to keep, in (0, 1)"""
+    scoring: str
+    """one of TEXTS"""
+    settings: ReliabilitySettings
+    """which modules are adapted; without effect unless `scoring` is adapted"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """What every setting of RASA starts from: the units of a run under either text, ranked once."""
+
+    units: RankedUnits
+    """all units under A"""
+    auxiliary: Array
+    """(layers * neurons,) float32 rank quantile of the neurons under B"""
+    thresholds: Array
+    """(thresholds,) float64 as the run has learned them"""
+    alignment: int
+    """neurons of a block, as in the run"""
+
+
+def prepare(
+    shape: ModelShape,
+    primary: UnitScores,
+    auxiliary: UnitScores,
+    partition: Partition,
+    learning: Learning,
+    alignment: int = 1,
+) -> Prepared:
+    """Ranks the units of a run under both texts.
+
+    Args:
+        shape: sizes of the decoder.
+        primary: scores on A.
+        auxiliary: scores on B.
+        partition: modules of the neurons.
+        learning: what the run has learned with these modules.
+        alignment: neurons of a block, as in the run.
+    """
+    units = RankedUnits.build(shape, primary.ffn, primary.heads, partition)
+    second = quantiles(GroupedRanks(partition.global_labels.ravel()), auxiliary.ffn)
+    return Prepared(units, second, np.concatenate([learning.thresholds, learning.head_thresholds]), alignment)
+
+
+class Loads(Protocol):
+    """A run whose results are asked for by their declarations."""
+
+    @property
+    def study(self) -> Study:
+        """Its settings."""
+        ...
+
+    def load(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """A record: `run.load(stages.masks, "flap")`."""
+        ...
+
+
+def prepared(run: Loads) -> Prepared:
+    """Ranks the units of a run under both texts; see `prepare`.
+
+    Raises:
+        StoreError: the run has not come that far, or a result is damaged.
+    """
+    primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
+    partition, learned = run.load(stages.partition), run.load(stages.learning)
+    alignment = run.study.sparsity.alignment
+    return prepare(run.load(stages.shape), primary, auxiliary, partition, learned, alignment)
+
+
+def whole(base: Prepared, scoring: str) -> Array:
+    """(modules,) int8 source of modules that are all scored from one text, `primary` or `auxiliary`."""
+    chosen: Array = np.full(base.units.modules, int(scoring == AUXILIARY), dtype=np.int8)
+    return chosen
+
+
+def relocated(base: Prepared, source: Array, target: float) -> PruningMasks:
+    """The masks of GPrune where some modules are scored from B; its thresholds are shifted, not learned.
+
+    Args:
+        base: the run.
+        source: (modules,) whether a module is scored from B: `AdaptedScores.source`.
+        target: fraction of the decoder's linear weights to keep.
+
+    Returns:
+        Masks as near the target as one neuron (one block of neurons) allows.
+
+    Raises:
+        SettingsError: the floors of the layers exceed the target.
+    """
+    require_reachable(base.units.shape, target, base.alignment)
+    return exact_masks(ranked(base, source), base.thresholds, target, base.alignment).masks
+
+
+def ranked(base: Prepared, source: Array) -> RankedUnits:
+    """The units of a run where (modules,) some are scored from B."""
+    count = len(base.auxiliary)
+    from_auxiliary = np.asarray(source, dtype=bool)[base.units.owner[:count]]
+    moved = base.units.quantiles.copy()
+    np.copyto(moved[:count], base.auxiliary, where=from_auxiliary)
+    return replace(base.units, quantiles=moved)
+
+
+def obstacle(results: Results, method: str, scoring: str) -> str:
+    """Why the masks of a baseline cannot be decided here, as a sentence; empty where they can.
+
+    Args:
+        results: what is there of a study.
+        method: name in METHODS, of a method that prunes and whose masks are not learned.
+        scoring: one of TEXTS.
+    """
+    known, study = METHODS[method], results.graph.study
+    if known.decision == "learned":
+        return f"{known.label} has thresholds of its own, which other masks would need learned anew"
+    if known.plugin is not None:
+        return f"{known.label} is decided by code of {known.plugin.distribution}, which runs in runs only"
+    if known.decision == "sequential":
+        return (
+            f"{known.label} scores each layer above the pruned ones, so other masks need a pass of the model"
+        )
+    if scoring != PRIMARY and known.scoring != "single":
+        return f"{known.label} is scored on {SCORINGS[known.scoring]}, whichever text is chosen"
+    if scoring != PRIMARY and method == "llm_pruner" and study.baselines.taylor_text:
+        return f"{known.label} is scored on {study.baselines.taylor_text}, whichever text is chosen"
+    if scoring == ADAPTED and (known.decision not in ("flap", "uniform") or known.metric != study.metric):
+        return f"adapted scores are there by {study.metric} only, which {known.label} does not decide by"
+    stage = stages.masks(_variant(results.graph, study.retention, scoring), known.masks)
+    missing = _missing(results, stage)
+    return f"{known.label} needs “{missing}”, which is not there" if missing else ""
+
+
+def decide(
+    results: Results, method: str, retention: float, scoring: str, adapted: Array | None = None
+) -> PruningMasks:
+    """The masks of a baseline at any retention, from what is there.
+
+    Args:
+        results: what is there of a study.
+        method: name in METHODS, of a method that prunes and whose masks are not learned.
+        retention: fraction of the decoder's linear weights to keep, in (0, 1).
+        scoring: one of TEXTS.
+        adapted: (layers, neurons) scores, where `scoring` is adapted.
+
+    Raises:
+        MethodError: something is missing, see `obstacle`, or the method cannot reach the retention.
+        StoreError: a record is damaged.
+    """
+    reason = obstacle(results, method, scoring)
+    if reason:
+        raise MethodError(reason)
+    graph = _variant(results.graph, retention, scoring)
+    stage = stages.masks(graph, METHODS[method].masks)
+    # no texts are read here: what a decision takes from its work is the study
+    work = stages.Work(graph.study, graph.inputs, Path())
+    needs: dict[str, Any] = stages.resolve(stage.needs, lambda need: _had(results, work, need))
+    if scoring == ADAPTED and adapted is not None:
+        needs["parts"] = [replace(needs["parts"][0], ffn=adapted)]
+    masks: PruningMasks = stage.make(work, **needs)
+    return masks
+
+
+def _variant(graph: Graph, retention: float, scoring: str) -> Graph:
+    """The stages of the same study at another retention; with A and B exchanged where B is to decide."""
+    study, inputs, letters = replace(graph.study, retention=retention), graph.inputs, graph.letters
+    if scoring == AUXILIARY:
+        study = replace(study, primary=study.auxiliary, auxiliary=study.primary)
+        inputs = replace(inputs, calibration=_exchanged(inputs.calibration))
+        letters = _exchanged(letters)
+    return Graph(study, inputs if graph.known else None, letters)
+
+
+def _exchanged(texts: Mapping[str, str]) -> dict[str, str]:
+    return {**texts, PRIMARY: texts[AUXILIARY], AUXILIARY: texts[PRIMARY]}
+
+
+def _missing(results: Results, stage: Stage[Any]) -> str:
+    """What a stage needs that can neither be read nor made here, by what it does; empty if nothing."""
+    for need in stages.needed(stage):
+        if not results.there(need):
+            found = _missing(results, need) if _is_made_here(results.graph, need) else need.title
+            if found:
+                return found
+    return ""
+
+
+def _had(results: Results, work: stages.Work, need: Stage[Any]) -> Any:
+    """A record as it was stored, or made here from what was."""
+    if results.there(need) or not _is_made_here(results.graph, need):
+        return results.record(need)
+    return need.make(work, **stages.resolve(need.needs, lambda one: _had(results, work, one)))
+
+
+def _is_made_here(graph: Graph, stage: Stage[Any]) -> bool:
+    """Whether a result follows from statistics alone: scores that need no pass over tokens."""
+    # what a plug-in scores is scored by its code, which the app's process does not import
+    return stage.kind == "scores" and "tokens" not in stage.needs and not plugins.scores(graph, stage)

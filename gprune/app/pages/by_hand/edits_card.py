@@ -1,0 +1,171 @@
+"""The card By hand: units to keep or remove, the budget met again, what it costs, and a name for it."""
+
+from __future__ import annotations
+
+import functools
+
+import pandas as pd
+import streamlit as st
+
+from gprune.analysis.formatting import percent
+from gprune.analysis.mask_edits import KINDS, RULE, Edit, Edited, mask_sets, obstacle
+from gprune.app.pages.by_hand import cost, listed
+from gprune.app.ui import selection, tables, url_state
+from gprune.app.ui.card import Card
+from gprune.app.ui.card import card as frame_card
+from gprune.app.ui.chart_style import called
+from gprune.app.ui.text import said
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.records import Partition
+from gprune.store import named
+from gprune.study.methods import METHODS
+from gprune.system.errors import GpruneError
+
+_KIND, _LAYER, _NUMBER, _NAME, _ERROR = "hand_kind", "hand_layer", "hand_number", "hand_name", "hand_error"
+_HOW = (
+    f"The rule is called “{RULE}”. Key/value groups are as the method and the list have them. Where the list "
+    "has removed weights, the removed neurons nearest to the method’s cut come back, the highest first; "
+    "where it has added some, the kept ones nearest to it go, the lowest first. The nearness is the method’s "
+    "own: of learned masks the rank in the module above its threshold, of others the rank in the layer above "
+    "the share removed there. No line of the list is touched for it; a later line counts more."
+)
+
+
+def card(run: Run) -> None:
+    """Draws the card; not within a fragment, because it looks at its answers by itself."""
+    with frame_card("hand_edits", "Keep or remove units by hand", run) as drawn:
+        known, usual = listed.methods(run), listed.usual(run)
+        name = url_state.selectbox("Start from the masks of", known, listed.METHOD, usual, width=320)
+        run.key(stages.partition)
+        _adding(run)
+        if problem := st.session_state.pop(_ERROR, ""):
+            st.error(said(problem), icon=":material/error:")
+        lines = listed.edits(run)
+        if not lines:
+            st.caption("The list is empty: select a neuron or a module on any page, or name a unit above.")
+            # that a method cannot be edited is told before a list is made
+            if reason := obstacle(run.results, name):
+                st.info(said(reason), icon=":material/info:")
+            return
+        _list(run, name, lines)
+        found = listed.outcome(run, name, lines)
+        drawn.title(_headline(found))
+        _told(drawn, name, found)
+        cost.show(run, name, found)
+        _saving(run, name, lines)
+
+
+def _adding(run: Run) -> None:
+    """What is selected, or any unit by its number, to the list."""
+    chosen = selection.current(run)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        if chosen:
+            for kind in ("neuron", "module"):
+                number = getattr(chosen, kind)
+                if number is not None and chosen.layer is not None:
+                    _buttons(run, kind, chosen.layer, number)
+        with st.popover("Another unit", icon=":material/add:"):
+            kind = st.segmented_control("Kind", list(KINDS), format_func=KINDS.__getitem__, key=_KIND,
+                                        default="module", required=True)  # fmt: skip
+            layer = st.number_input("Layer", 0, key=_LAYER, value=chosen.layer or 0)
+            number = st.number_input("Number", 0, key=_NUMBER)
+            _buttons(run, str(kind), int(layer), int(number), "other")
+
+
+def _buttons(run: Run, kind: str, layer: int, number: int, place: str = "") -> None:
+    words = KINDS[kind] if place else f"{KINDS[kind]} {number} of layer {layer}"
+    with st.container(horizontal=True, gap="xsmall", width="content"):
+        for keep, word, icon in ((True, "Keep", ":material/lock:"), (False, "Remove", ":material/delete:")):
+            st.button(
+                f"{word} {words}",
+                key=f"hand_{word.lower()}_{place or kind}",
+                icon=icon,
+                on_click=_add,
+                args=(run, Edit(keep, kind, layer, number)),
+            )
+
+
+def _add(run: Run, line: Edit) -> None:
+    try:
+        listed.add(run, [line])
+    except GpruneError as error:
+        st.session_state[_ERROR] = str(error)
+
+
+def _list(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
+    """The list, whose lines can be taken off."""
+    base, partition = run.load(stages.masks, METHODS[name].masks), run.load(stages.partition)
+    table = pd.DataFrame([_row(line, base, partition) for line in lines])
+    chosen = tables.show(
+        table,
+        key="hand_list",
+        on_select="rerun",
+        selection_mode="multi-row",
+        height=min(tables.height(len(table)), 260),
+        alt="the list of units to keep or remove",
+    )
+    rows = set(chosen["selection"]["rows"])
+    with st.container(horizontal=True):
+        rest = [line for place, line in enumerate(lines) if place not in rows]
+        st.button(
+            f"Take {len(rows) or 'chosen'} line{'' if len(rows) == 1 else 's'} off",
+            key="hand_take_off",
+            icon=":material/playlist_remove:",
+            on_click=listed.put,
+            args=(run, rest),
+            disabled=not rows,
+        )
+        st.button("Empty the list", key="hand_empty", type="tertiary", on_click=listed.put, args=(run, ()))
+
+
+def _row(line: Edit, base: object, partition: Partition) -> dict[str, object]:
+    masks = base.heads if line.kind == "group" else base.ffn  # type: ignore[attr-defined]
+    if line.kind == "module":
+        units = masks[line.layer][partition.labels[line.layer] == line.number]
+    else:
+        units = masks[line.layer, line.number : line.number + 1]
+    return {
+        "decision": "keep" if line.keep else "remove",
+        "unit": KINDS[line.kind],
+        "layer": line.layer,
+        "number": line.number,
+        "units": len(units),
+        "kept by the method": int(units.sum()),
+    }
+
+
+def _headline(found: Edited) -> str:
+    groups = f" and {found.groups} key/value group{'s' if found.groups != 1 else ''}" if found.groups else ""
+    back = f"{found.added} came back" if found.added else f"{found.removed} went"
+    if not found.added and not found.removed:
+        back = "no other had to move"
+    return f"{found.by_hand} neurons{groups} changed by hand, {back} to meet the same budget"
+
+
+def _told(drawn: Card, name: str, found: Edited) -> None:
+    drawn.tools(
+        caption=f"{percent(found.masks.retention, 2)} of the decoder’s weights are kept, as by "
+        f"{called(name)} itself.",
+        how=_HOW,
+    )
+
+
+def _saving(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
+    """Keeps the list under a name."""
+    left, right = st.columns([4, 1], vertical_alignment="bottom")
+    with left:
+        st.text_input("Keep as a mask set called", key=_NAME, max_chars=named.LONGEST_NAME,
+                      placeholder=f"{called(name)}, {len(lines)} by hand")  # fmt: skip
+    with right:
+        st.button("Keep", key="hand_save", icon=":material/bookmark_add:", width="stretch",
+                  on_click=functools.partial(_save, run, name, lines))  # fmt: skip
+
+
+def _save(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
+    typed = str(st.session_state.get(_NAME) or "") or f"{called(name)}, {len(lines)} by hand"
+    try:
+        mask_sets.save(run.results, mask_sets.made(run.results, typed, name, lines))
+        st.session_state[_NAME] = ""
+    except GpruneError as error:
+        st.session_state[_ERROR] = str(error)

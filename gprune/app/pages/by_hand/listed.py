@@ -1,0 +1,112 @@
+"""The list of edits of a session, one a run, and what becomes of a method's masks with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import streamlit as st
+
+from gprune.analysis.mask_edits import Edit, Edited, edited, obstacle
+from gprune.analysis.mask_edits.edits import MOST_EDITS, require_there
+from gprune.analysis.mask_edits.rebalance import margins
+from gprune.app.ui.chart_style import called
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.pipeline.stages import Results
+from gprune.records import Array
+from gprune.study.methods import METHODS
+from gprune.system.errors import MethodError, SettingsError
+
+METHOD = "hand_method"
+_LISTS = "hand_lists"
+
+
+def edits(run: Run) -> tuple[Edit, ...]:
+    """The list of a run."""
+    found: tuple[Edit, ...] = st.session_state.get(_LISTS, {}).get(_place(run), ())
+    return found
+
+
+def put(run: Run, lines: Iterable[Edit]) -> None:
+    """Replaces the list."""
+    st.session_state.setdefault(_LISTS, {})[_place(run)] = tuple(lines)
+
+
+def add(run: Run, lines: Iterable[Edit]) -> None:
+    """Puts lines at the end; earlier ones about the same units go.
+
+    Raises:
+        SettingsError: the run has no such unit, or the list would be too long.
+    """
+    more = list(lines)
+    shape, partition = run.load(stages.shape), run.load(stages.partition)
+    for line in more:
+        require_there(line, shape, partition)
+    units = {_about(line) for line in more}
+    whole = [*(one for one in edits(run) if _about(one) not in units), *more]
+    if len(whole) > MOST_EDITS:
+        raise SettingsError(
+            f"a list made by hand has {MOST_EDITS:,} lines at most, and this would be {len(whole):,}: take "
+            "modules in place of their neurons"
+        )
+    put(run, whole)
+
+
+def methods(run: Run) -> dict[str, str]:
+    """Methods whose masks can be a start, GPrune first, by name.
+
+    Raises:
+        MissingResultError: the run has no masks yet.
+    """
+    names = [
+        name
+        for name in sorted(run.study.methods, key=lambda name: name != "gprune")
+        if METHODS[name].decision != "none" and run.has(stages.masks, METHODS[name].masks)
+    ]
+    if not names:
+        raise MissingResultError(stages.masks(run.graph).title)
+    return {name: called(name) for name in names}
+
+
+def usual(run: Run) -> str:
+    """Whose masks are edited where nobody chooses: the first that can be."""
+    known = methods(run)
+    return next((name for name in known if not obstacle(run.results, name)), next(iter(known)))
+
+
+def outcome(run: Run, name: str, lines: tuple[Edit, ...]) -> Edited:
+    """A method's masks after a list; nothing is learned anew.
+
+    Raises:
+        GpruneError: see `gprune.analysis.mask_edits.edited`.
+    """
+    known = [run.key(stages.masks, METHODS[name].masks), run.key(stages.partition)]
+    return _outcome(run.root, tuple(known), name, lines, run.study.sparsity.alignment, run.results)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _outcome(
+    root: str,
+    keys: tuple[str, ...],
+    name: str,
+    lines: tuple[Edit, ...],
+    alignment: int,
+    _results: Results,
+) -> Edited:
+    # a method that keeps no scores is refused before they are looked for
+    if reason := obstacle(_results, name):
+        raise MethodError(reason)
+    return edited(_results, name, lines, _margins(root, keys, name, _results))
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _margins(root: str, keys: tuple[str, ...], name: str, _results: Results) -> Array:
+    return margins(_results, name, _results.get(stages.masks, METHODS[name].masks))
+
+
+def _about(line: Edit) -> tuple[str, int, int]:
+    return line.kind, line.layer, line.number
+
+
+def _place(run: Run) -> str:
+    return f"{run.root} {run.name}"

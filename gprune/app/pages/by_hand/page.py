@@ -1,0 +1,18 @@
+"""By hand: what if a person keeps or removes these units, at the same budget?"""
+
+from __future__ import annotations
+
+from gprune.app.pages.by_hand import edits_card, sets_card
+from gprune.app.ui import frame
+
+
+def show() -> None:
+    """Draws the page."""
+    frame.page_title(
+        "By hand", "What does it cost to keep or remove units by hand, at the budget that the method has met?"
+    )
+    run = frame.require_run()
+    if run is None:
+        return
+    edits_card.card(run)
+    sets_card.show(run)

@@ -1,0 +1,166 @@
+"""Mask sets: what was kept under names, each measured beside the method that it started from."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from gprune.analysis.mask_edits import Edited, MaskSet, mask_sets
+from gprune.app import preview
+from gprune.app.pages.by_hand import cost, listed
+from gprune.app.preview import Answer, Question, Source
+from gprune.app.ui import packed, sticky_button, tables, url_state
+from gprune.app.ui.card import Card, card
+from gprune.app.ui.chart_style import called
+from gprune.app.ui.text import plain, said
+from gprune.pipeline.runs.opened import Run
+from gprune.system.errors import GpruneError
+
+_SET, _ERROR = "hand_set", "hand_sets_error"
+_MEASURED = ["perplexity", "nats", "± nats", "windows", "verdict"]
+
+
+def show(run: Run) -> None:
+    """Draws the card."""
+    with card("hand_sets", "Mask sets", run) as drawn:
+        if problem := st.session_state.pop(_ERROR, ""):
+            st.error(said(problem), icon=":material/error:")
+        kept, faults = mask_sets.kept(run.results)
+        for fault in faults:
+            st.warning(f"A mask set cannot be read: {said(fault)}.", icon=":material/warning:")
+        there = _there(run, kept)
+        if there:
+            drawn.title(f"{len(there)} mask set{'s' if len(there) > 1 else ''} made by hand")
+            _measured(run, drawn, there)
+        elif not kept:
+            st.caption(
+                "No mask set of this run is kept yet. One that is kept here can be exported as a model."
+            )
+        if kept:
+            _use(run, kept)
+        _file(run, kept)
+
+
+def _there(run: Run, kept: list[MaskSet]) -> list[tuple[MaskSet, Edited]]:
+    """The sets that can be carried out; the others say why not."""
+    found = []
+    for one in kept:
+        try:
+            edited = listed.outcome(run, one.method, one.edits)
+            mask_sets.require_digest(one, edited)
+            found.append((one, edited))
+        except GpruneError as error:
+            st.warning(f"{plain(one.name)}: {said(error)}", icon=":material/warning:")
+    return found
+
+
+def _measured(run: Run, drawn: Card, there: list[tuple[MaskSet, Edited]]) -> None:
+    """The table; with the worker every set is measured beside its method."""
+    text = cost.text_of(run)
+    draw = functools.partial(_table, drawn, text, there)
+    if not cost.live(run):
+        draw([None] * len(there))
+        if not packed.lacking(run):
+            st.button("Measure them", key="hand_sets_measure", icon=":material/speed:",
+                      on_click=url_state.put, args=(cost.LIVE, True))  # fmt: skip
+        return
+    source, asked = Source(run.root, run.graph), []
+    for one, found in there:
+        question = Question(text, one.method, found.masks)
+        own = cost.owner(f"set {one.name}")
+        asked += preview.pool().ask_many(source, [question], own, Question(text, one.method))
+    cost.look(run, asked, draw)
+
+
+def _table(drawn: Card, text: str, there: list[tuple[MaskSet, Edited]], answers: list[Answer | None]) -> None:
+    table = pd.DataFrame(
+        [_row(one, found, answer) for (one, found), answer in zip(there, answers, strict=True)]
+    )
+    measured = any(answers)
+    if not measured:
+        table = table.drop(columns=_MEASURED)
+    decimals = {name: st.column_config.NumberColumn(format="%.4f") for name in ("nats", "± nats")}
+    decimals["perplexity"] = st.column_config.NumberColumn(format="%.2f")
+    tables.show(table, column_config=decimals, shares={"kept": 2}, alt="mask sets with what they cost")
+    drawn.tools(
+        lambda: table,
+        switch=False,
+        caption=f"By hand, measured on the windows of {plain(text)} that the row counts; nats: difference in "
+        "log perplexity to the method itself, paired over windows, with its standard error."
+        if measured
+        else "What the lists change; none is measured while nobody asks.",
+    )
+
+
+def _row(one: MaskSet, found: Edited, answer: Answer | None) -> dict[str, Any]:
+    difference = answer.difference if answer is not None else None
+    return {
+        "set": one.name,
+        "starts from": called(one.method),
+        "perplexity": answer.perplexity if answer is not None and answer.done else None,
+        "nats": difference.nats if difference else None,
+        "± nats": difference.nats_error if difference else None,
+        "windows": f"{answer.done} of {answer.windows}" if answer is not None and answer.done else "",
+        "verdict": answer.problem or answer.verdict if answer is not None else "",
+        "kept": found.masks.retention,
+        "lines": len(one.edits),
+        "neurons by hand": found.by_hand,
+        "groups by hand": found.groups,
+        "moved to meet the budget": found.added + found.removed,
+    }
+
+
+def _use(run: Run, kept: list[MaskSet]) -> None:
+    """Takes a set up, takes it along, or forgets it."""
+    named = {one.name: one for one in kept}
+    left, right = st.columns([2, 3], vertical_alignment="bottom")
+    with left:
+        chosen = named[url_state.selectbox("Set", list(named), _SET, kept[0].name)]
+    with right, st.container(horizontal=True):
+        st.button("Edit it", key="hand_sets_use", icon=":material/edit:", on_click=_take, args=(run, chosen))
+        st.download_button(
+            "Export the list", data=functools.partial(mask_sets.export, chosen),
+            file_name="gprune-mask-set.json", mime="application/json", key="hand_sets_export",
+            icon=":material/download:", on_click="ignore",
+        )  # fmt: skip
+        st.button("Delete", key="hand_sets_delete", type="tertiary", icon=":material/delete:",
+                  on_click=_forget, args=(run.root, chosen))  # fmt: skip
+    st.caption(
+        "On every text: the page Compare has a set measured as the methods are, and so does the command "
+        "measure. As a model: the page Speed & export makes one of a set, and so does the command cut."
+    )
+
+
+def _take(run: Run, chosen: MaskSet) -> None:
+    listed.put(run, chosen.edits)
+    url_state.put(listed.METHOD, chosen.method)
+
+
+def _forget(root: str, chosen: MaskSet) -> None:
+    try:
+        mask_sets.delete(root, chosen)
+    except GpruneError as error:
+        st.session_state[_ERROR] = str(error)
+
+
+def _file(run: Run, kept: list[MaskSet]) -> None:
+    """Reads a set back from a file."""
+    with st.popover("Read a file", icon=":material/upload:", type="tertiary"):
+        given = st.file_uploader("A mask set", type=["json"], key="hand_sets_file", max_upload_size=2)
+        if given is not None and sticky_button.pressed("Keep its set", key="hand_sets_read"):
+            try:
+                found = mask_sets.read(given.getvalue())
+                if not mask_sets.fits(run.results, found):
+                    st.error(
+                        "The set was made on other masks than this run’s: choose the run it was made on."
+                    )
+                    return
+                mask_sets.save(run.results, found)
+            except GpruneError as error:
+                st.error(said(error), icon=":material/error:")
+                return
+            st.toast(f"Kept: {plain(found.name)}")
+            st.rerun()

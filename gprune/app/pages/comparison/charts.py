@@ -1,0 +1,230 @@
+"""Figures of the compare page: perplexities, differences to a pinned method, units that two methods keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from gprune.analysis.comparison import DENSE, Line, change, same_budget
+from gprune.analysis.kept_units import KINDS, Overlap
+from gprune.analysis.paired_test import Difference
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, PALE, family, layer_axis, style
+from gprune.app.ui.text import in_figure
+
+ROW_PIXELS = 34
+FIGURES = 64
+"""figures of each kind that are kept"""
+_STEPS: tuple[tuple[float, tuple[float, ...]], ...] = (
+    (0.1, tuple(1 + number / 5 for number in range(45))),
+    (0.3, (1, 1.1, 1.2, 1.4, 1.6, 1.8, 2, 2.25, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6, 6.5, 7, 7.5, 8, 9)),
+    (0.7, (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8)),
+    (1.5, (1, 2, 3, 5, 7)),
+    (float("inf"), (1, 3)),
+)
+"""steps within a tenfold, by the number of tenfolds shown"""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A dot with its whiskers."""
+
+    method: str
+    """whose it is"""
+    row: str
+    """what to call its line"""
+    value: float
+    """where it stands"""
+    error: float
+    """half the length of its whiskers"""
+    panel: int = 0
+    """number of the panel, from the left"""
+    words: str = ""
+    """what is said of it besides its numbers"""
+    pale: bool = False
+    """whether it is drawn pale"""
+
+
+def _traces(marks: Iterable[Mark], what: str) -> list[tuple[int, dict[str, Any]]]:
+    """Marks as Plotly draws them, not yet checked: one trace for each panel and hue, with the panel's number.
+
+    A browser takes about as long for a trace of one dot as for one of many, and whiskers have a trace's hue.
+
+    Args:
+        marks: what is drawn.
+        what: says value and error.
+    """
+    groups: dict[tuple[int, str], list[Mark]] = {}
+    for mark in marks:
+        groups.setdefault((mark.panel, METHOD_COLORS.get(mark.method, GREY)), []).append(mark)
+    return [(panel, _trace(group, color, what)) for (panel, color), group in groups.items()]
+
+
+def _trace(marks: list[Mark], color: str, what: str) -> dict[str, Any]:
+    """Forms and controls are hollow or of another shape in their parent's hue."""
+    return {
+        "type": "scatter",
+        "x": [mark.value for mark in marks],
+        "y": [mark.row for mark in marks],
+        "customdata": [mark.words for mark in marks],
+        "mode": "markers",
+        "marker": {
+            "color": color,
+            "symbol": [METHOD_SYMBOLS.get(mark.method, "circle") for mark in marks],
+            "opacity": [0.45 if mark.pale else 1.0 for mark in marks],
+            "size": 11,
+        },
+        "error_x": {"type": "data", "array": [mark.error for mark in marks], "thickness": 1.5, "width": 5},
+        "showlegend": False,
+        "hovertemplate": f"%{{y}}: {what}<extra>%{{customdata}}</extra>",
+    }
+
+
+def dots(lines: list[Line], text: str, names: dict[tuple[str, str], str]) -> go.Figure:
+    """Perplexity on one text as dots with their own error; the dense model is a dotted line.
+
+    The methods read the same windows: whiskers that overlap do not decide whether two of them differ.
+
+    Args:
+        lines: lines of the table, top first.
+        text: evaluation text.
+        names: what to call each line.
+
+    Returns:
+        A figure that is shared: whoever changes it copies it first.
+    """
+    shown = [line for line in lines if line.by_seed(text)]
+    marks = (Mark(line.method, names[line.name], line.mean(text), line.error(text)) for line in shown)
+    return _dots(tuple(marks), text)
+
+
+# the same pages are looked at again and again, and Plotly checks every trace anew
+@lru_cache(maxsize=FIGURES)
+def _dots(marks: tuple[Mark, ...], text: str) -> go.Figure:
+    figure = go.Figure([trace for _, trace in _traces(marks, "%{x:.2f} ± %{error_x.array:.2f}")])
+    for value in sorted({mark.value for mark in marks if mark.method == DENSE}):
+        figure.add_vline(value, line={"color": GREY, "dash": "dot", "width": 1.5})
+    style(figure, f"perplexity on {text} (log scale, lower is better)", "", 96 + ROW_PIXELS * len(marks))
+    figure.update_xaxes(**logarithmic([mark.value for mark in marks]))
+    _rows_of(figure, [mark.row for mark in marks])
+    return figure
+
+
+def changes(
+    lines: list[Line], pinned: Line, texts: list[str], names: dict[tuple[str, str], str]
+) -> go.Figure | None:
+    """Difference of every line to the pinned one, a panel a text; None where nothing can be compared.
+
+    A text on which no line can be compared with the pinned one has no panel.
+
+    Args:
+        lines: lines of the table, top first.
+        pinned: one of them.
+        texts: evaluation texts.
+        names: what to call each line.
+
+    Returns:
+        A figure that is shared: whoever changes it copies it first.
+    """
+    marks, panels = list[Mark](), list[str]()
+    for text in texts:
+        found = [(line, one) for line in lines if (one := _known(line, pinned, text)) is not None]
+        for line, one in found:
+            pale = one.close or not same_budget(line, pinned)
+            numbers = 100.0 * one.change, 100.0 * one.error
+            marks.append(Mark(line.method, names[line.name], *numbers, len(panels), one.verdict, pale))
+        panels += [in_figure(text)] if found else []
+    drawn = {mark.row for mark in marks}
+    rows = tuple(names[line.name] for line in lines if names[line.name] in drawn)
+    return _changes(tuple(marks), tuple(panels), rows) if marks else None
+
+
+def _known(line: Line, pinned: Line, text: str) -> Difference | None:
+    one = None if line is pinned else change(line, pinned, text)
+    return one if isinstance(one, Difference) and np.isfinite(one.change) else None
+
+
+@lru_cache(maxsize=FIGURES)
+def _changes(marks: tuple[Mark, ...], titles: tuple[str, ...], rows: tuple[str, ...]) -> go.Figure:
+    figure = make_subplots(1, len(titles), shared_yaxes=True, subplot_titles=titles, horizontal_spacing=0.03)
+    traces = _traces(marks, "%{x:+.2f} ± %{error_x.array:.2f} %")
+    columns = [1 + panel for panel, _ in traces]
+    figure.add_traces([trace for _, trace in traces], [1] * len(traces), columns)
+    style(figure, "", "", 130 + ROW_PIXELS * len(rows), margin={"l": 64, "r": 16, "t": 36, "b": 52})
+    figure.add_vline(0, line={"color": GREY, "width": 1.5})
+    figure.update_xaxes(title_text="change of perplexity (%)")
+    _rows_of(figure, list(rows))
+    return figure
+
+
+def kept(found: Overlap, methods: tuple[str, str], names: tuple[str, str], kind: str) -> go.Figure:
+    """Stacked bars of every layer: kept by the first only, by both, by the second only.
+
+    Args:
+        found: the units of one kind.
+        methods: the two methods, for their colours.
+        names: what to call them.
+        kind: one of gprune.analysis.kept_units.KINDS.
+    """
+    figure, layers = go.Figure(), np.arange(len(found.both))
+    for name, counts, marker in zip(
+        (f"only {names[0]}", "both", f"only {names[1]}"),
+        (found.first, found.both, found.second),
+        _bars(methods),
+        strict=True,
+    ):
+        figure.add_bar(
+            x=layers,
+            y=100.0 * counts / found.units,
+            name=name,
+            marker=marker,
+            customdata=counts,
+            hovertemplate="layer %{x}: %{customdata} (%{y:.1f} %)<extra>" + name + "</extra>",
+        )
+    style(figure, "layer", f"{KINDS[kind]} of the layer (%)", 340, barmode="stack", bargap=0.2)
+    figure.update_layout(legend={"traceorder": "normal"})
+    figure.update_yaxes(range=[0, 100])
+    layer_axis(figure, len(layers))
+    return figure
+
+
+def _bars(methods: tuple[str, str]) -> list[dict[str, Any]]:
+    """The bars of the first, of both and of the second; forms are hatched, and one of two with one hue."""
+    first, second = methods
+    hatched = family(first) != first, family(second) != second or family(first) == family(second)
+    one, other = (
+        {"color": METHOD_COLORS.get(method, GREY), "pattern": {"shape": "/" if form else "", "solidity": 0.4}}
+        for method, form in zip(methods, hatched, strict=True)
+    )
+    return [one, {"color": PALE}, other]
+
+
+def _rows_of(figure: go.Figure, names: list[str]) -> None:
+    figure.update_yaxes(categoryorder="array", categoryarray=names[::-1], automargin=True)
+
+
+def logarithmic(values: Iterable[float]) -> dict[str, Any]:
+    """A log axis of perplexities: its range, and ticks at round numbers, the finest set that stays readable.
+
+    Args:
+        values: what is drawn; those that are not finite and positive are left out.
+    """
+    known = np.array([value for value in values if np.isfinite(value) and value > 0])
+    if not len(known):
+        return {"type": "log"}
+    low, high = float(np.log10(known.min())), float(np.log10(known.max()))
+    margin = max(0.06 * (high - low), 0.04)
+    steps = next(steps for limit, steps in _STEPS if high - low <= limit)
+    powers = np.arange(np.floor(low) - 1, np.ceil(high) + 1)
+    ticks = [float(step * 10**power) for power in powers for step in steps]
+    return {
+        "type": "log",
+        "range": [low - margin, high + margin],
+        "tickvals": ticks,
+        "ticktext": [f"{tick:,.0f}" if tick >= 1 and tick == int(tick) else f"{tick:g}" for tick in ticks],
+    }

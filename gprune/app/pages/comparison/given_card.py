@@ -1,0 +1,121 @@
+"""What every method was given before it was measured, and where that is not the same."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from gprune.analysis import comparison as analysis
+from gprune.analysis.headline import OURS, against_control, comparable
+from gprune.analysis.paired_test import Measurement
+from gprune.analysis.spreadsheet import guarded
+from gprune.app.pages.comparison.lines import Shown
+from gprune.app.ui import tables
+from gprune.app.ui.card import Card
+from gprune.app.ui.text import plain
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.pipeline.stages import Given, Results
+from gprune.records import REPAIRS
+from gprune.study.methods import METHODS
+
+FIXED = (
+    "The key/value groups of every control are GPrune’s own (`sparsity.attention=gprune`): controls and "
+    "GPrune differ in neurons only."
+)
+_WIDTHS = {"texts": 80, "forward passes": 110, "backward passes": 120, "steps of learning": 130}
+
+
+def facts(shown: Shown) -> dict[tuple[str, str], Given]:
+    """What the methods of a comparison were given, by line; of several seeds the first.
+
+    Raises:
+        StoreError: a record of what was learned is damaged.
+    """
+    runs = {run.name: run for run in shown.runs}
+    found = {line.name: _given(runs[line.rows[0].run], line.method) for line in shown.lines}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _given(run: Run, method: str) -> Given | None:
+    known = METHODS[method]
+    if known.decision == "none" or not run.has(stages.masks, known.masks):
+        return None
+    return _known(run.root, run.key(stages.masks, known.masks), method, run.results)
+
+
+@st.cache_data(max_entries=512, show_spinner=False)
+def _known(root: str, masks: str, method: str, _results: Results) -> Given | None:
+    return stages.given(_results, method)
+
+
+def notices(shown: Shown) -> None:
+    """One line each: methods that were not given the same, fixed attention, controls that do as well."""
+    told = [standing.sentence for text in shown.texts if (standing := shown.standing(text)) is not None]
+    st.caption(f":material/menu_book: {plain('. '.join(told))}.")
+    known = facts(shown)
+    unequal = stages.unequal(known.values())
+    if unequal:
+        st.caption(f":orange[:material/balance:] {plain(unequal)}.")
+    if any(one.attention for one in known.values()):
+        st.caption(f":material/lock: {FIXED}")
+    told = [sentence for text in shown.texts if (sentence := _control(shown, text))]
+    if told:
+        st.caption(f":orange[:material/science:] {plain('; '.join(told))}.")
+
+
+def _control(shown: Shown, text: str) -> str:
+    """That a control does as well as GPrune on a text, in any of the runs; empty where none does."""
+    for run in shown.runs:
+        cells = {
+            row.method: row.cells[text] for row in shown.rows if row.run == run.name and text in row.cells
+        }
+        ours = cells.get(OURS)
+        found = "" if ours is None else against_control(ours, _best(ours, cells))
+        if found:
+            return f"On {text}: {found[0].lower()}{found[1:]}"
+    return ""
+
+
+def _best(ours: Measurement, cells: dict[str, Measurement]) -> Measurement | None:
+    fair = [cell for name, cell in cells.items() if METHODS[name].control and comparable(ours, cell)]
+    return min(fair, key=lambda cell: cell.perplexity, default=None)
+
+
+def show(drawn: Card, shown: Shown) -> None:
+    """Draws the card."""
+    known = facts(shown)
+    if not known:
+        st.info("No method has been pruned yet.", icon=":material/hourglass_empty:")
+        return
+    table = as_table(shown, known)
+    config = {
+        name: st.column_config.NumberColumn(width=width, format="%.3g") for name, width in _WIDTHS.items()
+    } | {"texts": st.column_config.TextColumn(width=_WIDTHS["texts"])}
+    tables.show(table, column_config=config, alt="texts, passes and learning of every method")
+    st.caption(
+        "One pass runs the dense model over one calibration set; passes are those behind a method’s "
+        "decisions, whichever methods share them. Controls lack a part of GPrune and are nobody’s rival."
+    )
+    drawn.tools(lambda: table, switch=False)
+
+
+def as_table(shown: Shown, known: dict[tuple[str, str], Given]) -> pd.DataFrame:
+    """One line a method."""
+    lines = []
+    for line in shown.lines:
+        one = known.get(line.name)
+        if one is None or line.method == analysis.DENSE:
+            continue
+        lines.append(
+            {
+                "method": guarded(shown.names[line.name]),
+                "texts": " and ".join(one.texts) or "none",
+                "forward passes": one.forward,
+                "backward passes": one.backward,
+                "steps of learning": one.steps,
+                "attention": "GPrune’s" if one.attention else "its own",
+            }
+            | {repair.label: "yes" if repair in one.repairs else "no" for repair in REPAIRS.values()}
+        )
+    return pd.DataFrame(lines)

@@ -1,0 +1,149 @@
+"""What the Methods view compares, from plain choices: runs, their methods, and the pinned line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gprune.analysis import comparison as analysis
+from gprune.analysis import run_settings
+from gprune.analysis.comparison import Line, Row
+from gprune.analysis.formatting import percent
+from gprune.analysis.headline import own_method
+from gprune.app.ui import derived_cache, story
+from gprune.app.ui.chart_style import called, label
+from gprune.evaluation import holdout
+from gprune.evaluation.holdout import Standing
+from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.study.settings import require_choice
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the cards of the view draw."""
+
+    runs: list[Run]
+    rows: list[Row]
+    """every method of every run"""
+    lines: list[Line]
+    """the rows, those of several seeds together, the pinned one on top"""
+    names: dict[tuple[str, str], str]
+    """what to call a line"""
+    pinned: Line
+    differences: bool
+    """whether the table shows the differences to the pinned line"""
+    asked: Mapping[str, Any]
+    """what of it is not so by itself, as options of the figures"""
+    standings: Mapping[str, Mapping[str, Standing]]
+    """what the evaluation texts of each run are to its calibration texts, by run"""
+
+    @property
+    def texts(self) -> list[str]:
+        """The evaluation texts, unseen ones first."""
+        return sorted(analysis.texts(self.rows), key=lambda text: self.role(text) != holdout.UNSEEN)
+
+    def standing(self, text: str) -> Standing | None:
+        """What an evaluation text is in the first of the runs that measure it."""
+        return next((known[text] for known in self.standings.values() if text in known), None)
+
+    def role(self, text: str) -> str:
+        """What an evaluation text is to the calibration texts of the runs that measure it."""
+        known = [known[text] for known in self.standings.values() if text in known]
+        roles = list(dict.fromkeys(standing.brief for standing in known))
+        return " or ".join(roles) + (", by run" if len(roles) > 1 else "")
+
+
+def composed(
+    chosen: list[Run],
+    rows: list[Row],
+    methods: Sequence[str] = (),
+    *,
+    together: bool = True,
+    pinned: str = "",
+    differences: bool = True,
+) -> Shown:
+    """What the cards draw, from plain choices.
+
+    Args:
+        chosen: the runs.
+        rows: every method of them; see `measured_rows`.
+        methods: those that are shown; all where none is named.
+        together: whether runs that differ in their seed alone are one line.
+        pinned: the pinned line as an address names it; the metric's own method where left out.
+        differences: see `Shown`.
+
+    Raises:
+        SettingsError: there is no such line.
+    """
+    kept = [row for row in rows if row.method in methods] if methods else rows
+    groups = run_settings.seed_groups({run.name: run.study for run in chosen})
+    several = run_settings.has_several_seeds(groups)
+    lines = analysis.lines(kept, groups if together and several else None)
+    measured, default = measured_lines(lines, chosen[0].study.metric)
+    require_choice("pinned", pinned or default, tuple(measured))
+    first = measured[pinned or default]
+    ordered = [first, *(line for line in lines if line is not first)]
+    asked = {"methods": tuple(methods), "together": together, "pinned": pinned if pinned != default else ""}
+    standings = {run.name: story.standings(run) for run in chosen}
+    return Shown(chosen, kept, ordered, _names(lines, chosen), first, differences, asked, standings)
+
+
+def measured_rows(chosen: list[Run]) -> list[Row]:
+    """Every method of some runs, those that could not run as well.
+
+    Raises:
+        MissingResultError: none of the runs has a perplexity.
+    """
+    rows = analysis.rows([item for run in chosen for item in derived_cache.measurements(run)])
+    if not rows:
+        raise MissingResultError("the perplexity of any method")
+    return rows + [
+        row for run in chosen for row in analysis.unavailable(run.name, derived_cache.unavailable(run))
+    ]
+
+
+def measured_lines(lines: list[Line], metric: str) -> tuple[dict[str, Line], str]:
+    """The lines that others can be compared with, and the one of the metric's own method."""
+    measured = {_key(line): line for line in lines if any(row.cells for row in line.rows)} or {
+        _key(line): line for line in lines
+    }
+    own = own_method(metric)
+    default = next((key for key, line in measured.items() if line.method == own), next(iter(measured)))
+    return measured, default
+
+
+def _key(line: Line) -> str:
+    """How an address names a line."""
+    run, method = line.name
+    return f"{method}@{run}"
+
+
+def _names(lines: list[Line], chosen: list[Run]) -> dict[tuple[str, str], str]:
+    """What to call each line: the method, with those words of the run in which the pruned lines differ."""
+    runs = {run.name: run for run in chosen}
+    words = {line.name: _words(line, runs) for line in lines if line.method != analysis.DENSE}
+    differ = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
+    names = {}
+    for line in lines:
+        own = words.get(line.name, ())
+        tail = ", ".join(word for word, keep in zip(own, differ, strict=False) if keep)
+        name = called(line.method)
+        names[line.name] = f"{name} · {tail}" if tail else name
+    return _distinct(names)
+
+
+def _words(line: Line, runs: dict[str, Run]) -> tuple[str, ...]:
+    run = runs[line.rows[0].run]
+    study, count = run.study, len(line.seeds)
+    seeds = f"{count} seeds" if count > 1 else f"seed {study.seed}"
+    return run.title or run.name, f"keep {percent(study.retention)}", label(study.metric), seeds
+
+
+def _distinct(names: dict[tuple[str, str], str]) -> dict[tuple[str, str], str]:
+    """Adds the run's hash to names that would be equal."""
+    every = list(names.values())
+    return {
+        line: f"{name} ({line[0].rsplit('-', 1)[-1]})" if every.count(name) > 1 else name
+        for line, name in names.items()
+    }

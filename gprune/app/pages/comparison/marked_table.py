@@ -1,0 +1,56 @@
+"""A table of measured text cells: one row is the reference, and the best two of a column carry a sign."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from gprune.app.ui import tables, url_state
+from gprune.app.ui.card import Card
+
+
+def reference(rows: Mapping[str, str], keys: tuple[str, str], width: int) -> tuple[str, bool]:
+    """Asks for the row that the others are compared with.
+
+    Args:
+        rows: what to call those that can be chosen, by name; at least one.
+        keys: keys of the choice and of the switch in the address.
+        width: of the choice, in pixels.
+
+    Returns:
+        The row's name, and whether the changes against it are shown.
+    """
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        chosen = url_state.selectbox("Pinned baseline", rows, keys[0], next(iter(rows)), width=width)
+        return chosen, url_state.toggle("Show differences", keys[1], True)
+
+
+def cell(value: str, change: str, mark: str) -> str:
+    """A number with its spread, its change against the reference row, and its sign; both may be empty."""
+    return " ".join(part for part in (value, change, mark) if part)
+
+
+def columns(numbers: Iterable[str], reason: str) -> dict[str, Any]:
+    """How columns are drawn: numbers to the right, and room for the reason why there are none."""
+    drawn: dict[str, Any] = {name: st.column_config.TextColumn(alignment="right") for name in numbers}
+    return drawn | {reason: st.column_config.TextColumn(width="large")}
+
+
+def height(table: pd.DataFrame) -> int:
+    """Pixels that show every row without scrolling."""
+    return tables.height(len(table))
+
+
+def exports(drawn: Card, table: pd.DataFrame, numbers: Callable[[], pd.DataFrame]) -> None:
+    """Offers the table for a paper, and the numbers behind it as CSV.
+
+    Args:
+        drawn: the card that the table stands on.
+        table: the table as it is shown.
+        numbers: makes the numbers.
+    """
+    drawn.reads(lambda: table)
+    drawn.tools(numbers, switch=False)

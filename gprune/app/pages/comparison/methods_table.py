@@ -1,0 +1,256 @@
+"""The table of methods against a pinned baseline: numbers in columns, and what may be called a difference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+from pandas.io.formats.style import Styler
+
+from gprune.analysis import comparison as analysis
+from gprune.analysis.comparison import Line
+from gprune.analysis.formatting import percent, signed
+from gprune.analysis.paired_test import BETTER, CLOSE, NOISE, WORSE, Difference
+from gprune.analysis.spreadsheet import guarded
+from gprune.app.pages.comparison import given_card, marked_table
+from gprune.app.pages.comparison.lines import Shown
+from gprune.app.ui import protocol_line, tables
+from gprune.app.ui.card import Card
+from gprune.app.ui.chart_style import METHOD_LABELS, label
+from gprune.app.ui.text import plain, said
+from gprune.study.methods import METHODS
+
+REASON = "left out because"
+METHOD, RETENTION, SEEDS = ("", "method"), ("", "retention"), ("", "seeds")
+PERPLEXITY, SPREAD, CHANGE, ERROR = "PPL ↓", "s.d.", "Δ %", "± %"
+GLYPHS = {BETTER: "▼", WORSE: "▲", NOISE: "≈"}
+OTHER_BUDGET = "≠"
+_WIDTHS = {"retention": 66, "seeds": 44, PERPLEXITY: 70, SPREAD: 50, CHANGE: 72, ERROR: 44}
+"""pixels: three texts with their differences stand side by side in a window of 1280"""
+_LETTER, _WIDEST = 7, 300
+"""pixels of a letter, and the most that the methods' names get"""
+_MOST = 11
+"""columns that fit there; a wider table keeps the methods in sight while it is moved"""
+_PINNED, _BOLD, _PALE = (
+    "background-color: rgba(140, 140, 140, 0.16); ",
+    "font-weight: 700; ",
+    "color: #8C8C8C; ",
+)
+
+
+def show(drawn: Card, shown: Shown) -> None:
+    """Draws badges, verdict, table and exports."""
+    _badges(shown)
+    _still_to_come(shown)
+    _verdict(drawn, shown)
+    numbers = table(shown)
+    tables.show(
+        styled(numbers, shown),
+        height=marked_table.height(numbers) + tables.ROW_PIXELS,
+        column_config=_columns(numbers),
+        placeholder="–",
+        alt=f"perplexity of every method on every text, against {shown.names[shown.pinned.name]}",
+    )
+    _explain(shown)
+    given_card.notices(shown)
+    marked_table.exports(
+        drawn,
+        as_text(shown),
+        lambda: analysis.long_table(shown.rows, shown.pinned.name, METHOD_LABELS),
+    )
+
+
+def table(shown: Shown) -> pd.DataFrame:
+    """The numbers of the table; groups of columns are the texts."""
+    several, reasons = any(len(line.seeds) > 1 for line in shown.lines), _has_reasons(shown)
+    lines = []
+    for line in shown.lines:
+        cells: dict[tuple[str, str], Any] = {METHOD: guarded(shown.names[line.name])}
+        cells |= {RETENTION: line.retention}
+        cells |= {SEEDS: len(line.seeds)} if several else {}
+        for text in shown.texts:
+            cells |= _numbers(line, text, shown, several)
+        lines.append(cells | ({("", REASON): guarded(line.reason)} if reasons else {}))
+    return pd.DataFrame(lines, columns=pd.MultiIndex.from_tuples(lines[0]))
+
+
+def heading(text: str, shown: Shown) -> str:
+    """Title of a text's columns."""
+    return str(guarded(f"{text} · {shown.role(text)}"))
+
+
+def _numbers(line: Line, text: str, shown: Shown, several: bool) -> dict[tuple[str, str], Any]:
+    title = heading(text, shown)
+    found: dict[tuple[str, str], Any] = {(title, PERPLEXITY): line.mean(text)}
+    found |= {(title, SPREAD): line.spread(text)} if several else {}
+    if shown.differences:
+        change = _change(line, text, shown)
+        known = isinstance(change, Difference)
+        found[title, CHANGE] = 100.0 * change.change if known else float("nan")
+        found[title, ERROR] = 100.0 * change.error if known else float("nan")
+    return found
+
+
+def _change(line: Line, text: str, shown: Shown) -> Any:
+    """The difference to the pinned line; None on that line itself, and a reason where there is none."""
+    return None if line is shown.pinned else analysis.change(line, shown.pinned, text)
+
+
+def styled(numbers: pd.DataFrame, shown: Shown) -> Styler:
+    """The table with its signs: they are drawn only, the cells stay numbers and can be sorted."""
+    made = numbers.style.format(precision=2, thousands=",")
+    glyphs = {text: analysis.glyphs(shown.lines, text) for text in shown.texts}
+    marks, looks = analysis.marks(shown.rows), []
+    for place, line in enumerate(shown.lines):
+        cells = {RETENTION: (percent(line.retention, 1), "")} if np.isfinite(line.retention) else {}
+        for text in shown.texts:
+            sign, mark = glyphs[text].get(line.name, ""), marks.of(text, *line.stamps(text))
+            cells |= _cells(line, text, shown, sign, mark)
+        # a line at once: pandas looks up the place of every cell that it is asked for alone
+        words = {column: _always(found) for column, (found, _) in cells.items()}
+        made = made.format(words, subset=pd.IndexSlice[[place], :], precision=2, thousands=",")
+        ground = "" if place else _PINNED
+        looks.append([ground + cells.get(column, ("", ""))[1] for column in numbers.columns])
+    styles = pd.DataFrame(looks, numbers.index, numbers.columns)
+    return made.apply(lambda _: styles, axis=None)
+
+
+def _always(words: str) -> Callable[[object], str]:
+    """Shows the same, whatever the cell holds."""
+    return lambda _: words
+
+
+def _cells(
+    line: Line, text: str, shown: Shown, sign: str, mark: str
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """What the cells of a text say besides their numbers, and how they look.
+
+    Args:
+        line: of the table.
+        text: evaluation text.
+        shown: the whole table.
+        sign: of the best and second-best.
+        mark: of another protocol than that of the column.
+    """
+    if not np.isfinite(line.mean(text)):
+        return {}
+    title = heading(text, shown)
+    weight = _BOLD if sign == analysis.BEST else ""
+    # thousands leave no room for decimals
+    digits = 2 if line.mean(text) < 1000 else 0
+    found = {(title, PERPLEXITY): (f"{line.mean(text):,.{digits}f}{mark} {sign}".strip(), weight)}
+    change = _change(line, text, shown) if shown.differences else None
+    if isinstance(change, Difference) and np.isfinite(change.change):
+        fair = analysis.same_budget(line, shown.pinned)
+        look = _BOLD if fair and not change.close else _PALE
+        glyph = GLYPHS[change.verdict] if fair else OTHER_BUDGET
+        found[title, CHANGE] = f"{glyph} {signed(100 * change.change, '.1f')}", look
+        found[title, ERROR] = f"{100 * change.error:.1f}", look
+    return found
+
+
+def _columns(numbers: pd.DataFrame) -> Any:
+    """Widths of the columns, by position: the hidden index is the first."""
+    found: dict[int, Any] = {}
+    room = min(20 + _LETTER * max(map(len, numbers[METHOD])), _WIDEST)
+    for place, (_, name) in enumerate(numbers.columns, start=1):
+        kind = st.column_config.TextColumn if name in ("method", REASON) else st.column_config.NumberColumn
+        width: Any = room if name == "method" else _WIDTHS.get(name, "large")
+        found[place] = kind(width=width, pinned=name == "method" and len(numbers.columns) > _MOST)
+    return found
+
+
+def as_text(shown: Shown) -> pd.DataFrame:
+    """The table as it is read on paper: a text a column, with difference and sign."""
+    lines = []
+    for line in shown.lines:
+        cells = {"method": shown.names[line.name], "retention": line.retention}
+        for text in shown.texts:
+            cells[f"{text} ({shown.role(text)}) ↓"] = _words(line, text, shown)
+        lines.append(cells | ({REASON: line.reason} if _has_reasons(shown) else {}))
+    return pd.DataFrame(lines)
+
+
+def _words(line: Line, text: str, shown: Shown) -> str:
+    if not line.by_seed(text):
+        return "–"
+    found, change = _change(line, text, shown) if shown.differences else None, ""
+    if isinstance(found, Difference):
+        change = f"({signed(found.change, '.1%')} ± {percent(found.error, 1)})"
+    mark = analysis.marks(shown.rows).of(text, *line.stamps(text))
+    value = f"{line.mean(text):,.2f}{mark} ± {line.error(text):,.2f}"
+    return marked_table.cell(value, change, analysis.glyphs(shown.lines, text).get(line.name, ""))
+
+
+def _has_reasons(shown: Shown) -> bool:
+    return any(line.reason for line in shown.lines)
+
+
+def _badges(shown: Shown) -> None:
+    with st.container(horizontal=True, gap="xsmall"):
+        for windows in sorted({cell.windows_read for row in shown.rows for cell in row.cells.values()}):
+            st.badge(
+                windows, color="grey", help="Perplexities of other windows are not comparable with these."
+            )
+        if len({run.study.seed for run in shown.runs}) == 1:
+            st.badge("one seed", color="orange", help="No spread over seeds is known.")
+
+
+def _still_to_come(shown: Shown) -> None:
+    """Names the methods of unfinished runs that have no perplexity yet."""
+    there = {row.method for row in shown.rows} | {analysis.DENSE}
+    waiting = [name for run in shown.runs if not run.complete for name in run.study.methods]
+    missing = [name for name in dict.fromkeys(waiting) if name not in there]
+    if missing:
+        st.caption(f"Not measured yet: {plain(', '.join(map(label, missing)))}.")
+
+
+def _verdict(drawn: Card, shown: Shown) -> None:
+    obstacles = analysis.obstacles(shown.rows)
+    if obstacles:
+        st.warning("No winner is called: " + plain("; ".join(obstacles)) + ".", icon=":material/balance:")
+        return
+    marks = {text: analysis.glyphs(shown.lines, text) for text in shown.texts}
+    winners = [
+        next((line for line, mark in found.items() if mark == analysis.BEST), None)
+        for found in marks.values()
+    ]
+    if len(set(winners)) == 1 and winners[0] is not None:
+        best = plain(label(winners[0][1]))
+        best = f"The control “{best}”" if METHODS[winners[0][1]].control else best
+        drawn.title(f"{best} has the lowest perplexity of the pruned models on every text")
+    close = [text for text in shown.texts if analysis.undecided(shown.lines, text)]
+    if close:
+        st.caption(
+            f"Too close to call between best and second-best, within {CLOSE:.0f} standard errors of "
+            f"their difference: {plain(', '.join(close))}."
+        )
+
+
+def _explain(shown: Shown) -> None:
+    """One line on the signs, then in full why cells are empty."""
+    pinned, several = plain(shown.names[shown.pinned.name]), any(len(one.seeds) > 1 for one in shown.lines)
+    words = f"{analysis.BEST} best and {analysis.SECOND} second-best pruned model."
+    if shown.differences:
+        words += (
+            f" Δ: change against {pinned} ± its standard error; {GLYPHS[BETTER]} better, {GLYPHS[WORSE]} "
+            f"worse, {GLYPHS[NOISE]} within noise ({CLOSE:.0f} errors)."
+        )
+        if not all(analysis.same_budget(line, shown.pinned) for line in shown.lines):
+            words += f" {OTHER_BUDGET} another retention: neither better nor worse."
+    if several:
+        words += " PPL is the mean over seeds, s.d. their deviation."
+    st.caption(words)
+    marks = analysis.marks(shown.rows)
+    protocol_line.show(marks.usual.values())
+    protocol_line.footnotes(marks)
+    if shown.differences:
+        for (text, reason), methods in analysis.without_change(shown.lines, shown.pinned).items():
+            names = plain(", ".join(dict.fromkeys(map(label, methods))))
+            st.caption(f"– on {plain(text)}, {names}: no difference to {pinned}, because of {said(reason)}.")
+    for reason in dict.fromkeys(line.reason for line in shown.lines if line.reason):
+        left_out = dict.fromkeys(label(line.method) for line in shown.lines if line.reason == reason)
+        st.caption(f"Left out: {plain('; '.join(left_out))}. {said(reason)}.")

@@ -1,0 +1,212 @@
+"""The figures of the view of methods by name, each from a run and what can be set beside its card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gprune.analysis import comparison as analysis
+from gprune.analysis import kept_units
+from gprune.analysis.comparison import DENSE, Line
+from gprune.analysis.kept_units import KINDS, NEURONS
+from gprune.app.pages.comparison import charts
+from gprune.app.pages.comparison.lines import Shown, composed, measured_rows
+from gprune.app.ui import marks
+from gprune.app.ui.chart_style import METHOD_LABELS
+from gprune.app.ui.panel import Panel, panel
+from gprune.app.ui.text import in_figure, plain
+from gprune.app.ui.unit import NOTHING, Selection
+from gprune.pipeline import runs as run_records
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run, all_runs
+from gprune.records import PruningMasks
+from gprune.records.repairs import labels
+from gprune.store import Store
+from gprune.study.methods import METHODS
+from gprune.study.settings import require_choice
+from gprune.system.errors import MethodError, SettingsError, StoreError
+from gprune.system.safe_parsing import quoted
+
+LINES: dict[str, Any] = {"runs": (), "methods": (), "together": True, "pinned": ""}
+"""what is compared, as options: the run at hand and all its methods, where nothing is given"""
+
+
+def _lines(run: Run, values: Mapping[str, Any], **reads: str) -> dict[str, Any]:
+    """What of the lines is set in an address, and other options that are."""
+    reads = {"methods": "cp_methods", "together": "cp_seeds", "pinned": "cp_pinned"} | reads
+    found = {option: values[key] for option, key in reads.items() if values.get(key) not in (None, "", [])}
+    runs = tuple(values.get("cp_runs") or ())
+    return found | ({"runs": runs} if runs not in ((), (run.name,)) else {})
+
+
+def _every_text(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    asked = _lines(run, values)
+    return [{"text": text} | asked for text in shown_of(run, **asked).texts]
+
+
+@panel("perplexity", "cp_charts", "Perplexity on a log axis", reads=_every_text, group=LINES)
+def perplexity(run: Run, *, text: str = "", _shown: Shown | None = None, **asked: Any) -> Panel:
+    """Perplexity of every method on a text, an unseen one where none is named."""
+    shown = _shown or shown_of(run, **asked)
+    require_choice("text", text or shown.texts[0], tuple(shown.texts))
+    return Panel(
+        charts.dots(shown.lines, text or shown.texts[0], _names(shown)),
+        "Whiskers are each method's own error; the dotted line is the dense model.",
+        alt=f"perplexity of every method on {text}",
+        table=lambda: analysis.long_table(shown.rows, None, METHOD_LABELS),
+        how="Whiskers are each method's own standard error over windows, or the deviation over seeds. All "
+        "methods of a run read the same windows, so overlapping whiskers decide nothing: the table's "
+        "differences are paired.",
+    )
+
+
+@panel(
+    "differences",
+    "cp_changes",
+    "Difference to the pinned method",
+    reads=lambda run, values: [_lines(run, values)],
+    group=LINES,
+)
+def differences(run: Run, *, _shown: Shown | None = None, **asked: Any) -> Panel:
+    """Difference of every method to the pinned one, window by window."""
+    shown = _shown or shown_of(run, **asked)
+    figure = charts.changes(shown.lines, shown.pinned, shown.texts, _names(shown))
+    if figure is None:
+        raise MethodError(f"no other method was measured on the windows of {shown.names[shown.pinned.name]}")
+    pinned = plain(shown.names[shown.pinned.name])
+    return Panel(
+        figure,
+        f"Left of the line is better than {pinned}; whiskers are ± one standard error of the difference.",
+        title=f"Difference to {pinned}",
+        table=lambda: analysis.long_table(shown.rows, shown.pinned.name, METHOD_LABELS),
+        how="Both methods read the same windows of a text, so the difference is taken window by window and "
+        "its error is that of these differences: far smaller than the error of either perplexity. Pale marks "
+        "lie within two standard errors of zero, or are of another retention. With several seeds the error "
+        "over seeds is added in quadrature. Methods that read other windows are left out.",
+    )
+
+
+@panel(
+    "kept_units",
+    "cp_units",
+    "Units that two methods keep",
+    reads=lambda run, values: [_lines(run, values, other="cp_other", kind="cp_kind")],
+    group=LINES,
+)
+def kept_units_by_layer(
+    run: Run,
+    *,
+    other: str = "",
+    kind: str = NEURONS,
+    selected: Selection = NOTHING,
+    _shown: Shown | None = None,
+    **asked: Any,
+) -> Panel:
+    """Units of each layer that the pinned method and another one keep, and that both keep."""
+    shown = _shown or shown_of(run, **asked)
+    first, others = comparable(shown)
+    require_choice("kind", kind, tuple(KINDS))
+    if first is None or not others:
+        raise MethodError("kept units need the masks of two methods on the same model")
+    require_choice("other", other or default_of(others), tuple(others))
+    second = others[other or default_of(others)]
+    pair = both_masks(shown, first, second)
+    if pair is None:
+        raise MethodError("these masks are of models of another shape")
+    names = shown.names[first.name], shown.names[second.name]
+    found = kept_units.overlap(*pair, kind)
+    drawn = in_figure(names[0]), in_figure(names[1])
+    figure = charts.kept(found, (first.method, second.method), drawn, kind)
+    marks.layer_line(figure, selected)
+    return Panel(
+        figure,
+        f"Of each layer's {KINDS[kind]}: kept by both or by one only; the rest is kept by neither.",
+        title=f"{plain(names[1])} and {plain(names[0])} share {KINDS[kind]} at a Jaccard of "
+        f"{found.jaccard:.2f}, where chance gives {found.chance:.2f}",
+        table=lambda: kept_units.layer_table(found, *names),
+        how="The Jaccard index is what both keep among what either keeps. By chance: what choices that do "
+        "not depend on each other, of the same sizes in every layer, would share. Methods that differ in "
+        f"{labels()} only have the same masks. Of several seeds the first is shown.",
+    )
+
+
+def both_masks(shown: Shown, first: Line, second: Line) -> tuple[PruningMasks, PruningMasks] | None:
+    """The masks of two lines; None where one has none, or they are of models of another shape."""
+    one, other = (masks_of(line, shown.runs) for line in (first, second))
+    return None if one is None or other is None or one.ffn.shape != other.ffn.shape else (one, other)
+
+
+def shown_of(
+    run: Run,
+    runs: tuple[str, ...] = (),
+    methods: tuple[str, ...] = (),
+    together: bool = True,
+    pinned: str = "",
+) -> Shown:
+    """What the cards draw of a run, or of several of its cache.
+
+    Raises:
+        StoreError: there is no such run, or none has a perplexity.
+        SettingsError: a name is none, or a method or a line is not among them.
+    """
+    chosen = [run]
+    if runs:
+        readable, damaged = all_runs(run.root)
+        known, reasons = {one.name: one for one in readable}, {one.name: one.reason for one in damaged}
+        for name in runs:
+            if not isinstance(name, str):
+                raise SettingsError(f"runs must be names of runs (got {quoted(name)})")
+            if name not in known:
+                run_records.required(Store(Path(run.root)), name)
+                raise StoreError(reasons.get(name, f"the run {quoted(name)} is there since now: ask again"))
+        chosen = [known[name] for name in runs]
+    rows = measured_rows(chosen)
+    there = tuple(dict.fromkeys(row.method for row in rows))
+    for method in methods:
+        require_choice("methods", method, there)
+    return composed(chosen, rows, methods, together=together, pinned=pinned)
+
+
+def asked_of(run: Run, shown: Shown) -> dict[str, Any]:
+    """What a page shows, as options."""
+    names = tuple(one.name for one in shown.runs)
+    return {"runs": () if names == (run.name,) else names, **shown.asked}
+
+
+def _names(shown: Shown) -> dict[tuple[str, str], str]:
+    """What to call the lines in a figure."""
+    return {line.name: in_figure(shown.names[line.name]) for line in shown.lines}
+
+
+def comparable(shown: Shown) -> tuple[Line | None, dict[str, Line]]:
+    """The line whose masks are compared, and those that they can be compared with."""
+    pruned = {f"{line.method}@{line.name[0]}": line for line in shown.lines if masks_of(line, shown.runs)}
+    lines = list(pruned.values())
+    first = next((line for line in lines if line is shown.pinned), next(iter(lines), None))
+    if first is None:
+        return None, {}
+    same = (key for key, line in pruned.items() if line is not first)
+    return first, {key: pruned[key] for key in same if _model(pruned[key], shown) == _model(first, shown)}
+
+
+def default_of(others: dict[str, Line]) -> str:
+    """GPrune, or whichever comes first."""
+    return next((key for key, line in others.items() if line.method == "gprune"), next(iter(others)))
+
+
+def masks_of(line: Line, runs: list[Run]) -> PruningMasks | None:
+    """The masks of a line's first run; None where there are none."""
+    run, name = _home(line, runs), METHODS[line.method].masks
+    if line.method == DENSE or not run.has(stages.masks, name):
+        return None
+    return run.load(stages.masks, name)
+
+
+def _home(line: Line, runs: list[Run]) -> Run:
+    return next(run for run in runs if run.name == line.rows[0].run)
+
+
+def _model(line: Line, shown: Shown) -> str:
+    run = _home(line, shown.runs)
+    return run.graph.inputs.model or run.study.model

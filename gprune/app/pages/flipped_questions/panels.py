@@ -1,0 +1,95 @@
+"""The figure of the page by name, from a run and what can be set beside its card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from gprune.analysis import changed_answers
+from gprune.analysis.changed_answers import ACC, EITHER, UNITS
+from gprune.app.pages.flipped_questions import charts, given
+from gprune.app.pages.flipped_questions.given import DENSE, Given
+from gprune.app.ui.chart_style import label
+from gprune.app.ui.panel import Panel, in_range, panel
+from gprune.app.ui.text import plain
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.study.settings import require_choice
+
+
+def _asked(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    """The question that is open: where none was chosen the one that moved furthest."""
+    tasks = [one for one in given.of(run) if one.others]
+    place = int(values.get("fq_task") or 0)
+    for found in tasks[place : place + 1] or tasks[:1]:
+        method, rule = values.get("fq_method"), values.get("fq_rule")
+        method = method if method in found.others else first_of(found)
+        rule = rule if rule in found.rules else ACC
+        both = [found.choices(name, rule) for name in (DENSE, method)]
+        numbers = changed_answers.flips(both[0], both[1], values.get("fq_kind") or EITHER)
+        if len(numbers):
+            number = int(values.get("fq_question") or numbers[0] + 1) - 1
+            yield {"task": found.task, "question": number, "rule": rule, "method": method}
+
+
+@panel("answers", "fq_item", "One question", reads=_asked)
+def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, method: str = "") -> Panel:
+    """How likely every model of a run finds the options of one question of a task."""
+    there = given.of(run)
+    if not there:
+        tasks = given.measurable(run)
+        raise MissingResultError(
+            stages.answers(run.graph, run.study.methods[0], tasks[0]).title if tasks else "answers to tasks"
+        )
+    require_choice("task", task or there[0].task, tuple(one.task for one in there))
+    found = next(one for one in there if one.task == (task or there[0].task))
+    require_choice("rule", rule, found.rules)
+    require_choice("method", method or found.methods[0], found.methods)
+    known = {name: found.answers(name) for name in found.methods}
+    number = in_range("question", question, len(known[found.methods[0]].counts))
+    table, listed = changed_answers.of_question(known, rule, number), options(found, number, rule)
+    return Panel(
+        charts.likelihoods(table, rule),
+        "Right is likelier; each model chooses its rightmost mark, and the shaded line is the right option.",
+        title=f"Question {number + 1:,}{_finding(found, method or first_of(found), number, rule)}",
+        table=lambda: listed.assign(**{label(name): table[name] for name in found.methods}),
+        how=f"The log-likelihood of each option after the question, in {UNITS[rule]}, as the accuracy has "
+        "measured it. Of equal ones the first is chosen. "
+        f"{charts.MOST_OPTIONS} options at most are drawn; the table has all.",
+    )
+
+
+def first_of(found: Given) -> str:
+    """The method that is held against the dense model where none is named; empty where none can be."""
+    return "gprune" if "gprune" in found.others else next(iter(found.others), "")
+
+
+def options(found: Given, number: int, rule: str) -> pd.DataFrame:
+    """The options of a question, with what they say and who chooses them."""
+    known = {name: found.answers(name) for name in found.methods}
+    chosen = {name: int(found.choices(name, rule).option[number]) for name in found.methods}
+    table = changed_answers.of_question(known, rule, number)
+    asked = found.questions
+    words = asked.asked(number)[1] if asked is not None and number < len(asked.counts) else []
+    return pd.DataFrame(
+        {
+            "option": table.option,
+            "right": ["✓" if right else "" for right in table.right],
+            "text": [option.strip() or option for option in words] or "–",
+            "chosen by": [
+                ", ".join(label(name) for name, place in chosen.items() if place == row)
+                for row in range(len(table))
+            ],
+        }
+    )
+
+
+def _finding(found: Given, method: str, number: int, rule: str) -> str:
+    """Whether the dense model and a method are right; empty where the dense model has not answered."""
+    if not found.others:
+        return ""
+    base, other = (found.choices(name, rule).hit[number] for name in (DENSE, method))
+    words = ("wrong", "right")
+    return f": the dense model is {words[bool(base)]}, {plain(label(method))} {words[bool(other)]}"

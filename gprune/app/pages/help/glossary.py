@@ -1,0 +1,70 @@
+"""Every word that the pages use, in one or two plain sentences."""
+
+from __future__ import annotations
+
+from gprune.records import REPAIRS
+
+TERMS: dict[str, str] = {
+    "A, B, C": "The calibration texts of a run: A is the primary one, B the auxiliary one that GPrune reads "
+    "as well, and C, if there is one, replaces A or B to see whether the modules hold still.",
+    "Accuracy": "Share of multiple-choice questions that a model answers right without having been trained "
+    "on them (zero-shot). Some tasks also divide by the length of the answers: acc_norm.",
+    "ARI": "Adjusted Rand index of two groupings: 1 where they are identical, 0 where they agree no more "
+    "than by chance.",
+    "BCM": "Behavior-consistent modularization: neurons with similar weights and similar drift become a "
+    "module.",
+    **{repair.label.capitalize(): repair.about for repair in REPAIRS.values()},
+    "Budget": "The share of the decoder layers’ linear weights that a method may keep; embeddings, norms, "
+    "biases and the output layer do not count.",
+    "Calibration": "Running text through the model to measure how active its neurons are. Nothing is "
+    "trained.",
+    "Control": "A way of pruning that lacks a part of GPrune, or all of its learning, and is otherwise the "
+    "same. Where one does as well, that part brings nothing here.",
+    "Context": "One of seven clusters of the tokens that a layer sees; token-weighted FLAP and FANG use "
+    "them.",
+    "Dense": "The model before pruning.",
+    "Drift d": "How far the rank of a neuron within its layer moves when the text changes: 0 not at all, 1 "
+    "from the first place to the last.",
+    "FANG": "A method that groups neurons by the contexts they serve, measured on one text.",
+    "FLAP": "A metric, and the method that prunes by it: how much a neuron’s activation fluctuates, times "
+    "the size of its outgoing weights.",
+    "Head, key/value group": "Parts of the attention that are removed as a whole. They are not sorted into "
+    "modules.",
+    "Jaccard": "Of the neurons that either of two methods keeps, the share that both keep. It is to be read "
+    "against the value that two independent choices of the same size would have.",
+    "LLM-Pruner": "A method that scores by gradients, here without the fine-tuning that may follow it.",
+    "Matched overlap": "Share of neurons that stay together when the modules of two groupings are paired as "
+    "well as possible.",
+    "Mask": "Which neurons and heads a method keeps.",
+    "Module": "A group of neurons of one layer that are ranked only against each other.",
+    "MSL": "Modular sparsity learning: learns how much each module keeps, under one budget for the whole "
+    "model.",
+    "Neuron": "One unit of a feed-forward layer: a row of the gate and up matrices and a column of the down "
+    "matrix.",
+    "Overlap": "Share of an evaluated text’s runs of a dozen or more tokens that stand word for word in the "
+    "calibration set of A, or of B.",
+    "Paired": "A difference that is taken window by window between two models, which removes what the "
+    "windows have in common. Its error is smaller than that of either model.",
+    "Perplexity": "How much a model is surprised by a text: at 40 it is as unsure of the next token as if it "
+    "had to choose among 40 equally likely ones. Lower is better.",
+    "Rank": "Place of a neuron when the neurons of its layer are ordered by importance; here from 0 (least) "
+    "to 1 (most important).",
+    "Rank correlation": "Spearman’s ρ of the ranks on two texts: 1 where the order is the same, 0 where the "
+    "two have nothing to do with each other.",
+    "RASA": "Reliability-aware score adaptation: modules that drift much and score low take their scores "
+    "from the text on which their own ranking repeats better.",
+    "Repeatability u": "How much the ranking within a module changes between halves of one text; smaller is "
+    "more repeatable.",
+    "Re-sampling floor": "The drift between two halves of one text. It is what noise alone does, so only "
+    "drift above it says something about the text.",
+    "Retention": "Share that is kept: of the weights, or of the neurons of a module.",
+    "Standard error": "How far a figure would typically be off if other windows of the same text had been "
+    "read. Differences within two of them are too close to call.",
+    "twFLAP": "Token-weighted FLAP, FANG’s metric, reconstructed from its description.",
+    "Unseen": "An evaluation text of another corpus than A and B, with next to no overlap with their "
+    "calibration sets. Another split of their corpora is not unseen, nor is a copy under another name.",
+    "Wanda-sp": "A metric, and the method that prunes by it: the size of the weights times that of the "
+    "activation.",
+    "Window": "A stretch of tokens that perplexity is measured on; windows of different length are not "
+    "comparable.",
+}

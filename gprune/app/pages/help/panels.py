@@ -1,0 +1,44 @@
+"""The figures of the page by name, each from a run and what can be set beside its card."""
+
+from __future__ import annotations
+
+from gprune.analysis.decisions import chance_jaccard
+from gprune.analysis.headline import OURS
+from gprune.app.pages.help import charts
+from gprune.app.ui import slope, story
+from gprune.app.ui.panel import Panel, panel
+from gprune.app.ui.unit import NOTHING, Selection
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.study.methods import METHODS
+
+_HEIGHT = 300
+
+
+@panel("neuron", "help_neuron", "One neuron, two texts")
+def neuron(run: Run, *, selected: Selection = NOTHING) -> Panel:
+    """One neuron among those of its layer that move most: the selected one, or a telling one."""
+    found = story.example_of(run, selected)
+    return Panel(
+        slope.slopes(story.movers_of(run, found.layer, found.neuron), _HEIGHT, found.neuron),
+        f"Neuron {found.neuron} among those of layer {found.layer} that move most.",
+        title=f"Neuron {found.neuron} of layer {found.layer}, on two texts",
+        alt=f"rank {found.first:.2f} on A and {found.second:.2f} on B",
+    )
+
+
+@panel("kept_by_both", "help_budget", "How much each module keeps: MSL")
+def kept_by_both(run: Run) -> Panel:
+    """Neurons kept by GPrune, by the method that it is held against, and by both."""
+    other = story.rival(run)
+    if other is None:
+        raise MissingResultError(stages.masks(run.graph).title)
+    ours, base = (run.load(stages.masks, name).ffn for name in (OURS, other))
+    both, either = int((ours & base).sum()), int((ours | base).sum())
+    chance = float(chance_jaccard(ours.mean(), base.mean()))
+    return Panel(
+        charts.kept(both, int(ours.sum()) - both, int(base.sum()) - both, other),
+        f"Jaccard {both / max(either, 1):.2f}; two independent choices would have {chance:.2f}.",
+        alt=f"{both} neurons are kept by both GPrune and {METHODS[other].label}, out of {either} that either "
+        "keeps",
+    )

@@ -1,0 +1,90 @@
+"""Figures of the Inspector: ranks with their whiskers, and histograms of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import plotly.graph_objects as go
+
+from gprune.analysis.inspection import Standing
+from gprune.app.ui.chart_style import TEXT_A, TEXT_B, TEXT_C, style
+from gprune.records import Array
+
+COLORS = {"A": TEXT_A, "B": TEXT_B, "C": TEXT_C}
+_SYMBOLS = {"A": "circle", "B": "square", "C": "diamond"}
+BINS = 40
+"""at most"""
+_LEAST = 1e-300
+"""below it a score has no logarithm worth drawing"""
+
+
+def rank_on_texts(standings: Mapping[str, Standing], neuron: int, names: Mapping[str, str]) -> go.Figure:
+    """The rank of one neuron on every text; whiskers are the range over halves of the text.
+
+    Args:
+        standings: of its layer, by letter.
+        neuron: within its layer.
+        names: short names of the texts by letter, safe to draw.
+    """
+    figure = go.Figure()
+    for letter, found in standings.items():
+        rank = float(found.rank[neuron])
+        low, high = float(found.low[neuron]), float(found.high[neuron])
+        place, color = f"{letter} ({names[letter]})", COLORS[letter]
+        # a line of its own: on the whole text the rank may lie outside of all that halves give
+        figure.add_scatter(
+            x=[low, high],
+            y=[place, place],
+            mode="lines+markers",
+            line={"color": color, "width": 2},
+            marker={"color": color, "symbol": "line-ns-open", "size": 12},
+            hoverinfo="skip",
+            showlegend=False,
+        )
+        figure.add_scatter(
+            x=[rank],
+            y=[place],
+            mode="markers",
+            marker={"color": color, "symbol": _SYMBOLS[letter], "size": 12},
+            hovertemplate=f"rank {rank:.3f}, on halves {low:.3f} to {high:.3f}<extra>{letter}</extra>",
+            showlegend=False,
+        )
+    style(figure, "rank within the layer (1 = most important)", "", 110 + 34 * len(standings))
+    figure.update_xaxes(range=[-0.02, 1.02])
+    figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
+    return figure
+
+
+def score_histograms(scores: Mapping[str, Array], marked: Mapping[str, float]) -> go.Figure:
+    """How the scores of some neurons are distributed on each text, in bins that they share.
+
+    Args:
+        scores: (units,) by letter.
+        marked: the score of the selected neuron by letter; empty where none is.
+    """
+    everything = np.concatenate(list(scores.values()))
+    log = bool((everything > _LEAST).all())
+    # a module has few neurons, of which as many bins would show each alone
+    bins = int(np.clip(2 * np.sqrt(len(everything) / len(scores)), 8, BINS))
+    edges = np.histogram_bin_edges(np.log10(everything) if log else everything, bins=bins)
+    middles = (edges[:-1] + edges[1:]) / 2
+    figure = go.Figure()
+    for letter, values in scores.items():
+        counts, _ = np.histogram(np.log10(values) if log else values, bins=edges)
+        figure.add_scatter(
+            x=middles,
+            y=100.0 * counts / max(len(values), 1),
+            name=letter,
+            mode="lines",
+            line={"color": COLORS[letter], "width": 2, "shape": "hvh"},
+            hovertemplate="%{x:.3g}: %{y:.1f} %<extra>" + letter + "</extra>",
+        )
+    for letter, value in marked.items():
+        figure.add_vline(
+            x=float(np.log10(value)) if log else value,
+            line={"color": COLORS[letter], "dash": "dot", "width": 1.5},
+        )
+    style(figure, "log10 of the score" if log else "score", "share of the neurons (%)", 280)
+    figure.update_yaxes(rangemode="tozero")
+    return figure

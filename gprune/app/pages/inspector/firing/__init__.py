@@ -1,0 +1,49 @@
+"""Where a neuron answers most: passages with the token marked by its strength, drawn as text by the browser.
+
+What comes from a text goes to the browser as data and into the page as text content, never as mark-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import streamlit as st
+
+_HERE = Path(__file__).parent
+_COMPONENT = st.components.v2.component(
+    "gprune_firing",
+    html='<ol class="passages"></ol>\n',
+    css=(_HERE / "firing.css").read_text(encoding="utf-8"),
+    js=(_HERE / "firing.js").read_text(encoding="utf-8"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One strongest position with the text around it."""
+
+    before: str
+    token: str
+    after: str
+    value: str
+    """activation with its sign, as it is read"""
+    strength: float
+    """its size as a share of the strongest on any text, in [0, 1]"""
+    negative: bool
+    where: str
+    """sequence and position, in words"""
+
+
+def draw(passages: Sequence[Passage], color: str, alt: str, key: str) -> None:
+    """Draws passages below each other.
+
+    Args:
+        passages: the strongest first.
+        color: hue of the text, as #RRGGBB.
+        alt: what they are, in words.
+        key: of the component; unique in the app.
+    """
+    data = {"passages": [asdict(one) for one in passages], "color": color, "alt": alt}
+    _COMPONENT(key=key, data=data, height="content")

@@ -1,0 +1,182 @@
+"""Lists of neurons that a person makes: kept under names, read back, and taken along as JSON."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from gprune.analysis.mask_edits import Edit
+from gprune.app.pages.by_hand import listed
+from gprune.app.pages.inspector import lists
+from gprune.app.pages.inspector.lists import NeuronList
+from gprune.app.ui import selection, sticky_button, url_state
+from gprune.app.ui.card import Card
+from gprune.app.ui.text import plain, said
+from gprune.app.ui.unit import Selection
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.store import named as named_files
+from gprune.system.errors import GpruneError
+
+_ERROR, _NAME = "ins_lists_error", "ins_lists_name"
+
+
+def draw(run: Run, drawn: Card, shown: Selection) -> None:
+    """Draws the card.
+
+    Args:
+        run: the run.
+        drawn: its card.
+        shown: what is selected, which can be added.
+    """
+    kept, faults = lists.kept(run.root)
+    for fault in faults:
+        st.warning(f"A list of neurons cannot be read: {said(fault)}.", icon=":material/warning:")
+    chosen = _chosen(kept)
+    _adding(run, shown, chosen)
+    if problem := st.session_state.pop(_ERROR, ""):
+        st.error(said(problem), icon=":material/error:")
+    if chosen is None:
+        st.caption("A list keeps neurons under a name, in every run of this cache.")
+    else:
+        _listed(run, drawn, chosen)
+    _files(run, kept)
+
+
+def _chosen(kept: list[NeuronList]) -> NeuronList | None:
+    """The list that is looked at; None where there is none yet."""
+    if not kept:
+        return None
+    named = {one.name: one for one in kept}
+    return named[url_state.selectbox("List", list(named), "ins_list", kept[0].name, width=320)]
+
+
+def _adding(run: Run, shown: Selection, chosen: NeuronList | None) -> None:
+    """Puts what is selected into a list, a new one or the one that is shown."""
+    count = len(_selected(run, shown))
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.text_input(
+            "Name of a new list",
+            key=_NAME,
+            placeholder=plain(chosen.name) if chosen else "my neurons",
+            max_chars=named_files.LONGEST_NAME,
+            width=320,
+        )
+        st.button(
+            f"Add {count:,} selected" if count != 1 else "Add the selected neuron",
+            key="ins_lists_add",
+            icon=":material/playlist_add:",
+            disabled=not count,
+            on_click=_add,
+            args=(run, shown, chosen),
+            help="Into the list of this name; without a name into the one that is shown",
+        )
+
+
+def _selected(run: Run, shown: Selection) -> list[tuple[int, int]]:
+    """The neurons of what is selected: itself, or all of a module; a layer is too many to be meant."""
+    if shown.layer is None:
+        return []
+    if shown.neuron is not None:
+        return [(shown.layer, shown.neuron)]
+    if shown.module is None:
+        return []
+    labels = run.load(stages.partition).labels[shown.layer]
+    return [(shown.layer, int(place)) for place in (labels == shown.module).nonzero()[0]]
+
+
+def _add(run: Run, shown: Selection, chosen: NeuronList | None) -> None:
+    typed = str(st.session_state.get(_NAME) or "").strip()
+    name = typed or (chosen.name if chosen else "my neurons")
+    try:
+        before = next((one.neurons for one in lists.kept(run.root)[0] if one.name == name), ())
+        lists.save(run.root, NeuronList(name, (*before, *_selected(run, shown))))
+    except GpruneError as error:
+        st.session_state[_ERROR] = str(error)
+        return
+    st.session_state[_NAME] = ""
+    url_state.put("ins_list", name)
+
+
+def _listed(run: Run, drawn: Card, chosen: NeuronList) -> None:
+    """The neurons of a list, with what this run knows of them."""
+    shape = run.shape
+    there = [
+        place
+        for place in chosen.neurons
+        if shape is None or (place[0] < shape.layers and place[1] < shape.neurons)
+    ]
+    away = len(chosen.neurons) - len(there)
+    table = pd.DataFrame(there, columns=["layer", "neuron"])
+    if run.has(stages.drift) and there:
+        table["drift"] = run.load(stages.drift).magnitude[tuple(table.to_numpy().T)]
+    for name in run.masked[:1] if there else ():
+        table["kept"] = run.load(stages.masks, name).ffn[tuple(table[["layer", "neuron"]].to_numpy().T)]
+    drawn.title(f"{plain(chosen.name)}: {len(chosen.neurons):,} neurons")
+    selection.table(table, "ins_list_rows", alt="the neurons of the list", height=260)
+    missing = f" {away:,} are not shown, because this run has no such neurons." if away else ""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(f"Choose a row to inspect it.{missing}", width="stretch")
+        for keep, word, icon in (
+            (True, "Keep", ":material/lock:"),
+            (False, "Remove", ":material/content_cut:"),
+        ):
+            st.button(
+                f"{word} by hand",
+                key=f"ins_lists_{word.lower()}",
+                icon=icon,
+                disabled=not there,
+                on_click=_by_hand,
+                args=(run, there, keep),
+                help="Puts every neuron shown onto the list of the page By hand",
+            )
+        st.button(
+            "Delete",
+            key="ins_lists_delete",
+            type="tertiary",
+            icon=":material/delete:",
+            on_click=_forget,
+            args=(run.root, chosen.name),
+        )
+
+
+def _by_hand(run: Run, there: list[tuple[int, int]], keep: bool) -> None:
+    """Has the neurons of a list kept or removed by hand."""
+    try:
+        listed.add(run, [Edit(keep, "neuron", layer, neuron) for layer, neuron in there])
+    except GpruneError as error:
+        st.session_state[_ERROR] = str(error)
+        return
+    st.toast(f"{len(there):,} neurons are on the list of the page By hand")
+
+
+def _forget(root: str, name: str) -> None:
+    try:
+        lists.delete(root, name)
+    except GpruneError as error:
+        st.session_state[_ERROR] = str(error)
+
+
+def _files(run: Run, kept: list[NeuronList]) -> None:
+    """Takes the lists along, and reads them back."""
+    with st.popover("As a file", icon=":material/swap_horiz:", type="tertiary"):
+        st.download_button(
+            "Export all lists",
+            data=lambda: lists.export(kept),
+            file_name="gprune-neurons.json",
+            mime="application/json",
+            key="ins_lists_export",
+            disabled=not kept,
+            on_click="ignore",
+        )
+        given = st.file_uploader("Read a file", type=["json"], key="ins_lists_file", max_upload_size=5)
+        if given is not None and sticky_button.pressed("Keep its lists", key="ins_lists_read"):
+            try:
+                found = lists.read(given.getvalue())
+                for one in found:
+                    lists.save(run.root, one)
+            except GpruneError as error:
+                st.error(said(error), icon=":material/error:")
+                return
+            st.toast(f"{len(found)} list{'s' if len(found) > 1 else ''} kept")
+            st.rerun()

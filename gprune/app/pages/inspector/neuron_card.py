@@ -1,0 +1,115 @@
+"""One neuron: its rank and scores on every text, its drift, its module, who keeps it and who is near."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from gprune.analysis import inspection
+from gprune.analysis.formatting import percent
+from gprune.analysis.inspection import Standing
+from gprune.app.pages.inspector import panels
+from gprune.app.ui import selection, url_state
+from gprune.app.ui.card import Card
+from gprune.app.ui.chart_style import called
+from gprune.app.ui.text import plain
+from gprune.app.ui.unit import Selection
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.records import Array
+
+NEAREST = 8
+_AMONG = {"module": "Its module", "layer": "Its layer"}
+
+
+def draw(run: Run, drawn: Card, unit: Selection) -> None:
+    """Draws the card of a neuron.
+
+    Args:
+        run: the run.
+        drawn: its card.
+        unit: the neuron.
+    """
+    layer, neuron = unit.layer or 0, unit.neuron or 0
+    standings = panels.standings(run, layer)
+    shown = panels.neuron_ranks(run, layer=layer, neuron=neuron)
+    drawn.title(shown.title)
+    labels = _labels(run, layer)
+    _numbers(run, standings, layer, neuron, labels)
+    _kept(run, layer, neuron)
+    drawn.show(shown)
+    _near(run, unit, drawn.key, labels)
+
+
+def _labels(run: Run, layer: int) -> Array | None:
+    """(neurons,) modules of a layer; None where the run has none."""
+    if not run.has(stages.partition):
+        return None
+    return np.asarray(run.load(stages.partition).labels[layer])
+
+
+def _numbers(run: Run, standings: dict[str, Standing], layer: int, neuron: int, labels: Array | None) -> None:
+    with st.container(horizontal=True):
+        for letter, found in standings.items():
+            st.metric(f"Score on {letter}", f"{found.score[neuron]:.4g}", border=True, width="content")
+        if run.has(stages.drift):
+            moved = np.asarray(run.load(stages.drift).magnitude[layer])
+            above = inspection.percentile(float(moved[neuron]), moved)
+            note = f"More than {percent(above, 1)} of its layer"
+            if labels is not None:
+                inside = moved[labels == labels[neuron]]
+                note += f", {percent(inspection.percentile(float(moved[neuron]), inside), 1)} of its module"
+            st.metric("Drift A|B", f"{moved[neuron]:.3f}", border=True, width="content")
+            st.metric("Drift percentile", f"{100 * above:.1f}", border=True, width="content", help=note + ".")
+        if labels is not None:
+            size = int((labels == labels[neuron]).sum())
+            st.metric("Module", f"{labels[neuron]} ({size:,})", border=True, width="content",
+                      help="Its module within the layer, and how many neurons that has.")  # fmt: skip
+    if labels is not None:
+        st.button(
+            f"Inspect module {labels[neuron]}",
+            key=f"ins_to_module_{layer}_{neuron}",
+            type="tertiary",
+            icon=":material/arrow_upward:",
+            on_click=selection.select,
+            args=(layer, int(labels[neuron])),
+        )
+
+
+def _kept(run: Run, layer: int, neuron: int) -> None:
+    """Which methods keep it, one badge each."""
+    masks = run.masks()
+    if not masks:
+        return
+    with st.container(horizontal=True, gap="xsmall"):
+        for name, mask in masks.items():
+            kept = bool(mask.ffn[layer, neuron])
+            st.badge(
+                plain(f"{called(name)}: {'kept' if kept else 'removed'}"),
+                icon=":material/check:" if kept else ":material/close:",
+                color="green" if kept else "grey",
+            )
+
+
+def _near(run: Run, unit: Selection, key: str, labels: Array | None) -> None:
+    """The neurons whose ranks on all texts are nearest to its own."""
+    layer, neuron = unit.layer or 0, unit.neuron or 0
+    among = "layer"
+    if labels is not None:
+        among = url_state.segmented("Nearest neighbours in", _AMONG, f"{key}_near", "module")
+    profiles = panels.profiles(run, layer)
+    members = np.ones(profiles.shape[1], dtype=bool)
+    if among == "module" and labels is not None:
+        members = labels == labels[neuron]
+    found, distance = inspection.neighbours(profiles, neuron, members, NEAREST)
+    letters = list(panels.standings(run, layer))
+    table = pd.DataFrame({"layer": layer, "neuron": found, "distance": distance})
+    for letter, ranks in zip(letters, profiles, strict=True):
+        table[f"rank on {letter}"] = ranks[found]
+    if labels is not None:
+        table.insert(1, "module", labels[found])
+    selection.table(table, f"{key}_near_rows", alt="the neurons nearest to it", height="content")
+    st.caption(
+        f"By the Euclidean distance between ranks on {', '.join(letters)}. Choose a row to inspect it."
+    )

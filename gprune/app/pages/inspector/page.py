@@ -1,0 +1,157 @@
+"""Inspector: what is this neuron, module or layer, on each text, and where does it answer most?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from gprune.analysis import inspection
+from gprune.app.pages.inspector import (
+    firing_card,
+    group_card,
+    lists_card,
+    neuron_card,
+    panels,
+    prediction_card,
+)
+from gprune.app.pages.inspector.panels import PIN
+from gprune.app.ui import frame, selection, url_state
+from gprune.app.ui.card import card
+from gprune.app.ui.text import said
+from gprune.app.ui.unit import Selection, there
+from gprune.pipeline.runs.opened import Run
+from gprune.system.errors import GpruneError
+
+_SEARCH, _ERROR = "ins_search", "ins_search_error"
+
+
+def show() -> None:
+    """Draws the page."""
+    frame.page_title("Inspector", "What is this neuron, module or layer, and where does it answer most?")
+    run = frame.require_run()
+    if run is None:
+        return
+    try:
+        shown, pinned = selection.current(run), panels.pinned(run, url_state.text(PIN))
+        _steering(run, shown)
+    except GpruneError as error:
+        # without the sizes of the model, or with damaged modules, nothing can be found
+        st.error(said(error), icon=":material/error:")
+        return
+    if lacking := there(run, selection.asked())[1]:
+        st.warning(f"This run has no {lacking}.", icon=":material/search_off:")
+    if not shown and not pinned:
+        st.info(
+            "Nothing is selected: click a mark or a row on any page, choose one below, or type "
+            f"{inspection.EXAMPLES}.",
+            icon=":material/ads_click:",
+        )
+    _inspected(run, [one for one in (pinned, shown) if one], pinned)
+    with card("ins_predicts", "Which quantity predicts that a neuron is kept?", run) as drawn:
+        prediction_card.draw(run, drawn, shown)
+    with card("ins_lists", "Lists of neurons", run) as drawn:
+        lists_card.draw(run, drawn, shown)
+
+
+def _inspected(run: Run, units: list[Selection], pinned: Selection) -> None:
+    """What is selected, beside what is pinned."""
+    units = list(dict.fromkeys(units))
+    if not units:
+        return
+    for place, (column, unit) in enumerate(zip(st.columns(len(units)), units, strict=True)):
+        key = "ins_pinned" if len(units) > 1 and place == 0 else "ins_unit"
+        with column, card(key, unit.words, run) as drawn:
+            if key == "ins_pinned":
+                st.caption(":material/keep: pinned")
+            if unit.neuron is not None:
+                neuron_card.draw(run, drawn, unit)
+            else:
+                group_card.draw(run, drawn, unit)
+    for place, unit in enumerate(units):
+        if unit.neuron is not None:
+            key = f"{firing_card.FIELD}_pinned" if len(units) > 1 and place == 0 else firing_card.FIELD
+            with card(key, f"Where does {unit.words} answer most?", run) as drawn:
+                firing_card.draw(run, drawn, unit, key)
+
+
+def _steering(run: Run, shown: Selection) -> None:
+    """The field that finds a unit, the way to its neighbours, and the pin."""
+    with st.container(horizontal=True, vertical_alignment="bottom", key="ins_steering"):
+        st.text_input(
+            "Find",
+            key=_SEARCH,
+            placeholder=inspection.EXAMPLES,
+            max_chars=80,
+            on_change=_find,
+            args=(run,),
+            width=320,
+        )
+        for word, step, icon, key in (
+            ("Previous", -1, ":material/chevron_left:", "P"),
+            ("Next", 1, ":material/chevron_right:", "N"),
+        ):
+            there = _beside(run, shown, step)
+            st.button(
+                word,
+                key=f"ins_{word.lower()}",
+                icon=icon,
+                shortcut=key,
+                disabled=there is None,
+                on_click=selection.select,
+                args=_parts(there or Selection()),
+                help="The one before, or after, in its layer",
+            )
+        pinned = panels.pinned(run, url_state.text(PIN))
+        st.button(
+            "Unpin" if pinned else "Pin",
+            key="ins_pin_button",
+            icon=":material/keep_off:" if pinned else ":material/keep:",
+            disabled=not (shown or pinned),
+            on_click=url_state.put,
+            args=(PIN, "" if pinned else _written(shown)),
+            help="Keeps it on the page, beside what is selected next",
+        )
+    if problem := st.session_state.pop(_ERROR, ""):
+        st.error(said(problem), icon=":material/search_off:")
+
+
+def _find(run: Run) -> None:
+    typed = str(st.session_state.get(_SEARCH) or "")
+    if not typed.strip():
+        return
+    try:
+        found = inspection.asked(typed)
+    except GpruneError as error:
+        st.session_state[_ERROR] = str(error)
+        return
+    wanted = Selection(**found)
+    lacking = there(run, wanted)[1]
+    if lacking:
+        st.session_state[_ERROR] = f"this run has no {lacking}"
+        return
+    st.session_state[_SEARCH] = ""
+    selection.select(*_parts(wanted))
+
+
+def _parts(one: Selection) -> tuple[int | None, int | None, int | None]:
+    return one.layer, one.module, one.neuron
+
+
+def _beside(run: Run, shown: Selection, step: int) -> Selection | None:
+    """The unit of the same kind before or after one; None at the ends, and where nothing is selected."""
+    if not shown or shown.layer is None or run.shape is None:
+        return None
+    if shown.neuron is not None:
+        found = Selection(shown.layer, None, shown.neuron + step)
+    elif shown.module is not None:
+        found = Selection(shown.layer, shown.module + step)
+    else:
+        found = Selection(shown.layer + step)
+    if min(value for value in _parts(found) if value is not None) < 0:
+        return None
+    known, lacking = there(run, found)
+    return None if lacking else known
+
+
+def _written(one: Selection) -> str:
+    """A selection as the address has it: layer, module and neuron, a dash for none."""
+    return "-".join("x" if value is None else str(value) for value in _parts(one))

@@ -1,0 +1,67 @@
+"""What a run is compared with, as the launch form asks it: methods, controls, and further seeds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import streamlit as st
+
+from gprune.app.ui.chart_style import label
+from gprune.app.ui.text import plain
+from gprune.study import Study
+from gprune.study.methods import CONTROLS, METHODS, choices, faults, with_controls
+from gprune.system.errors import SettingsError
+
+_MOST_SEEDS = 20
+FURTHER = "further"
+"""what complaints about further seeds begin with"""
+_CONTROLS_HELP = (
+    "Adds what says where a gain comes from: "
+    + ", ".join(METHODS[name].label for name in CONTROLS)
+    + ". Those that learn cost as much as GPrune each; all else stays as fast as it was."
+)
+_SEEDS_HELP = (
+    "Whole numbers, as 1 2. Every seed is a job of its own and shares with the others what no seed changes; "
+    "Compare shows them as one line with their spread."
+)
+
+
+def methods(demo: Study, words: str) -> tuple[str, ...]:
+    """The methods side by side, with the controls where the switch is on.
+
+    Args:
+        demo: the study whose methods are chosen to begin with.
+        words: the documentation of the field.
+    """
+    chosen = st.multiselect(
+        "Methods side by side", list(choices()), demo.methods, format_func=label, key="launch_methods",
+        help=words,
+    )  # fmt: skip
+    for fault in faults():
+        st.caption(f":material/extension_off: {plain(fault.words)}")
+    switched = st.toggle("With controls", key="launch_controls", help=_CONTROLS_HELP)
+    return with_controls(chosen) if switched else tuple(chosen)
+
+
+def further_seeds() -> str:
+    """Asks for seeds beside the form's own; as typed."""
+    typed = st.text_input(
+        "Further seeds (optional)", key="launch_seeds", placeholder="1 2", help=_SEEDS_HELP, max_chars=200
+    )
+    return typed.strip()
+
+
+def of_seeds(study: Study, typed: str) -> list[Study]:
+    """The study, and once more for every further seed.
+
+    Raises:
+        SettingsError: what was typed is no list of seeds.
+    """
+    parts = re.findall(r"[^\s,]+", typed)
+    if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
+        raise SettingsError(f"further seeds must be whole numbers of 0 or more (got {typed!r}), as 1 2")
+    seeds = dict.fromkeys((study.seed, *map(int, parts)))
+    if len(seeds) > _MOST_SEEDS:
+        raise SettingsError(f"further seeds make {len(seeds)} in all, more than {_MOST_SEEDS}: choose fewer")
+    return [replace(study, seed=seed) for seed in seeds]

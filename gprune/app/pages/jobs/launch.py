@@ -1,0 +1,314 @@
+"""The launch form: a study from widgets, its exact command, and the two ways to start it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from gprune.app.pages.jobs import (
+    comparison_form,
+    complaints,
+    engine_choice,
+    estimate_card,
+    exact_command,
+    form_fields,
+    settings_form,
+    task_form,
+)
+from gprune.app.server.server_options import COMMAND, TRUST_OPTION, trusts_code
+from gprune.app.ui import frame, sticky_button, text_picker, work
+from gprune.app.ui.card import card
+from gprune.app.ui.chart_style import label
+from gprune.app.ui.commands import command
+from gprune.app.ui.run_labels import labels
+from gprune.app.ui.text import plain, said
+from gprune.jobs.slurm.settings import SlurmSettings
+from gprune.models import identity
+from gprune.models.shapes import is_random
+from gprune.pipeline.stages.inputs import describe_texts
+from gprune.study import Study, from_dict, profiles
+from gprune.study.demo import demo_study
+from gprune.study.methods import installed, metric_choices, plugins_of
+from gprune.study.settings import PRESET_LENGTHS
+from gprune.system.errors import GpruneError
+
+_ASKED_ABOVE = {
+    "calibration": ("samples",),
+    "sparsity": ("epochs",),
+    "evaluation": ("texts", "preset", "windows", "tasks", "limit", "task_folder", "speed"),
+}
+_ANY = Study("model", "A", "B")
+"""stands for a study of which nothing is chosen yet"""
+
+
+def new_study(root: str) -> None:
+    """The form for a new run."""
+    with card("launch_form", "Start a run"):
+        # at the top, where it is seen whichever field it is about
+        complaint = st.container()
+        values, changes = _basics(root), dict[str, Any]()
+        # the demo's own sizes where the demo is chosen, so that the form and `run demo` do the same
+        plain_start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (_ANY, "launch")
+        start, key = _profile(plain_start, key)
+        with st.expander("More settings", icon=":material/tune:"):
+            for section, title in settings_form.SECTIONS.items():
+                asked = _ASKED_ABOVE.get(section, ())
+                if set(settings_form.fields(section)) - set(asked):
+                    st.markdown(f"**{title}**")
+                    changes |= settings_form.section(section, asked, key, start)
+            values |= _machine()
+        studies = _checked(values, changes, complaint, key)
+        if not studies:
+            return
+        records = [run.record for run in frame.situation().runs]
+        slurm = engine_choice.choose(root)
+        arguments = estimate_card.show(studies[0], records, "launch", elsewhere=slurm is not None)
+        exact_command.show(studies, arguments or (), slurm is not None)
+        if sticky_button.pressed(
+            "Start the run",
+            key="launch_start",
+            type="primary",
+            icon=":material/play_arrow:",
+            disabled=arguments is None,
+        ):
+            _start(root, studies, complaint, arguments or (), slurm)
+
+
+def _profile(start: Study, key: str) -> tuple[Study, str]:
+    """Asks for the profile; the study that the settings begin with, and the prefix of their widgets' keys."""
+    name = st.radio(
+        "Settings that the paper leaves open",
+        profiles.NAMES,
+        profiles.NAMES.index(profiles.PROPOSED),
+        format_func={"paper": "as in the paper", "recommended": "recommended"}.__getitem__,
+        key="launch_profile",
+        horizontal=True,
+        on_change=_take_epochs,
+    )
+    st.caption(f"{profiles.profile(name).why} {profiles.PROPOSAL}")
+    # other widgets for each profile, so that each begins with its own values
+    return profiles.applied(start, name), key if name == profiles.PROPOSED else f"{key}_{name}"
+
+
+def _take_epochs() -> None:
+    """The one setting of a profile that is asked for above its place."""
+    chosen = profiles.applied(demo_study(), st.session_state["launch_profile"])
+    st.session_state["launch_epochs"] = chosen.sparsity.epochs
+
+
+def _basics(root: str) -> dict[str, Any]:
+    """The fields everyone sets; the demo's values to begin with, so that the first click works."""
+    demo, help_ = demo_study(), settings_form.documentation()
+    with st.grid(3, min_column_width=240):
+        values = _inputs(demo, help_) | _sizes(demo, help_)
+    methods = comparison_form.methods(demo, help_["methods"])
+    values |= {"methods": methods, "evaluation": _evaluation(root, demo, "launch")}
+    return values | {"name": st.text_input("Name (optional)", key="launch_name", help=help_["name"]).strip()}
+
+
+def _inputs(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
+    """Model and texts."""
+    model = st.selectbox(
+        "Model", _models(), key="launch_model", accept_new_options=True, help=help_["model"],
+        placeholder="demo, a folder or a hub name",
+    )  # fmt: skip
+    return {
+        "model": (model or "").strip(),
+        "primary": text_picker.pick("Primary text A", "launch_primary", demo.primary, optional=False),
+        "auxiliary": text_picker.pick("Auxiliary text B", "launch_auxiliary", demo.auxiliary, optional=False),
+        "substitute": text_picker.pick(
+            "Third text C, for the agreement", "launch_substitute", demo.substitute
+        ),
+    }
+
+
+def _sizes(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
+    """Metric, retention and the sizes of the run."""
+    metric = st.selectbox(
+        "Metric", list(metric_choices()), format_func=label, key="launch_metric", help=help_["metric"]
+    )
+    retention = st.number_input(
+        "Retention", value=demo.retention, step=0.05, format="%.2f", key="launch_retention",
+        help=help_["retention"],
+    )  # fmt: skip
+    samples = st.number_input(
+        "Sequences of each text", value=demo.calibration.samples, step=64, key="launch_samples",
+        help=help_["calibration.samples"],
+    )  # fmt: skip
+    # a profile may set it: see _take_epochs
+    st.session_state.setdefault("launch_epochs", demo.sparsity.epochs)
+    epochs = st.number_input("Epochs", value=None, step=1, key="launch_epochs", help=help_["sparsity.epochs"])
+    seed = st.number_input("Seed", value=0, step=1, key="launch_seed", help=help_["seed"])
+    sizes = {"calibration": {"samples": samples}, "sparsity": {"epochs": epochs}}
+    values = {"metric": metric, "retention": retention, "seed": seed, **sizes}
+    return values | {comparison_form.FURTHER: comparison_form.further_seeds()}
+
+
+def _evaluation(root: str, study: Study, key: str, owner: str = "") -> dict[str, Any]:
+    """What is measured: texts and their windows, tasks and speed."""
+    help_, state = settings_form.documentation(), st.session_state
+    task_form.begin(study.evaluation, key, owner)
+    left, middle, right = st.columns([3, 1, 1])
+    with left:
+        chosen = st.multiselect(
+            "Evaluate on", list(dict.fromkeys([*text_picker.known(), *state[f"{key}_evaluate"]])),
+            key=f"{key}_evaluate", accept_new_options=True, placeholder="choose, or type a path",
+        )  # fmt: skip
+    with middle:
+        presets = dict.fromkeys([*PRESET_LENGTHS, state[f"{key}_preset"] or study.evaluation.preset])
+        preset = st.selectbox(
+            "Window tokens", list(presets), key=f"{key}_preset",
+            accept_new_options=True, help=help_["evaluation.preset"],
+        )  # fmt: skip
+    with right:
+        windows = st.number_input(
+            "Windows at most", value=None, step=16, key=f"{key}_windows",
+            placeholder="all", help=help_["evaluation.windows"],
+        )  # fmt: skip
+    named = tuple(text.strip() for text in chosen if text.strip())
+    perplexity = {"texts": named, "preset": str(preset or "").strip(), "windows": windows}
+    return perplexity | task_form.ask(root, key)
+
+
+def _models() -> list[str]:
+    earlier = [run.study.model for run in frame.situation().runs]
+    return list(dict.fromkeys(["demo", *earlier]))
+
+
+def _machine() -> dict[str, Any]:
+    """Where and how precisely to compute."""
+    help_ = settings_form.documentation()
+    st.markdown("**Machine**")
+    with st.grid(3, min_column_width=220):
+        device = st.selectbox(
+            "Device",
+            ["auto", "cpu", "cuda"],
+            key="launch_device",
+            accept_new_options=True,
+            help=help_["device"],
+        )
+        dtype = st.selectbox(
+            "Number type", ["auto", "float32", "bfloat16", "float16"], key="launch_dtype", help=help_["dtype"]
+        )
+        asked = st.toggle(
+            "Trust the model's code",
+            key="launch_trust",
+            disabled=not trusts_code(),
+            help=help_["trust_remote_code"],
+        )
+    if not trusts_code():
+        st.caption(f"This server runs no code that comes with a model; `{COMMAND} {TRUST_OPTION}` would.")
+    trust = asked and trusts_code()
+    return {"device": device or "auto", "dtype": dtype, "trust_remote_code": trust}
+
+
+def _checked(values: dict[str, Any], changes: dict[str, Any], complaint: Any, key: str) -> list[Study]:
+    """The form's study for each of its seeds; none after everything wrong with it was shown and marked."""
+    found = complaints.every(values, changes, _studies, demo_study())
+    if not found:
+        return _studies(values, changes)
+    _complain(complaint, found, key)
+    wrong = [form_fields.called(field) for field in found if field != complaints.OTHER]
+    words = f": {plain(', '.join(wrong))}. Each says why where it stands" if wrong else ""
+    st.caption(f":red[:material/error: **Not ready to start**]{words}.")
+    return []
+
+
+def _studies(values: dict[str, Any], changes: dict[str, Any]) -> list[Study]:
+    further = values.get(comparison_form.FURTHER, "")
+    own = {name: value for name, value in values.items() if name != comparison_form.FURTHER}
+    return comparison_form.of_seeds(from_dict(own).with_settings(changes), further)
+
+
+def _complain(place: Any, found: dict[str, str], key: str) -> None:
+    """Says everything that is wrong in one place, and each thing at its field."""
+    words = [said(one) for one in found.values()]
+    place.error(
+        words[0] if len(words) == 1 else "\n".join(f"- {one}" for one in words), icon=":material/error:"
+    )
+    for field, one in found.items():
+        if field != complaints.OTHER:
+            complaints.mark(place, form_fields.KEYS.get(field, f"{key}_{field}"), one)
+
+
+def input_problem(study: Study) -> str:
+    """Why the model or a text cannot be used, as far as can be told at once; empty if nothing is wrong.
+
+    Nothing is downloaded: a name of the hub is only checked for its form.
+    """
+    try:
+        if _is_local(study.model):
+            folder = identity.locate(study.model)
+            identity.configuration(folder)
+            identity.weight_files(folder)
+            identity.require_tokenizer(folder)
+            if study.offload:
+                identity.require_offloadable(folder)
+        describe_texts(study)
+        for plugin in plugins_of(study.metric, study.methods):
+            installed(plugin)
+        return task_form.problem(study.evaluation)
+    except GpruneError as error:
+        return str(error)
+
+
+def _is_local(model: str) -> bool:
+    """Whether a model's name means what is here and not a model of the hub."""
+    bundled = model == "demo" or is_random(model)
+    return bundled or model[0] in "./~" or model.count("/") > 1 or Path(identity.resolve(model)).exists()
+
+
+def _start(
+    root: str,
+    studies: list[Study],
+    complaint: Any = None,
+    arguments: tuple[str, ...] = (),
+    slurm: SlurmSettings | None = None,
+) -> None:
+    """Submits a study of each seed; what is wrong is said beside the button and in `complaint`."""
+    study = studies[0]
+    problem = input_problem(study)
+    if problem:
+        st.error(said(problem), icon=":material/error:")
+        if complaint is not None:
+            complaint.error(said(problem), icon=":material/error:")
+            wrong = [field for field, value in _named(study).items() if value and repr(value) in problem]
+            for field in wrong or {complaints.field(problem)} & set(form_fields.KEYS):
+                complaints.mark(complaint, form_fields.KEYS[field], problem)
+        return
+    if slurm is not None:
+        started = work.start_in_slurm(root, studies, slurm)
+    else:
+        started = [job for job in (work.start(root, one, arguments) for one in studies) if job is not None]
+    if started:
+        st.session_state["jobs_wanted"] = started[0].id
+        st.rerun()
+
+
+def _named(study: Study) -> dict[str, str]:
+    """What of a study names a model or a text, by field."""
+    return {name: str(getattr(study, name)) for name in ("model", "primary", "auxiliary", "substitute")}
+
+
+def evaluate_run(root: str) -> None:
+    """The form that measures the chosen run on other texts, on tasks and in speed; its masks are reused."""
+    run = frame.current_run()
+    if run is None:
+        return
+    with card("launch_measure", "Measure an existing run: other texts, tasks, speed", run):
+        called = labels(frame.situation().runs)[run.name]
+        st.caption(f"Uses the masks of {plain(called)}: nothing is calibrated or learned again.")
+        wanted = _evaluation(root, run.study, "measure", run.name)
+        try:
+            study = run.study.with_settings({f"evaluation.{name}": value for name, value in wanted.items()})
+        except GpruneError as error:
+            st.error(said(error), icon=":material/error:")
+            return
+        if study == run.study:
+            st.caption("The run is measured on just this already.")
+            return
+        st.code(command(study), language="bash", wrap_lines=True)
+        if sticky_button.pressed("Start the evaluation", key="measure_start", icon=":material/play_arrow:"):
+            _start(root, [study])

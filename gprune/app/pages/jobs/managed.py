@@ -1,0 +1,207 @@
+"""The runs of the cache: what each is called, what it takes, and what to do with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from gprune.app.ui import frame, run_choice, sticky_button, tables, url_state, work
+from gprune.app.ui.card import card
+from gprune.app.ui.run_labels import labels
+from gprune.app.ui.text import plain, said
+from gprune.pipeline.cache import removal
+from gprune.pipeline.cache import usage as cache_usage
+from gprune.pipeline.cache.usage import RunUsage
+from gprune.pipeline.runs import notes
+from gprune.pipeline.runs.opened import Run
+from gprune.store import Store
+from gprune.system.errors import GpruneError, StoreError
+from gprune.system.units import amount, seconds_since_1970
+
+CHOSEN, TOLD = "runs_chosen", "runs_told"
+
+
+def show(situation: work.Situation) -> None:
+    """Draws the table of the runs, and what can be done with the chosen one."""
+    told = st.session_state.pop(TOLD, None)
+    if told:
+        (st.error if told[0] else st.success)(told[1], icon=":material/error:" if told[0] else None)
+    if not situation.runs and not situation.unreadable:
+        st.info("No run is here yet. Start one on the tab Start.", icon=":material/info:")
+        return
+    try:
+        room = cache_usage.overview(Store(Path(situation.root))).runs
+    except StoreError as error:
+        st.error(said(error), icon=":material/error:")
+        room = {}
+    known = _known(situation)
+    with card("runs_table", "Runs of this cache"):
+        _table(situation, known, room)
+    name = _choose(known)
+    run = situation.run_named(name)
+    with card("runs_chosen_card", plain(known[name])):
+        if run is None:
+            broken = next(one for one in situation.unreadable if one.name == name)
+            st.error(f"{said(broken.reason)}.", icon=":material/error:")
+        else:
+            _words(run)
+        _actions(situation, name, run, known[name], room.get(name))
+
+
+def _known(situation: work.Situation) -> dict[str, str]:
+    """What every run is called, those that cannot be read included, by name."""
+    broken = {one.name: f"{one.name} · cannot be read" for one in situation.unreadable}
+    return labels(situation.runs) | broken
+
+
+def _table(situation: work.Situation, known: dict[str, str], room: dict[str, RunUsage]) -> None:
+    rows = [_row(run, known[run.name], room.get(run.name)) for run in situation.runs]
+    rows += [_broken(one.name, room.get(one.name)) for one in situation.unreadable]
+    widths = {"run": 260, "state": 105, "started": 135, "takes": 80, "its own": 80, "list": 65, "note": 200}
+    columns: dict[str, Any] = {name: st.column_config.Column(width=width) for name, width in widths.items()}
+    names = [*(run.name for run in situation.runs), *(one.name for one in situation.unreadable)]
+    tables.show(
+        pd.DataFrame(rows),
+        column_config=columns,
+        key="runs_rows",
+        on_select=partial(_take_row, names),
+        selection_mode="single-row",
+        alt="the runs of this cache, their state and the room that they take",
+    )
+    st.caption("A run takes what it needs; its own is what no other run needs, and what deleting it frees.")
+
+
+def _row(run: Run, called: str, usage: RunUsage | None) -> dict[str, str]:
+    began = seconds_since_1970(run.record.get("started"))
+    return {
+        "run": called,
+        "state": run.state or "unknown",
+        "started": _moment(began),
+        **_sizes(usage),
+        "list": "hidden" if run.about.hidden else "",
+        "note": " ".join(run.about.note.split()),
+    }
+
+
+def _broken(name: str, usage: RunUsage | None) -> dict[str, str]:
+    return {"run": name, "state": "cannot be read", "started": "–", **_sizes(usage), "list": "", "note": ""}
+
+
+def _sizes(usage: RunUsage | None) -> dict[str, str]:
+    return {
+        "takes": amount(usage.total) if usage else "–",
+        "its own": amount(usage.own) if usage else "–",
+    }
+
+
+def _moment(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return "–"
+
+
+def _take_row(names: list[str]) -> None:
+    rows = st.session_state["runs_rows"]["selection"]["rows"]
+    if rows and rows[0] < len(names):
+        url_state.put(CHOSEN, names[rows[0]])
+
+
+def _choose(known: dict[str, str]) -> str:
+    """Asks for the run; the one that the pages show to begin with."""
+    shown = frame.current_run()
+    default = shown.name if shown is not None else next(iter(known))
+    return url_state.selectbox(
+        "Run to change", known, CHOSEN, default, help="Selecting a row of the table chooses its run here."
+    )
+
+
+def _words(run: Run) -> None:
+    """Name and note, saved together."""
+    if run.complaint:
+        st.warning(f"{said(run.complaint)}.", icon=":material/warning:")
+    with st.form(f"runs_form_{run.name}", border=False):
+        name = st.text_input(
+            "Name", run.about.name, max_chars=notes.MOST_NAME, key=f"runs_name_{run.name}",
+            placeholder=run.study.name or "none of its own", help="What lists call it; changes no result.",
+        )  # fmt: skip
+        note = st.text_area(
+            "Note", run.about.note, max_chars=notes.MOST_NOTE, key=f"runs_note_{run.name}", height=110
+        )
+        if st.form_submit_button("Save", icon=":material/save:"):
+            _save(run, name=" ".join(name.split()), note=note.strip())
+
+
+def _save(run: Run, **changes: Any) -> None:
+    try:
+        notes.save(Store(Path(run.root)), run.name, replace(run.about, **changes))
+    except GpruneError as error:
+        st.session_state[TOLD] = (True, said(error))
+    st.rerun()
+
+
+def _actions(
+    situation: work.Situation, name: str, run: Run | None, called: str, usage: RunUsage | None
+) -> None:
+    """Show, hide and delete."""
+    with st.container(horizontal=True):
+        shown = frame.current_run()
+        if run is not None and (shown is None or shown.name != name):
+            st.button(
+                "Show it on every page",
+                key=f"runs_show_{name}",
+                icon=":material/visibility:",
+                on_click=run_choice.choose_run,
+                args=(name,),
+            )
+        if run is not None:
+            words = "Show it in lists again" if run.about.hidden else "Hide it from lists"
+            if sticky_button.pressed(
+                words, key=f"runs_hide_{name}", help="Its results and its pages stay as they are."
+            ):
+                _save(run, hidden=not run.about.hidden)
+        if sticky_button.pressed("Delete …", key=f"runs_delete_{name}", icon=":material/delete:"):
+            _confirm(situation.root, name, called, usage)
+    st.caption(f"Folder of its record: {plain(Path(situation.root) / 'runs' / name)}")
+
+
+@st.dialog("Delete this run?")
+def _confirm(root: str, name: str, called: str, usage: RunUsage | None) -> None:
+    """Says what goes and what stays, and asks once more."""
+    st.markdown(f"**{plain(called)}**")
+    reason = removal.hindrance(Store(Path(root)), name)
+    if reason:
+        st.warning(f"{said(reason)}.", icon=":material/warning:")
+        return
+    if usage is not None:
+        stays = usage.total - usage.own
+        shared = f" {amount(stays)} that other runs need as well stay." if stays else ""
+        st.markdown(f"This frees **{amount(usage.own)}**.{shared} It cannot be undone.")
+    else:
+        st.markdown("What no other run needs goes with it. It cannot be undone.")
+    with st.container(horizontal=True):
+        if st.button(
+            "Delete it", key="runs_delete_yes", type="primary", icon=":material/delete:", on_click=_delete,
+            args=(root, name, called),
+        ):  # fmt: skip
+            st.rerun()
+        if sticky_button.pressed("Keep it", key="runs_delete_no"):
+            st.rerun()
+
+
+def _delete(root: str, name: str, called: str) -> None:
+    """Removes a run; where it was the one shown, the pages go on with another."""
+    try:
+        freed = removal.remove(Store(Path(root)), name)
+    except GpruneError as error:
+        st.session_state[TOLD] = (True, said(error))
+        return
+    st.session_state[TOLD] = (False, f"“{plain(called)}” was deleted: {amount(freed)} are free.")
+    url_state.put(CHOSEN, "")
+    run_choice.forget(name, work.look(root).runs)

@@ -1,0 +1,235 @@
+"""Launch & jobs: start runs, watch them, cancel and resume them."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from gprune.app.pages.jobs import launch, panels
+from gprune.app.pages.jobs import managed as manage
+from gprune.app.ui import frame, job_runs, live, run_choice, shared_poll, tables, titles, url_state, work
+from gprune.app.ui.card import card, card_of
+from gprune.app.ui.text import plain, said
+from gprune.jobs import Job, queue
+from gprune.jobs.job import SLURM
+from gprune.pipeline import stages
+from gprune.system.errors import GpruneError
+from gprune.system.units import duration
+
+WANTED = "jobs_wanted"
+"""job that the next drawing shows, in the session"""
+JOB, TAB = "jobs_job", "jobs_tab"
+TABS = {"start": "Start", "jobs": "Jobs", "runs": "Runs"}
+MOST_ROWS = 200
+LOG_LINES = 200
+_TIMES_PIXELS = 300
+
+
+def show() -> None:
+    """Draws the page."""
+    frame.page_title(
+        "Launch & jobs", "Start a run, watch it, stop it, go on with it. No GPU is needed for small models."
+    )
+    situation = frame.situation()
+    if WANTED in st.session_state or (situation.active and not url_state.given(TAB)):
+        url_state.put(TAB, "jobs")
+    tabs = url_state.tabs(TABS, TAB, "start")
+    with tabs["start"]:
+        launch.new_study(situation.root)
+        launch.evaluate_run(situation.root)
+    with tabs["jobs"]:
+        _follow(situation)
+    if tabs["runs"].open:
+        # what runs take is counted over the whole cache
+        with tabs["runs"]:
+            manage.show(situation)
+
+
+def _follow(situation: work.Situation) -> None:
+    if not situation.jobs:
+        st.info(
+            "No job was started yet. A job appears here as soon as a run is started.", icon=":material/info:"
+        )
+        return
+    chosen = _choose(situation.jobs)
+    _controls(situation.root, chosen)
+    if situation.active:
+        polled = st.fragment(_polled, run_every=live.poll(live.followers()))
+        polled(situation.root, situation.marks(None), time.monotonic(), chosen.id)
+    else:
+        _detail(situation, chosen)
+    _learning(situation, chosen)
+
+
+def _choose(found: list[Job]) -> Job:
+    by_id = {job.id: job for job in found}
+    wanted = st.session_state.pop(WANTED, None)
+    if wanted in by_id:
+        url_state.put(JOB, wanted)
+    elif not url_state.given(JOB):
+        # what is shown stays when another job is started
+        url_state.put(JOB, found[0].id)
+    names = {key: f"{job.label} · {key}" for key, job in by_id.items()}
+    return by_id[url_state.selectbox("Job", names, JOB, found[0].id)]
+
+
+def _controls(root: str, job: Job) -> None:
+    """Cancel with a second click, resume, and the way to the run."""
+    with st.container(horizontal=True):
+        if (job.active and job.state != "cancelling") or job.state == "interrupted":
+            with st.popover("Cancel", icon=":material/stop_circle:"):
+                st.caption("Finished stages are kept; the run can be continued later.")
+                st.button(
+                    "Yes, stop this job", key=f"jobs_cancel_{job.id}", on_click=_cancel, args=(root, job.id)
+                )
+        if job.state in ("cancelled", "interrupted", "failed") and not job.returns:
+            st.button(
+                "Resume",
+                key=f"jobs_resume_{job.id}",
+                icon=":material/play_arrow:",
+                on_click=_resume,
+                args=(root, job.id),
+            )
+        name = job_runs.made_by(root, job.id)
+        current = frame.current_run()
+        if frame.situation().run_named(name) is not None and (current is None or current.name != name):
+            st.button(
+                "Show its run on every page",
+                key=f"jobs_open_{job.id}",
+                icon=":material/visibility:",
+                on_click=run_choice.choose_run,
+                args=(name,),
+            )
+
+
+def _cancel(root: str, job_id: str) -> None:
+    try:
+        queue.cancel(Path(root), job_id)
+    except GpruneError as error:
+        st.session_state["jobs_problem"] = str(error)
+
+
+def _resume(root: str, job_id: str) -> None:
+    try:
+        st.session_state[WANTED] = work.resume(root, job_id).id
+    except GpruneError as error:
+        st.session_state["jobs_problem"] = str(error)
+
+
+def _polled(root: str, marks: work.Marks, drawn: float, job_id: str) -> None:
+    """Table and detail while something is at work; the page is drawn anew when a state or stage changes."""
+    sessions, seen = live.followers(), shared_poll.look(root)
+    if live.due(seen, None, marks, time.monotonic() - drawn, sessions, 0.0):
+        st.rerun()
+    situation = seen.situation
+    job = next((job for job in situation.jobs if job.id == job_id), None)
+    if job is not None:
+        _detail(situation, job)
+
+
+def _detail(situation: work.Situation, job: Job) -> None:
+    problem = st.session_state.pop("jobs_problem", None)
+    if problem:
+        st.error(said(problem), icon=":material/error:")
+    with card("jobs_table", "All jobs"):
+        _table(situation)
+    with card("jobs_detail", plain(job.label)):
+        if job.state == "failed":
+            st.error(said(job.error), icon=":material/error:")
+        elif job.active:
+            sentence, fraction = live.describe(situation, job)
+            st.markdown(sentence)
+            st.progress(fraction)
+        if job.note:
+            st.caption(plain(job.note))
+        left, right = st.columns([2, 3])
+        with left:
+            st.caption("Time of each stage")
+            _times(_timeline(situation.root, job), job.active)
+        with right:
+            st.caption(f"Last {LOG_LINES} lines of its log, the newest first")
+            lines = queue.log_tail(Path(situation.root), job.id, LOG_LINES)[::-1]
+            st.code("\n".join(lines) or "nothing written yet", language=None, height=300, wrap_lines=True)
+        st.caption("What runs")
+        st.code(" ".join(job.command), language=None, wrap_lines=True)
+
+
+def _times(table: pd.DataFrame, active: bool) -> None:
+    """Seconds of each stage; a sentence where there was none."""
+    if table.empty:
+        st.info("No stage has begun yet." if active else "It ended before any stage had begun.")
+        return
+    wide = st.column_config.Column(width="medium")
+    # no taller than its rows: an empty grid looks like stages that are missing
+    height = min(_TIMES_PIXELS, tables.height(len(table)))
+    tables.show(table, height=height, column_config={"stage": wide}, alt="seconds of each stage")
+
+
+def _table(situation: work.Situation) -> None:
+    table = pd.DataFrame([_row(situation, job) for job in situation.jobs[:MOST_ROWS]])
+    table["progress"] *= 100.0
+    bar = st.column_config.ProgressColumn(min_value=0.0, max_value=100.0, format="%.0f %%", width=100)
+    widths = {
+        "job": 196,
+        "state": 105,
+        "on": 80,
+        "stage": 130,
+        "elapsed": 80,
+        "time left": 84,
+        "submitted": 130,
+    }
+    columns: dict[str, Any] = {name: st.column_config.Column(width=width) for name, width in widths.items()}
+    tables.show(table, column_config=columns | {"progress": bar}, alt="all jobs")
+
+
+def _row(situation: work.Situation, job: Job) -> dict[str, Any]:
+    progress, study = queue.progress(Path(situation.root), job.id), job_runs.study_of(situation.root, job.id)
+    run = work.under_way(situation, job)
+    share, left = 1.0 if job.state == "done" else 0.0, None
+    if job.state != "done" and job.exports:
+        share, left = progress.fraction, progress.eta
+    elif run is not None and run.outlook and job.state != "done":
+        found = titles.outlook(run, progress)
+        share, left = found.share, found.left
+    return {
+        "job": job.label,
+        "state": f"queued, place {job.position}" if job.position is not None else job.state,
+        "on": "Slurm" if job.engine == SLURM else job.device or "this machine",
+        "stage": titles.title(study, progress.stage) if job.active and progress.stage and study else "",
+        "progress": share,
+        "elapsed": duration(progress.elapsed),
+        "time left": duration(left) if job.active and (left or 0) >= 1 else "",
+        "submitted": datetime.fromtimestamp(job.created).strftime("%Y-%m-%d %H:%M"),
+    }
+
+
+def _timeline(root: str, job: Job) -> pd.DataFrame:
+    times, study = queue.progress(Path(root), job.id).stages, job_runs.study_of(root, job.id)
+    return pd.DataFrame(
+        {
+            "stage": [titles.title(study, item.stage) if study else item.stage for item in times],
+            "seconds": [round(item.seconds, 1) for item in times],
+            "state": [item.state for item in times],
+        }
+    )
+
+
+def _learning(situation: work.Situation, job: Job) -> None:
+    """How sparsity learning went, once the run has come that far."""
+    run = situation.run_named(job_runs.made_by(situation.root, job.id))
+    if run is None or not run.has(stages.learning) or job.exports:
+        return
+    with card_of(panels.learning, run) as drawn:
+        if not len(run.load(stages.learning).history.steps):
+            st.caption("Sparsity learning was switched off in this run (no epochs).")
+            return
+        left, right = st.columns(2)
+        with left:
+            drawn.show(panels.learning(run))
+        with right:
+            drawn.beside(panels.learned_retention(run), "jobs_retention")

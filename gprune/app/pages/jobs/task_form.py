@@ -1,0 +1,159 @@
+"""The part of a form that asks what to measure besides perplexity: zero-shot tasks, own questions, speed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from gprune.app.pages.jobs import own_questions, settings_form
+from gprune.app.ui.speed_presets import SPEEDS
+from gprune.app.ui.text import plain, said, short
+from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, doubt, known, resolve
+from gprune.study import EvaluationSettings
+from gprune.system import safe_parsing
+from gprune.system.errors import CorpusError, GpruneError
+
+
+def ask(root: str, key: str) -> dict[str, Any]:
+    """Draws the fields; `begin` has given them their values.
+
+    Args:
+        root: the cache folder.
+        key: prefix of the widgets' keys.
+
+    Returns:
+        tasks, limit, task_folder and speed of ``EvaluationSettings``.
+    """
+    fields = st.container()
+    with st.expander("Your own questions", icon=":material/quiz:"):
+        dropped = own_questions.uploader(root, key)
+    _preselect(key, dropped)
+    with fields:
+        return _fields(key)
+
+
+def begin(start: EvaluationSettings, key: str, owner: str) -> None:
+    """Gives the fields of a form their first values; they keep what was typed until the owner changes.
+
+    A widget with a fixed key would keep the values of the run that was shown before.
+
+    Args:
+        start: the values to begin with.
+        key: prefix of the widgets' keys.
+        owner: whose values these are.
+    """
+    state = st.session_state
+    first = {
+        "evaluate": list(start.texts),
+        "preset": start.preset,
+        "windows": start.windows,
+        "tasks": list(start.tasks),
+        "limit": start.limit,
+        "task_folder": start.task_folder,
+        "speed": start.speed,
+    }
+    changed = state.get(f"{key}_owner") != owner
+    for name, value in first.items():
+        if changed or f"{key}_{name}" not in state:
+            state[f"{key}_{name}"] = value
+    state[f"{key}_owner"] = owner
+
+
+def _preselect(key: str, dropped: str) -> None:
+    """Adds a file to the chosen tasks once, when it is dropped in."""
+    state = st.session_state
+    if dropped and state.get(f"{key}_dropped") != dropped and dropped not in state[f"{key}_tasks"]:
+        state[f"{key}_tasks"] = [*state[f"{key}_tasks"], dropped]
+    state[f"{key}_dropped"] = dropped
+
+
+def _fields(key: str) -> dict[str, Any]:
+    help_, names = settings_form.documentation(), known()
+    chosen = st.session_state[f"{key}_tasks"]
+    left, right = st.columns([3, 2])
+    with left:
+        tasks = st.multiselect(
+            "Zero-shot tasks", [*names, *(task for task in chosen if task not in names)],
+            key=f"{key}_tasks", format_func=task_label, accept_new_options=True,
+            placeholder="choose, or type the path of a .jsonl file", help=help_["evaluation.tasks"],
+        )  # fmt: skip
+    with right:
+        speed = st.selectbox(
+            "Speed", list(SPEEDS), key=f"{key}_speed", format_func=lambda name: SPEEDS[name],
+            help=help_["evaluation.speed"] + ". The dense model and one other are in memory meanwhile.",
+        )  # fmt: skip
+    left, right = st.columns([1, 4])
+    with left:
+        limit = st.number_input(
+            "Documents at most", value=None, step=10, key=f"{key}_limit", placeholder="all",
+            help=help_["evaluation.limit"],
+        )  # fmt: skip
+    with right:
+        folder = st.text_input(
+            "Folder with the data of the seven tasks", key=f"{key}_task_folder",
+            placeholder="empty: from the hub", help=help_["evaluation.task_folder"],
+        )  # fmt: skip
+    wanted, place = tuple(task.strip() for task in tasks if task.strip()), folder.strip()
+    _where_from(wanted, place)
+    documents = None if limit is None else int(limit)
+    return {"tasks": wanted, "limit": documents, "task_folder": place, "speed": speed}
+
+
+def task_label(task: str) -> str:
+    """A task with what it takes: nothing, a data set, or the file itself."""
+    if task in STANDARD_TASKS:
+        return f"{task} (needs data)"
+    return f"{task} (built in)" if task in known() else short(task, 32)
+
+
+def _where_from(tasks: tuple[str, ...], folder: str) -> None:
+    """Says where the data of the seven tasks will come from; looks at this machine only."""
+    fetched, settings = [], EvaluationSettings(task_folder=folder)
+    for task in tasks:
+        try:
+            source = resolve(task, settings)
+        except (GpruneError, OSError, RuntimeError) as error:
+            # a path that is too long, or of a person that this machine does not know
+            st.warning(said(error), icon=":material/warning:")
+            continue
+        if source.kind == "standard" and source.file is None:
+            fetched.append(task)
+        elif found := _complaint(source):
+            st.warning(said(found), icon=":material/warning:")
+    if fetched:
+        st.caption(
+            f"Not on this machine: {plain(', '.join(fetched))}. The run fetches them from the hub; what it "
+            "cannot reach is left out, with the reason."
+        )
+
+
+def _complaint(source: TaskSource) -> str:
+    """What is wrong with a file of the seven tasks, or speaks against it; own files are checked otherwise."""
+    if source.kind != "standard":
+        return ""
+    try:
+        return doubt(source)
+    except CorpusError as error:
+        return str(error)
+
+
+def problem(settings: EvaluationSettings) -> str:
+    """Why the chosen tasks cannot be measured, as far as can be told at once; empty if nothing is wrong.
+
+    A data set that is missing stops nothing: a run leaves that task out and says why.
+    """
+    for task in settings.tasks:
+        try:
+            resolve(task, settings)
+        except CorpusError as error:
+            if task not in STANDARD_TASKS:
+                return str(error)
+        except (GpruneError, OSError, RuntimeError) as error:
+            return str(error)
+    try:
+        if settings.task_folder and not safe_parsing.path(settings.task_folder, "the task folder").is_dir():
+            return f"evaluation.task_folder must be a folder (got {settings.task_folder!r})"
+    except GpruneError as error:
+        return str(error)
+    return ""

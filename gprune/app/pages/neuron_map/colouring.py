@@ -1,0 +1,124 @@
+"""What the colour of a neuron says: its module, its drift, its score, or who keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gprune.analysis import whatif
+from gprune.analysis.text_colours import MODULES
+from gprune.app.ui import masks_cache
+from gprune.app.ui.chart_style import METHOD_COLORS, PALE, TEXT_A, TEXT_B, label
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.pruning.neuron_embedding import positions
+from gprune.records import Array
+from gprune.study.methods import METHODS, of_masks
+
+MODULE, DRIFT, SCORE_A, SCORE_B = "module", "drift", "score_a", "score_b"
+TEXTS, METHODS_KEPT = OF_MASKS = ("texts", "methods")
+"""colours that say which of two masks keep a neuron"""
+PAIR = whatif.PRIMARY, whatif.AUXILIARY
+COLOURS = {
+    MODULE: "module",
+    DRIFT: "rank drift",
+    SCORE_A: "score on A",
+    SCORE_B: "score on B",
+    TEXTS: "kept by A's or B's scores",
+    METHODS_KEPT: "kept by GPrune or another",
+}
+"""what a colour can say"""
+SYMBOLS = (
+    *("circle", "diamond-open", "cross", "square-open", "triangle-up"),
+    *("hexagon-open", "star", "circle-open", "x", "triangle-down-open"),
+)
+"""for modules beyond the hues that stay apart, in turn"""
+BOTH = "#5B7F95"
+"""hue of what is kept either way"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Neurons that look the same."""
+
+    name: str
+    color: str
+    symbol: str
+    members: Array
+    """(neurons,) bool"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Colouring:
+    """How the neurons of a layer are coloured: in groups, or by a number each."""
+
+    groups: tuple[Group, ...] = ()
+    values: Array | None = None
+    """(neurons,) numbers, where there are no groups"""
+    title: str = ""
+    """what the numbers are"""
+
+
+def of(run: Run, layer: int, colour: str, method: str) -> Colouring:
+    """The colouring of a layer.
+
+    Args:
+        run: the run at hand.
+        layer: counted from 0.
+        colour: one of COLOURS.
+        method: masks that TEXTS decides anew, or that METHODS_KEPT holds GPrune's against.
+
+    Raises:
+        MissingResultError: the run has not come that far.
+        MethodError: the method cannot be decided anew without a run.
+    """
+    if colour == MODULE:
+        return Colouring(by_module(run.load(stages.partition).labels[layer]))
+    if colour == DRIFT:
+        return Colouring(values=run.load(stages.drift).magnitude[layer], title="rank drift d")
+    if colour in (SCORE_A, SCORE_B):
+        text = stages.PAIR[colour == SCORE_B]
+        ranked = positions(run.load(stages.scores, text).ffn[layer])
+        return Colouring(values=ranked, title=f"rank on {'AB'[colour == SCORE_B]}")
+    if colour == TEXTS:
+        name = of_masks(method).name
+        first, second = (masks_cache.of_text(run, name, text).ffn[layer] for text in PAIR)
+        return Colouring(_divided(first, second, ("only A's scores", TEXT_A), ("only B's scores", TEXT_B)))
+    ours, other = (run.load(stages.masks, masks).ffn[layer] for masks in ("gprune", method))
+    one, another = ((f"only {label(each)}", METHOD_COLORS[each]) for each in ("gprune", _named(method)))
+    return Colouring(_divided(ours, other, one, another))
+
+
+def _named(masks: str) -> str:
+    """The method whose hue some masks have."""
+    return masks if masks in METHODS else of_masks(masks).name
+
+
+def by_module(labels: Array) -> tuple[Group, ...]:
+    """A group for every module: hues in turn, and a further symbol each time that they are through.
+
+    Args:
+        labels: (neurons,) module of each neuron.
+    """
+    found = []
+    for module in range(int(labels.max()) + 1):
+        turn, hue = divmod(module, len(MODULES))
+        symbol = SYMBOLS[turn % len(SYMBOLS)]
+        found.append(Group(f"module {module}", MODULES[hue], symbol, labels == module))
+    return tuple(found)
+
+
+def _divided(first: Array, second: Array, one: tuple[str, str], other: tuple[str, str]) -> tuple[Group, ...]:
+    """Neurons by which of two masks keeps them; what neither keeps lies below."""
+    return (
+        Group("kept by neither", PALE, "circle", ~first & ~second),
+        Group("kept by both", BOTH, "circle", first & second),
+        Group(one[0], one[1], "diamond", first & ~second),
+        Group(other[0], other[1], "square", ~first & second),
+    )
+
+
+def decided_differently(colouring: Colouring) -> float:
+    """Share of the neurons of the layer that the two masks of a colouring do not agree on."""
+    return float(np.mean(colouring.groups[2].members | colouring.groups[3].members))

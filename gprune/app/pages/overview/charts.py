@@ -1,0 +1,212 @@
+"""Figures of the overview: by how much more than noise ranks move, what pruning costs, and the layers."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from gprune.analysis import drift as ranks
+from gprune.analysis.cost import Cost
+from gprune.app.ui import marks, ticks
+from gprune.app.ui.chart_style import (
+    GREY,
+    MAGNITUDE,
+    METHOD_COLORS,
+    METHOD_SYMBOLS,
+    PAIR,
+    called,
+    layer_axis,
+    style,
+)
+from gprune.app.ui.unit import NOTHING, Selection
+from gprune.records import Array
+
+FIRST_SCREEN = 300
+"""pixels of each figure of the first screen"""
+MOST_ROWS = 9
+"""methods that fit into a figure of the first screen"""
+TICK_GAP = 0.28
+"""share of the axis that a tick's name takes"""
+_MOST_WRITTEN = 16
+"""layers whose values are written into the cells"""
+_ABOVE, _NEAREST = 0.5, 16.0
+"""rows of room above the first mark, and pixels from a mark up to the middle of its name"""
+_NARROW = {"l": 52, "r": 8, "t": 28, "b": 44}
+
+
+def survival(curves: list[ranks.Distribution]) -> go.Figure:
+    """Share of neurons that move by d or more, against re-sampling; what lies above is shaded."""
+    figure = go.Figure()
+    edges, beyond = marks.excess(figure, curves)
+    lines = {
+        ranks.CROSS: {"color": PAIR, "width": 3},
+        ranks.FLOOR_PRIMARY: {"color": GREY, "width": 2},
+        ranks.FLOOR_AUXILIARY: {"color": GREY, "width": 2, "dash": "dot"},
+    }
+    for name, line in lines.items():
+        figure.add_scatter(
+            x=edges,
+            y=np.round(beyond[name], 3),
+            name=name,
+            mode="lines",
+            line=line,
+            hovertemplate=f"%{{y:.1f}} % move by %{{x:.3f}} or more<extra>{name}</extra>",
+        )
+    style(figure, "rank drift d", "neurons that move ≥ d (%)", FIRST_SCREEN, margin=_NARROW)
+    # above a falling curve there is room for it
+    place = {"orientation": "v", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top"}
+    figure.update_layout(legend=place | {"traceorder": "normal", "bgcolor": "rgba(0,0,0,0)"})
+    figure.update_xaxes(range=[0, _right_end(beyond)])
+    figure.update_yaxes(range=[0, 101])
+    return figure
+
+
+def _right_end(beyond: dict[str, Array]) -> float:
+    """Where hardly a neuron is left, so that the curves fill the figure."""
+    last = max(int(np.flatnonzero(values > 0.5).max()) for values in beyond.values())
+    steps = len(next(iter(beyond.values()))) - 1
+    return min(1.0, (last + 2) / steps)
+
+
+def costs(found: list[Cost]) -> go.Figure:
+    """Perplexity of every method as a multiple of the dense model's, with two paired standard errors.
+
+    Args:
+        found: at least one, the cheapest first; a line each, its name above its mark.
+    """
+    figure = go.Figure()
+    drawn = _shown(found)
+    # a name stands in the middle between its own mark and the one above it, a little nearer to its own
+    pitch = (FIRST_SCREEN - _NARROW["t"] - _NARROW["b"]) / (len(drawn) + _ABOVE)
+    shift = min(_NEAREST, 0.46 * pitch)
+    for row, cost in enumerate(drawn):
+        _row(figure, cost, len(drawn) - 1 - row, shift)
+    figure.add_vline(1.0, line={"color": GREY, "dash": "dot", "width": 1.5})
+    style(figure, "change of perplexity (log scale)", "", FIRST_SCREEN, margin=_NARROW | {"l": 14})
+    known = [value for cost in drawn for value in (cost.low, cost.high) if np.isfinite(value)] or [1.0]
+    low, high = 0.96 * min(1.0, *known), 1.08 * max(1.1, *known)
+    axis = ticks.logarithmic(low, high)
+    values = _apart(axis["tickvals"], (high / low) ** TICK_GAP)
+    axis |= {"tickvals": values, "tickangle": 0, "ticktext": [_change(value) for value in values]}
+    figure.update_xaxes(**axis, range=[np.log10(low), np.log10(high)])
+    figure.update_yaxes(visible=False, range=[-0.5, len(drawn) - 0.5 + _ABOVE])
+    return figure
+
+
+def _apart(values: list[float], factor: float) -> list[float]:
+    """The values from the first on that are at least a factor above the one before."""
+    chosen: list[float] = []
+    for value in values:
+        if not chosen or value >= factor * chosen[-1]:
+            chosen.append(value)
+    return chosen
+
+
+def _change(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+,.0f} %" if ratio != 1 else "dense"
+
+
+def _shown(found: list[Cost]) -> list[Cost]:
+    """What fits: the cheapest, and GPrune in any case."""
+    if len(found) <= MOST_ROWS:
+        return found
+    ours = [cost for cost in found[MOST_ROWS - 1 :] if cost.method == "gprune"]
+    return [*found[: MOST_ROWS - len(ours)], *ours]
+
+
+def _row(figure: go.Figure, cost: Cost, height: int, shift: float) -> None:
+    """Name and change of a method, with its mark below them."""
+    name, known = called(cost.method), np.isfinite(cost.ratio)
+    value = f"{100 * (cost.ratio - 1):+,.0f} %" if known else "not finite"
+    figure.add_annotation(
+        text=f"{name}: <b>{value}</b>" if cost.method == "gprune" else f"{name}: {value}",
+        # on the line of the dense model: positions on a log axis are powers of ten
+        x=0,
+        xanchor="left",
+        xshift=3,
+        y=height,
+        yshift=shift,
+        showarrow=False,
+        font={"size": 11},
+    )
+    if known:
+        _mark(figure, cost, height)
+
+
+def _mark(figure: go.Figure, cost: Cost, height: int) -> None:
+    """The mark of a method, with its interval."""
+    name, color = called(cost.method), METHOD_COLORS.get(cost.method, GREY)
+    figure.add_scatter(
+        x=[cost.ratio],
+        y=[height],
+        mode="markers",
+        name=name,
+        showlegend=False,
+        marker={"color": color, "symbol": METHOD_SYMBOLS.get(cost.method, "circle"), "size": 11},
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": [cost.high - cost.ratio],
+            "arrayminus": [cost.ratio - cost.low],
+            "thickness": 2,
+            "width": 5,
+        },
+        hovertemplate=f"{name}: perplexity {cost.perplexity:,.2f}, %{{x:.3f}} times the dense model’s "
+        f"({cost.low:.3f} to {cost.high:.3f})<extra></extra>",
+    )
+
+
+def strip(rows: dict[str, Array], chosen: Selection = NOTHING) -> go.Figure:
+    """One row a quantity, one column a layer, all on the scale from 0 to 1.
+
+    Args:
+        rows: (layers,) values by name, drawn from top to bottom.
+        chosen: what is selected; its layer is framed.
+    """
+    names = list(rows)
+    values = np.stack([rows[name] for name in names])
+    layers = values.shape[1]
+    figure = go.Figure(
+        go.Heatmap(
+            z=values.astype(np.float32),
+            x=np.arange(layers),
+            y=names,
+            zmin=0,
+            zmax=1,
+            colorscale=MAGNITUDE,
+            xgap=1,
+            ygap=3,
+            colorbar={"thickness": 12, "title": {"text": "share (0 to 1)", "side": "right"}},
+            hoverinfo="skip",
+        )
+    )
+    if layers <= _MOST_WRITTEN:
+        _numbers(figure, names, values)
+    _cells(figure, names, values)
+    style(figure, "layer", "", 110 + 42 * len(names))
+    figure.update_yaxes(autorange="reversed", automargin=True)
+    layer_axis(figure, layers)
+    marks.layer_line(figure, chosen)
+    return figure
+
+
+def _numbers(figure: go.Figure, names: list[str], values: Array) -> None:
+    """Writes the values into their cells, dark on the light half of the scale: Plotly’s grey is too near."""
+    for ink, chosen in (("#FFFFFF", values <= 0.5), ("#111111", values > 0.5)):
+        row, layer = np.nonzero(chosen)
+        figure.add_scatter(
+            x=layer,
+            y=[names[index] for index in row],
+            text=[f"{value:.2f}" for value in values[chosen]],
+            mode="text",
+            textfont={"color": ink},
+            hoverinfo="skip",
+            showlegend=False,
+        )
+
+
+def _cells(figure: go.Figure, names: list[str], values: Array) -> None:
+    """Makes the cells answer to a click."""
+    layer = np.tile(np.arange(values.shape[1]), len(names))
+    row = np.repeat(names, values.shape[1])
+    marks.cells(figure, layer, row, layer, values.ravel(), "layer %{x}, %{y}: %{customdata[3]:.3f}")

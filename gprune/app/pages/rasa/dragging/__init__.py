@@ -1,0 +1,42 @@
+"""Lines that can be dragged: what the components of this page share, hands, looks and how they are made.
+
+Plain JavaScript and CSS beside this file, put before a component's own and sent along by Streamlit; nothing
+is built and nothing is fetched.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+_HERE = Path(__file__).parent
+
+
+def component(name: str, folder: Path, *scripts: str) -> Any:
+    """A component whose lines are dragged by the shared hands.
+
+    Args:
+        name: of the component, in the whole app.
+        folder: holds its `NAME.html` and `NAME.css`, NAME being the folder's own, and its scripts.
+        scripts: its scripts; one module with the shared one: what each part declares the others use.
+    """
+    page, looks = (folder / f"{folder.name}.{kind}" for kind in ("html", "css"))
+    return st.components.v2.component(
+        name,
+        html=_read(page),
+        css=_read(_HERE / "dragging.css", looks),
+        js=_read(_HERE / "dragging.js", *(folder / script for script in scripts)),
+    )
+
+
+def snapped(value: Any, low: float, high: float, steps: int) -> float | None:
+    """A value that the browser sent, as a multiple of 1 / steps; None for anything out of [low, high]."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        return None
+    return round(value * steps) / steps
+
+
+def _read(*paths: Path) -> str:
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths)

@@ -1,0 +1,236 @@
+"""What a choice of the lab costs on unseen text: measured in a worker, and refined while one looks."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from dataclasses import dataclass, replace
+from typing import Any
+
+import streamlit as st
+
+from gprune.analysis import whatif
+from gprune.app import preview
+from gprune.app.pages.rasa import controls, curve_card, lab, preview_curve, retention_card
+from gprune.app.pages.rasa.lines_card import changed_study
+from gprune.app.pages.rasa.panels import DECIDED, NOT_LEARNED
+from gprune.app.pages.rasa.preview_curve import Known
+from gprune.app.preview import Answer, Question, Source
+from gprune.app.ui import derived_cache, packed, paired_value, sticky_button, story, url_state, work
+from gprune.app.ui.card import Card, card
+from gprune.app.ui.text import plain, short
+from gprune.evaluation.holdout import unseen
+from gprune.pipeline import eta, stages
+from gprune.pipeline.runs.opened import Run
+from gprune.study import Study
+from gprune.system.errors import GpruneError
+from gprune.system.units import duration
+
+LIVE, TEXTS, AGAINST, CURVES = "rasa_live", "rasa_heldout", "rasa_against", "rasa_curves"
+RETENTIONS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+VALUE = "preview_value"
+"""key of what holds the first value; whoever waits for one looks there"""
+EVERY = 0.7
+"""seconds between two looks while windows are still coming"""
+_AGAINST = {"gprune": "this run's GPrune", "dense": "the dense model"}
+_ME, _SHOWN = "rasa_preview_owner", "rasa_preview_shown"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wanted:
+    """What a reader wants to see."""
+
+    choice: whatif.LabChoice
+    texts: list[str]
+    """texts that are measured; the curve is of the first"""
+    methods: list[str]
+    """methods of the curve"""
+    known: list[Known]
+    """what the run itself has measured on the first text"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What was put to the worker: identities of the answers."""
+
+    texts: dict[str, str]
+    """of the choice, by text"""
+    curve: dict[tuple[str, float], str]
+    """of the curve's points, by method and retention, on the first text"""
+    refused: dict[str, str]
+    """why a method has not all points, by method"""
+
+
+def wants_to_follow(run: Run) -> bool:
+    """Whether the card shows another choice than the lab now has."""
+    return st.session_state.get(_SHOWN) != retention_card.choice(run, controls.settings(run))
+
+
+def show(run: Run) -> None:
+    """Draws the card; not within another fragment, because it looks at its answers by itself."""
+    with card("rasa_preview", "What does the choice cost on unseen text?", run) as drawn:
+        choice = retention_card.choice(run, controls.settings(run))
+        st.session_state[_SHOWN] = choice
+        st.caption(f"Measured: {plain(lab.described(run, choice))}.")
+        texts, methods = _questions(run)
+        _full_run(run, choice)
+        live = url_state.toggle("Measure while I look", LIVE, False)
+        if not live:
+            st.caption(
+                "A worker then loads the model and measures the windows; the answer is refined slowly."
+            )
+        if not texts:
+            return
+        if live and (missing := packed.lacking(run)):
+            st.info(plain(missing), icon=":material/inventory_2:")
+            live = False
+        # here, because an error inside a fragment does not reach the card
+        known = preview_curve.measured(derived_cache.measurements(run), texts[0])
+        wanted = _Wanted(choice, texts, methods, known)
+        if live:
+            _look(drawn, run, wanted, _ask(run, wanted))
+        else:
+            curve_card.show(run, drawn, choice, methods, texts[0], known, {})
+
+
+def _questions(run: Run) -> tuple[list[str], list[str]]:
+    """The texts and the methods of the curve that a reader wants."""
+    known = list(run.study.evaluation.texts)
+    standings = story.standings(run)
+    apart = unseen(standings)
+    left, right = st.columns(2, vertical_alignment="bottom")
+    with left:
+        names = {text: f"{text} ({standings[text].brief})" for text in known}
+        texts = url_state.multiselect("Texts", names, TEXTS, apart or known)
+    with right:
+        chosen = url_state.multiselect("Curve of perplexity against retention", lab.methods(run), CURVES, [])
+    url_state.segmented("Against", _AGAINST, AGAINST, "gprune")
+    return texts, chosen
+
+
+def _ask(run: Run, wanted: _Wanted) -> _Asked:
+    """Puts the questions; asking the same again costs nothing."""
+    choice, source, masks = wanted.choice, Source(run.root, run.graph), lab.lab_masks(run, wanted.choice)
+    me, base = (
+        st.session_state.setdefault(_ME, uuid.uuid4().hex),
+        url_state.choice(AGAINST, _AGAINST, "gprune"),
+    )
+    found = {
+        text: preview.pool().ask(
+            source, Question(text, choice.method, masks), f"{me}:{text}", Question(text, base)
+        )
+        for text in wanted.texts
+    }
+    points, questions, refused = list[tuple[str, float]](), list[Question](), dict[str, str]()
+    for method in wanted.methods:
+        for level in sorted({choice.retention, *RETENTIONS}):
+            there = replace(curve_card.at_the_line(choice, method), retention=level)
+            try:
+                questions.append(Question(wanted.texts[0], method, lab.lab_masks(run, there)))
+                points.append((method, level))
+            except GpruneError as error:
+                refused[method] = str(error)
+    asked = preview.pool().ask_many(source, questions, f"{me}:curve") if questions else []
+    return _Asked(found, dict(zip(points, asked, strict=True)), refused)
+
+
+def _look(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked) -> None:
+    """Shows the answers, and looks again as long as more will come."""
+    refining = _more(_answers(asked))
+    body = functools.partial(_answered, drawn, run, wanted, asked, refining)
+    st.fragment(run_every=EVERY if refining else None)(_named(body))()
+
+
+def _more(answers: dict[str, Answer | None]) -> bool:
+    """Whether windows are still coming."""
+    return any(one is None or one.progress == "open" for one in answers.values())
+
+
+def _named(body: functools.partial[None]) -> Any:
+    """A function, as a fragment wants one."""
+
+    def answers() -> None:
+        body()
+
+    return answers
+
+
+def _answers(asked: _Asked) -> dict[str, Answer | None]:
+    identities = [*asked.texts.values(), *asked.curve.values()]
+    return {identity: preview.pool().latest(identity) for identity in identities}
+
+
+def _answered(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked, refining: bool) -> None:
+    if wants_to_follow(run):
+        # the line of this chart was let go: slider and questions are outside
+        st.rerun(scope="app")
+    answers = _answers(asked)
+    for place, (text, identity) in enumerate(asked.texts.items()):
+        paired_value.show(text, answers[identity], _against(), None if place else VALUE)
+    state = preview.pool().state(Source(run.root, run.graph))
+    words = {"loading": "The worker loads the model.", "waiting": "The worker waits for its turn."}
+    told = plain(state.reason or words.get(state.phase, "")) if refining else ""
+    # always there, so that the chart below stays where it is
+    st.caption(told or (NOT_LEARNED if wanted.choice.method == "gprune" else DECIDED))
+    points = [
+        (method, level, answer)
+        for (method, level), identity in asked.curve.items()
+        if (answer := answers[identity]) is not None and answer.done
+    ]
+    # a method has the curve that was asked for, or the one point of the run
+    points += [one for one in wanted.known if one[0] not in {method for method, _, _ in points}]
+    curve_card.show(run, drawn, wanted.choice, wanted.methods, wanted.texts[0], points, asked.refused)
+    if refining and not _more(answers) and url_state.in_fragment():
+        # all is there: the timer goes with the next drawing; not while the page itself is drawn, of which
+        # fields would then show the browser their defaults
+        st.rerun(scope="app")
+
+
+def _against() -> str:
+    """What the values are held against, in words."""
+    return _AGAINST[url_state.choice(AGAINST, _AGAINST, "gprune")]
+
+
+def _full_run(run: Run, choice: whatif.LabChoice) -> None:
+    """What it takes to learn the thresholds of the choice, and the button that starts it."""
+    study = full_study(run, choice)
+    if study == run.study:
+        st.caption("The choice is what this run has learned.")
+        return
+    graph = stages.Graph(study, run.graph.inputs)
+    seconds = sum(eta.expected(stages.course(graph, "all", run.results.holds), run.results).values())
+    with st.container(horizontal=True, vertical_alignment="center"):
+        clicked = sticky_button.pressed("Run it in full", key="rasa_full", icon=":material/play_arrow:")
+        # the frame, which was drawn before, is to show the job
+        if clicked and work.start(run.root, study) is not None:
+            st.rerun(scope="app")
+        exchanged = "A run with both texts exchanged. " if choice.scoring == whatif.AUXILIARY else ""
+        st.caption(
+            f"{exchanged}Learns the thresholds and measures everything: about {duration(seconds)} by what is "
+            "known here."
+        )
+
+
+def full_study(run: Run, choice: whatif.LabChoice) -> Study:
+    """The study that a choice is a preview of.
+
+    A run scores from its A. What is scored from B is therefore a run with both texts exchanged; its modules
+    are formed anew as well, from the same two texts.
+    """
+    study, settings = run.study, choice.settings
+    if choice.scoring != whatif.ADAPTED and choice.method == "gprune":
+        settings = replace(settings, selection="none")
+    if choice.method == "gprune" and settings != study.reliability:
+        study = changed_study(run, settings)
+    if choice.method not in study.methods:
+        study = replace(study, methods=(*study.methods, choice.method))
+    if abs(choice.retention - study.retention) > 1e-9:
+        study = replace(study, retention=choice.retention)
+    if choice.scoring == whatif.AUXILIARY:
+        study = replace(
+            study,
+            primary=study.auxiliary,
+            auxiliary=study.primary,
+            name=f"{study.name or short(study.model)}, texts exchanged",
+        )
+    return study

@@ -1,0 +1,54 @@
+"""What visibly moves a model: how much is kept, whose scores decide, and by which method."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from gprune.analysis import whatif
+from gprune.app.pages.rasa import lab, panels
+from gprune.app.pages.rasa.panels import told
+from gprune.app.ui import url_state
+from gprune.app.ui.card import card_of
+from gprune.pipeline.runs.opened import Run
+from gprune.study import ReliabilitySettings
+
+KEEP, TEXT, METHOD = "rasa_keep", "rasa_text", "rasa_method"
+LEAST, MOST = 0.05, 0.98
+
+
+def choice(run: Run, settings: ReliabilitySettings) -> whatif.LabChoice:
+    """What was chosen, from the address."""
+    return whatif.LabChoice(
+        url_state.choice(METHOD, lab.methods(run), "gprune"),
+        url_state.number(KEEP, run.study.retention, LEAST, MOST),
+        url_state.choice(TEXT, lab.texts(run), whatif.ADAPTED),
+        settings,
+    )
+
+
+def show(run: Run, settings: ReliabilitySettings) -> None:
+    """Draws the card.
+
+    Args:
+        run: the run.
+        settings: the rule as it stands.
+    """
+    with card_of(panels.kept, run) as drawn:
+        left, right = st.columns([2, 1], vertical_alignment="bottom")
+        with left:
+            url_state.slider(
+                "Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent"
+            )
+        with right:
+            url_state.selectbox("Method", lab.methods(run), METHOD, "gprune")
+        url_state.segmented("Scored from", lab.texts(run), TEXT, whatif.ADAPTED)
+        wanted = choice(run, settings)
+        drawn.show(
+            panels.kept(
+                run,
+                method=wanted.method,
+                retention=None if wanted.retention == run.study.retention else wanted.retention,
+                scoring=wanted.scoring,
+                **told(run, wanted.settings),
+            )
+        )

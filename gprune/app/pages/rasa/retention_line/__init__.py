@@ -1,0 +1,127 @@
+"""Perplexity against retention, with a line at the chosen retention that can be dragged.
+
+The line is a view of the canonical retention like the slider is: where it is let go comes back through a
+callback, and where it stands is said to it with the data. While it moves, the browser reads each method's
+perplexity off the drawn curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from gprune.app.pages.rasa import dragging
+from gprune.app.ui import ticks
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_DASHES, called, family
+
+STEPS = 100
+"""snaps of a retention"""
+_COMPONENT = dragging.component("gprune_retention_line", Path(__file__).parent, "retention_line.js")
+_DASHES = {
+    "solid": "none",
+    "dash": "8 5",
+    "dot": "2 4",
+    "dashdot": "8 4 2 4",
+    "longdash": "14 5",
+    "longdashdot": "14 4 2 4",
+}
+_MARGIN = 1.15
+"""factor of perplexity that is left free above and below"""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a method costs at one retention."""
+
+    x: float
+    """fraction of the decoder's weights kept"""
+    y: float
+    """perplexity"""
+    low: float
+    """one standard error below"""
+    high: float
+    """one standard error above"""
+    whole: bool
+    """whether every window is there"""
+    windows: str
+    """how many are, in words"""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One method, its points by retention."""
+
+    method: str
+    """name in METHODS"""
+    points: tuple[Point, ...]
+    """by retention, at least one"""
+
+
+def draw(
+    series: Sequence[Series],
+    dense: float | None,
+    retention: float,
+    reach: tuple[float, float],
+    alt: str,
+    *,
+    key: str,
+    on_retention: Callable[[float], None],
+) -> None:
+    """Draws the chart.
+
+    Args:
+        series: what is known of the methods.
+        dense: the dense model's perplexity; None while it is not known.
+        retention: where the line stands.
+        reach: least and greatest retention that the line can be put to.
+        alt: the finding in words.
+        key: of the component.
+        on_retention: told of the retention when the line is let go.
+    """
+
+    def released() -> None:
+        told = st.session_state[key].get("lines")
+        value = dragging.snapped(told.get("retention"), *reach, STEPS) if isinstance(told, dict) else None
+        if value is not None:
+            on_retention(value)
+
+    sent = data(series, dense, retention, reach) | {"alt": alt}
+    _COMPONENT(key=key, data=sent, height="content", on_lines_change=released)
+
+
+def data(
+    series: Sequence[Series], dense: float | None, retention: float, reach: tuple[float, float]
+) -> dict[str, Any]:
+    """What the browser draws the chart from; arguments as of `draw`."""
+    values = [value for one in series for point in one.points for value in (point.low, point.high)]
+    values += [] if dense is None else [dense]
+    low, high = (min(values) / _MARGIN, max(values) * _MARGIN) if values else (1.0, 10.0)
+    axis = ticks.logarithmic(low, high)
+    marks = zip(axis["tickvals"], axis["ticktext"], strict=True) if values else ()
+    return {
+        "series": [
+            {
+                "name": called(one.method),
+                "color": METHOD_COLORS[one.method],
+                "form": family(one.method) != one.method,
+                "dash": _DASHES[METHOD_DASHES[one.method]],
+                "points": [asdict(point) for point in one.points],
+            }
+            for one in series
+        ],
+        "dense": dense,
+        "retention": retention,
+        "range": [low, high],
+        "ticks": [{"value": value, "text": text} for value, text in marks],
+        "grid": {
+            "steps": STEPS,
+            "page": 5,
+            "low": round(reach[0] * STEPS),
+            "high": round(reach[1] * STEPS),
+        },
+        "grey": GREY,
+    }

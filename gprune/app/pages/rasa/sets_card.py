@@ -1,0 +1,130 @@
+"""Named threshold sets: kept, compared side by side, taken along as a file and sent to the launch form."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from gprune.analysis import thresholds
+from gprune.app.pages.rasa import controls, panels, sets, sets_table
+from gprune.app.pages.rasa.sets import ThresholdSet
+from gprune.app.ui import sticky_button, tables, url_state
+from gprune.app.ui.card import Card, card_of
+from gprune.app.ui.text import said
+from gprune.pipeline.runs.opened import Run
+from gprune.store import named as named_files
+from gprune.study import ReliabilitySettings
+from gprune.system.errors import GpruneError
+
+_ERROR = "rasa_sets_error"
+_FLIPS = "Flips: neurons decided otherwise than in this run, its thresholds not learned anew."
+
+
+def show(run: Run, settings: ReliabilitySettings) -> None:
+    """Draws the card.
+
+    Args:
+        run: the run.
+        settings: the rule as it stands.
+    """
+    with card_of(panels.threshold_sets, run) as drawn:
+        _saving(run, settings)
+        if problem := st.session_state.pop(_ERROR, ""):
+            st.error(said(problem), icon=":material/error:")
+        kept, faults = sets.kept(run.root)
+        for fault in faults:
+            st.warning(f"A threshold set cannot be read: {said(fault)}.", icon=":material/warning:")
+        _compared(run, drawn, settings, kept)
+        if kept:
+            _use(run, kept)
+        _files(run, kept)
+
+
+def _saving(run: Run, settings: ReliabilitySettings) -> None:
+    """Keeps the present rule under a name."""
+    left, right = st.columns([4, 1], vertical_alignment="bottom")
+    with left:
+        st.text_input(
+            "Keep the present lines as", key="rasa_sets_name", placeholder=thresholds.described(settings),
+            max_chars=named_files.LONGEST_NAME,
+        )  # fmt: skip
+    with right:
+        st.button("Keep", key="rasa_sets_keep", icon=":material/bookmark_add:", on_click=_keep,
+                  args=(run.root, settings), width="stretch")  # fmt: skip
+
+
+def _keep(root: str, settings: ReliabilitySettings) -> None:
+    typed = str(st.session_state.get("rasa_sets_name") or "")
+    try:
+        sets.save(root, ThresholdSet(typed or thresholds.described(settings), settings))
+        st.session_state["rasa_sets_name"] = ""
+    except GpruneError as error:
+        st.session_state[_ERROR] = str(error)
+
+
+def _compared(run: Run, drawn: Card, settings: ReliabilitySettings, kept: list[ThresholdSet]) -> None:
+    """Every set beside the present lines and the run's own."""
+    table = sets_table.table(run, settings, kept)
+    tables.show(
+        table, alt="threshold sets side by side",
+        shares={"neurons kept": 2, "key/value groups kept": 2},
+    )  # fmt: skip
+    if kept:
+        drawn.show(panels.threshold_sets(run, **panels.told(run, settings)), switch=False)
+    else:
+        drawn.tools(lambda: table, switch=False, caption=_FLIPS)
+
+
+def _use(run: Run, kept: list[ThresholdSet]) -> None:
+    """Sets the lines by a set, sends it to the launch form, or forgets it."""
+    named = {one.name: one for one in kept}
+    left, right = st.columns([2, 3], vertical_alignment="bottom")
+    with left:
+        chosen = named[url_state.selectbox("Set", list(named), "rasa_set", kept[0].name)]
+    rule = chosen.settings
+    with right, st.container(horizontal=True):
+        st.button("Set the lines", key="rasa_sets_use", icon=":material/tune:", on_click=_lines, args=(rule,))
+        if sticky_button.pressed("Send to Launch", key="rasa_sets_launch", icon=":material/rocket_launch:"):
+            _send(run, rule)
+        st.button("Delete", key="rasa_sets_delete", type="tertiary", icon=":material/delete:",
+                  on_click=_forget, args=(run.root, chosen.name))  # fmt: skip
+
+
+def _lines(rule: ReliabilitySettings) -> None:
+    controls.put(rule.drift_quantile, rule.score_quantile, rule.selection, rule.score_scale)
+
+
+def _forget(root: str, name: str) -> None:
+    try:
+        sets.delete(root, name)
+    except GpruneError as error:
+        st.session_state[_ERROR] = str(error)
+
+
+def _send(run: Run, rule: ReliabilitySettings) -> None:
+    """Opens the launch form with the rule filled in."""
+    form = "launch_demo" if run.is_demo else "launch"
+    for field in ("drift_quantile", "score_quantile", "score_scale", "selection"):
+        st.session_state[f"{form}_reliability.{field}"] = getattr(rule, field)
+    for field in ("model", "primary", "auxiliary", "substitute", "metric", "retention"):
+        st.session_state[f"launch_{field}"] = getattr(run.study, field) or None
+    st.switch_page("pages/jobs.py")
+
+
+def _files(run: Run, kept: list[ThresholdSet]) -> None:
+    """Takes the sets along, and reads them back."""
+    with st.popover("As a file", icon=":material/swap_horiz:", type="tertiary"):
+        st.download_button(
+            "Export all sets", data=lambda: sets.export(kept), file_name="gprune-thresholds.json",
+            mime="application/json", key="rasa_sets_export", disabled=not kept, on_click="ignore",
+        )  # fmt: skip
+        given = st.file_uploader("Read a file", type=["json"], key="rasa_sets_file", max_upload_size=1)
+        if given is not None and sticky_button.pressed("Keep its sets", key="rasa_sets_read"):
+            try:
+                found = sets.read(given.getvalue())
+                for one in found:
+                    sets.save(run.root, one)
+            except GpruneError as error:
+                st.error(said(error), icon=":material/error:")
+                return
+            st.toast(f"{len(found)} threshold set{'s' if len(found) > 1 else ''} kept")
+            st.rerun()

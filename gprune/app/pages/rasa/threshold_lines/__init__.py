@@ -1,0 +1,119 @@
+"""The scatter of modules with two lines that can be dragged: counts follow in the browser.
+
+The lines are views of the canonical pair of quantiles like the sliders are: where they are let go comes back
+through a callback, and where they stand is said to them with the data.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from gprune.analysis import thresholds
+from gprune.app.pages.rasa import dragging
+from gprune.app.ui.chart_style import GREY, TEXT_A, TEXT_B
+from gprune.app.ui.marks import RING
+from gprune.records import Array, ModuleStatistics
+
+_HERE = Path(__file__).parent
+_COMPONENT = dragging.component("gprune_threshold_lines", _HERE, "counting.js", "drawing.js")
+STEPS = 200
+"""snaps of a quantile"""
+COLORS = (GREY, TEXT_A, TEXT_B)
+"""of modules that are not adapted, adapted and scored from A, adapted and scored from B"""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Where the lines stand, and what they do."""
+
+    drift_quantile: float
+    """in [0, 1]"""
+    score_quantile: float
+    """in [0, 1]"""
+    selection: str
+    """the rule: drift_and_score, drift, or another, to which no line applies"""
+    log: bool
+    """whether the score is drawn on a log scale"""
+
+
+def draw(
+    statistics: ModuleStatistics,
+    from_auxiliary: Array,
+    lines: Lines,
+    selected: int,
+    alt: str,
+    *,
+    key: str,
+    on_lines: Callable[[float, float], None],
+    on_module: Callable[[int], None],
+) -> None:
+    """Draws the scatter.
+
+    Args:
+        statistics: position and size of every module.
+        from_auxiliary: (modules,) bool, scored from B if it is adapted.
+        lines: where the lines stand.
+        selected: index of the selected module over all layers; -1 for none.
+        alt: the finding in words.
+        key: of the component.
+        on_lines: told of both quantiles when a line is let go.
+        on_module: told of the index of a module that is clicked.
+    """
+
+    def released() -> None:
+        told = st.session_state[key].get("lines")
+        told = told if isinstance(told, dict) else {}
+        levels = [dragging.snapped(told.get(name), 0.0, 1.0, STEPS) for name in ("drift", "score")]
+        if None not in levels:
+            on_lines(*levels)  # type: ignore[arg-type]
+
+    def clicked() -> None:
+        index = st.session_state[key].get("module")
+        if isinstance(index, (int, float)) and 0 <= index < len(statistics.size):
+            on_module(int(index))
+
+    _COMPONENT(
+        key=key,
+        data=_data(statistics, from_auxiliary, lines, selected, alt),
+        height="content",
+        on_lines_change=released,
+        on_module_change=clicked,
+    )
+
+
+def _data(
+    statistics: ModuleStatistics, from_auxiliary: Array, lines: Lines, selected: int, alt: str
+) -> dict[str, Any]:
+    """What the browser needs: as typed arrays what is of modules, so that it counts what Python would."""
+    arrays = {
+        "drift": statistics.drift.astype("<f8"),
+        "score": statistics.score.astype("<f8"),
+        "size": statistics.size.astype("<i4"),
+        "layer": statistics.layer.astype("<i4"),
+        "number": thresholds.labels_within_layer(statistics.layer).astype("<i4"),
+        "u_primary": statistics.u_primary.astype("<f8"),
+        "u_auxiliary": statistics.u_auxiliary.astype("<f8"),
+        "from_auxiliary": np.asarray(from_auxiliary).astype("u1"),
+    }
+    raw = {name: values.tobytes() for name, values in arrays.items()}
+    return {
+        **{name: base64.b64encode(content).decode("ascii") for name, content in raw.items()},
+        "digest": hashlib.sha256(b"".join(raw.values())).hexdigest()[:16],
+        "layers": int(statistics.layer.max()) + 1,
+        "drift_quantile": lines.drift_quantile,
+        "score_quantile": lines.score_quantile,
+        "selection": lines.selection,
+        "log": lines.log,
+        "selected": selected,
+        "colors": list(COLORS),
+        "ring": RING,
+        "alt": alt,
+    }

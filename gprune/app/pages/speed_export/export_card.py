@@ -1,0 +1,214 @@
+"""The card of exports: the pruned model's folder, how to load it, and other forms of it, made as jobs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import streamlit as st
+
+from gprune.analysis.mask_edits import mask_sets
+from gprune.app.ui import job_runs, offered_job, packed, sticky_button, url_state, work
+from gprune.app.ui.card import Card
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.records.repairs import labels
+from gprune.store import Store, manifests
+from gprune.system.errors import DamagedError
+from gprune.system.units import amount
+
+PLAN = "plan.json"
+_WAYS = {"transformers": "transformers", "gprune": "with this project", "lm-eval": "lm-eval"}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form that a pruned model can be exported to."""
+
+    command: str
+    """the command of `python -m gprune` that makes it"""
+    title: str
+    what: str
+    """one sentence on what it is"""
+    file: Callable[[str], str]
+    """name of what is written, from the start of the checkpoint's key"""
+
+
+PADDED = Form(
+    "pad",
+    "Ordinary folder, padded",
+    "Every layer is padded with zeros to the widest: any tool loads it, and it needs no code of this "
+    "project. The outputs are the same; part of what pruning saved is given back.",
+    lambda digits: f"padded-{digits}",
+)
+CUT = Form(
+    "cut",
+    "The model of a mask set",
+    "The units that a list of the page By hand keeps, at the method’s budget and with its "
+    f"{labels()}: a folder as above, whose plan names the list.",
+    lambda digits: f"by-hand-{digits}",
+)
+GGUF = Form(
+    "gguf",
+    "GGUF file for llama.cpp",
+    "One file in float32 with every layer as narrow as it is, for llama.cpp and what is built on it.",
+    lambda digits: f"model-{digits}.gguf",
+)
+
+
+def draw(drawn: Card, run: Run) -> None:
+    """Draws the card.
+
+    Raises:
+        StoreError: the record names no plain key, or the model is damaged.
+    """
+    _own(drawn, run)
+    _sets(run)
+
+
+def _own(drawn: Card, run: Run) -> None:
+    """GPrune's model, where it is, and other forms of it."""
+    if "gprune" not in run.study.methods:
+        st.info(
+            "Only GPrune's model is written as a folder, and this run does without GPrune.",
+            icon=":material/info:",
+        )
+        return
+    folder = checkpoint(run)
+    if folder is None or not (folder / PLAN).is_file():
+        _unfinished(run, folder)
+        return
+    fault = manifests.spoilt(folder / PLAN)
+    if fault:
+        raise DamagedError("checkpoint", run.key(stages.checkpoint), fault)
+    drawn.title("The pruned model is a folder that loads anywhere")
+    st.code(str(folder), language=None, wrap_lines=True)
+    st.caption(f"{_size(folder)} on disk, with its tokenizer, its code and its plan.")
+    _snippets(folder)
+    st.download_button(
+        f"Download {PLAN}",
+        data=(folder / PLAN).read_bytes,
+        file_name=f"{run.name}-{PLAN}",
+        mime="application/json",
+        key="sx_plan",
+        icon=":material/download:",
+        on_click="ignore",
+        help="The kept units of every layer: `python -m gprune apply` makes the same cut again.",
+    )
+    left, right = st.columns(2)
+    for column, form in ((left, PADDED), (right, GGUF)):
+        out = destination(run, form)
+        with column:
+            _form(run, form, out, (form.command, str(folder), str(out)))
+
+
+def _sets(run: Run) -> None:
+    """The mask sets that were made by hand, one of which becomes a folder."""
+    kept = {one.name: one for one in mask_sets.kept(run.results)[0]}
+    if not kept or run.packed:
+        return
+    name = url_state.selectbox("Mask set made by hand", list(kept), "sx_set", next(iter(kept)), width=420)
+    out = Store(Path(run.root)).folder("exports", run.name) / CUT.file(kept[name].identity[:8])
+    which = ("--identity", kept[name].identity)
+    _form(run, CUT, out, (CUT.command, run.name, name, str(out), *which, "--cache", run.root))
+
+
+def checkpoint(run: Run) -> Path | None:
+    """Folder of the pruned model in the cache, by the key of its stage; None where it was not written."""
+    if not run.has(stages.checkpoint):
+        return None
+    return Store(Path(run.root)).folder("checkpoint", run.key(stages.checkpoint)) / "model"
+
+
+def destination(run: Run, form: Form) -> Path:
+    """Where an export goes: below the cache, by run and content of the checkpoint."""
+    name = form.file(run.key(stages.checkpoint)[:8])
+    return Store(Path(run.root)).folder("exports", run.name) / name
+
+
+def _unfinished(run: Run, folder: Path | None) -> None:
+    if not run.complete and job_runs.is_live(run):
+        st.info("The pruned model is written at the end of the run.", icon=":material/hourglass_top:")
+        return
+    if run.packed:
+        st.info(packed.no_model(run), icon=":material/inventory_2:")
+        return
+    reason = "has not written its model" if folder is None else "has lost the folder of its model"
+    st.info(
+        f"This run {reason}. Finishing it takes every finished stage from the cache.",
+        icon=":material/hourglass_empty:",
+    )
+    if sticky_button.pressed("Finish this run", key="sx_finish", icon=":material/play_arrow:"):
+        if work.start(run.root, run.study) is not None:
+            st.rerun()
+
+
+def _snippets(folder: Path) -> None:
+    """How to load the folder."""
+    tabs = url_state.tabs(_WAYS, "sx_way", "transformers")
+    with tabs["transformers"]:
+        st.code(load_anywhere(folder), language="python", wrap_lines=True)
+        st.caption("The folder holds the few lines of code that it needs; read them before you trust them.")
+    with tabs["gprune"]:
+        st.code(load_here(folder), language="python", wrap_lines=True)
+        st.caption("Where this project is installed, no code of the folder is run.")
+    with tabs["lm-eval"]:
+        st.code(measure_with_lm_eval(folder), language="bash", wrap_lines=True)
+
+
+def load_anywhere(folder: Path) -> str:
+    """Python that loads the folder where this project is not installed."""
+    return (
+        "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+        f"folder = {str(folder)!r}\n"
+        "model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)\n"
+        "tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)"
+    )
+
+
+def load_here(folder: Path) -> str:
+    """Python that loads the folder where this project is installed."""
+    return (
+        "from gprune.models.export import checkpoint\n"
+        "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+        f"folder = {str(folder)!r}\n"
+        "checkpoint.register()\n"
+        "model = AutoModelForCausalLM.from_pretrained(folder)\n"
+        "tokenizer = AutoTokenizer.from_pretrained(folder)"
+    )
+
+
+def measure_with_lm_eval(folder: Path) -> str:
+    """A command that measures the folder with the evaluation harness."""
+    model = shlex.quote(f"pretrained={folder},trust_remote_code=True")
+    return f"lm_eval --model hf --model_args {model} --tasks piqa,arc_easy --batch_size 8"
+
+
+def _form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> None:
+    """One further form: where it is, what makes it, or why it cannot be made."""
+    with st.container(border=True, height="stretch"):
+        st.markdown(f"**{form.title}**")
+        st.caption(form.what)
+        if out.exists():
+            st.code(str(out), language=None, wrap_lines=True)
+            st.caption(f"Made: {_size(out)} on disk. Delete it to make it again.")
+            return
+        if form is GGUF and find_spec("gguf") is None:
+            st.info(
+                "The package `gguf` is not installed. `make gguf` installs it, or `pip install gguf` where "
+                "there is no Makefile; then start the app again.",
+                icon=":material/info:",
+            )
+            return
+        offered_job.draw(
+            run, arguments, form.title, words=f"Make it ({form.command})", key=f"sx_{form.command}"
+        )
+
+
+def _size(place: Path) -> str:
+    """Size of a file, or of all files of a folder, in words."""
+    files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+    return amount(sum(path.stat().st_size for path in files))

@@ -1,0 +1,170 @@
+"""Speed & export: how much faster the pruned model is, how wide its layers are, and how it leaves the app."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from gprune.analysis import speed as analysis
+from gprune.app.pages.speed_export import accuracy_card, export_card, pack_card, panels, widths_card
+from gprune.app.ui import frame, job_runs, run_choice, sticky_button, tables, url_state, work
+from gprune.app.ui.card import Card, card, card_of, published_badge
+from gprune.app.ui.chart_style import label
+from gprune.app.ui.commands import command
+from gprune.app.ui.run_labels import labels
+from gprune.app.ui.speed_presets import SPEEDS
+from gprune.app.ui.text import plain
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.records import Throughput
+from gprune.study.methods import METHODS
+from gprune.system.units import amount
+
+SMALL = 100_000_000
+"""parameters below which fixed costs of every step hide what pruning saves"""
+
+
+def show() -> None:
+    """Draws the page."""
+    frame.page_title(
+        "Speed & export",
+        "How much faster is the pruned model, how does it load elsewhere, and what can it still answer?",
+    )
+    run = frame.require_run()
+    if run is None:
+        return
+    with card_of(panels.speed, run) as drawn:
+        _speed(drawn, run)
+    with card_of(panels.widths, run) as drawn:
+        widths_card.draw(drawn, run)
+    with card("sx_export", "The pruned model outside of this app", run) as drawn:
+        export_card.draw(drawn, run)
+    with card("sx_accuracy", "Zero-shot accuracy", run) as drawn:
+        accuracy_card.draw(drawn, run)
+    with card("sx_pack", "This run in one file, to be looked at elsewhere", run):
+        pack_card.draw(run)
+
+
+def measured(run: Run) -> Throughput | None:
+    """A run's speed measurement; None where there is none."""
+    timed = run.study.evaluation.speed != "none" and run.has(stages.speed)
+    return run.load(stages.speed) if timed else None
+
+
+def _speed(drawn: Card, run: Run) -> None:
+    found = measured(run)
+    if found is None:
+        left, right = st.columns([3, 2])
+        with left:
+            _not_measured(run)
+        with right:
+            _published()
+        return
+    phase = url_state.selectbox(
+        "What is timed", analysis.PHASES, "sx_phase", next(iter(analysis.PHASES)), width=420
+    )
+    table = analysis.speed_table(list(found.rows), phase)
+    left, right = st.columns([3, 2])
+    with left:
+        drawn.show(panels.speed(run, phase=phase))
+        tables.show(_shown(table), alt="tokens a second, ratio and memory of every model")
+        st.caption(f"{plain(found.setting)}. {plain(found.machine)}. Memory: {plain(_memory(table))}.")
+        if max(table["parameters"]) < SMALL:
+            st.caption(
+                "This model is small: the fixed cost of every step weighs more than its weights do, so that "
+                "the ratio of a large model can be quite another."
+            )
+    with right:
+        _published()
+
+
+def _shown(table: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "model": [label(model) for model in table["model"]],
+            "mode": table["mode"],
+            "parameters": [f"{count:,}" for count in table["parameters"]],
+            "tokens/s": [f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}" for value in table["tokens/s"]],
+            "ratio": [
+                f"{ratio:.2f} ± {spread:.2f}"
+                for ratio, spread in zip(table["ratio"], table["ratio spread"], strict=True)
+            ],
+            "memory": [amount(value * 2**20) for value in table["MiB"]],
+        }
+    )
+
+
+def _memory(table: pd.DataFrame) -> str:
+    return ", ".join(dict.fromkeys(table["memory"]))
+
+
+def _published() -> None:
+    """What the paper reports, apart from the measured numbers."""
+    with st.container(horizontal=True, gap="xsmall"):
+        published_badge()
+        st.badge("LLaMA2-7B, 50 %", color="grey")
+    table = analysis.published_speed()
+    shown = table.assign(
+        **{
+            "params": table["params"].map("{:.2f} B".format),
+            "tokens/s": table["tokens/s"].map("{:.2f}".format),
+            "ratio": table["ratio"].map("{:.2f}".format),
+        }
+    )
+    sizes = {"method": 128, "params": 64, "tokens/s": 68, "ratio": 52}
+    narrow = {name: st.column_config.Column(width=width) for name, width in sizes.items()}
+    tables.show(shown, column_config=narrow, alt="published throughput of the paper")
+    st.caption("Another model on other hardware: read it beside the measured ratios, not among them.")
+    with st.popover("How to read", type="tertiary", icon=":material/help:", key="sx_published_how"):
+        st.markdown(
+            "Appendix, practical inference speedup: FP16, greedy decoding with a key/value cache, batch 8, "
+            "prompt 2048, 512 new tokens, 10 repetitions after one warm-up, on a device that the paper does "
+            "not name there. The ratios follow from the published tokens a second."
+        )
+
+
+def _not_measured(run: Run) -> None:
+    if not run.complete and job_runs.is_live(run):
+        st.info(
+            "This run is at work: its speed stands here at its end, if asked for.", icon=":material/info:"
+        )
+        return
+    st.info("The speed of this run has not been measured.", icon=":material/speed:")
+    _others(run)
+    presets = {name: words for name, words in SPEEDS.items() if name != "none"}
+    preset = url_state.selectbox("Setting", presets, "sx_preset", "cpu", width=480)
+    study = run.study.with_settings({"evaluation.speed": preset})
+    st.caption(
+        "A run of its own with the same settings and this one more: finished stages are taken from the "
+        "cache. The dense model and one other are in memory meanwhile; close what else is at work."
+    )
+    st.code(command(study), language="bash", wrap_lines=True)
+    if sticky_button.pressed(
+        f"Measure speed ({preset} preset)", key="sx_measure", icon=":material/play_arrow:"
+    ):
+        if work.start(run.root, study) is not None:
+            st.rerun()
+
+
+def _others(run: Run) -> None:
+    """Runs of the same masks whose speed is known."""
+    runs = [other for other in frame.situation().runs if other.name != run.name and measured(other)]
+    same = [other for other in runs if _masks(other) == _masks(run) and not other.about.hidden]
+    if not same:
+        return
+    known = labels(same)
+    st.caption("It is known of another run with the same masks:")
+    for other in same[:3]:
+        st.button(
+            f"Show {known[other.name]}",
+            key=f"sx_show_{other.name}",
+            icon=":material/visibility:",
+            on_click=run_choice.choose_run,
+            args=(other.name,),
+        )
+
+
+def _masks(run: Run) -> set[str]:
+    """Keys of the masks of a run: equal for runs that differ in names and in what is measured alone."""
+    cutting = [METHODS[name].masks for name in run.study.methods if METHODS[name].decision != "none"]
+    return {stages.masks(run.graph, name).key for name in cutting}

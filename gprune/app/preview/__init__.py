@@ -1,0 +1,35 @@
+"""The live preview: what other masks would cost on the evaluated windows, refining while one looks.
+
+    source = Source(run.root, run.graph)
+    asked = pool().ask(source, Question("wikitext2", "gprune", masks), owner=session)
+    pool().latest(asked).verdict        # "no measurable difference"
+
+A worker process holds the model (`gprune.app.preview.worker.worker`, the only module here that loads torch)
+and silences units in place, without copying it. Everything else runs in the app's process.
+"""
+
+from gprune.app.preview.client import Pool, pool
+from gprune.app.preview.own_text import Held, OwnText
+from gprune.app.preview.request import DENSE, Question, Source
+from gprune.app.preview.response import NO_DIFFERENCE, Answer, State, verdict
+from gprune.app.preview.token_requests import Passage, Piece, Prompt, Read, Reading, Written
+
+__all__ = [
+    "DENSE",
+    "NO_DIFFERENCE",
+    "Answer",
+    "Held",
+    "OwnText",
+    "Passage",
+    "Piece",
+    "Pool",
+    "Prompt",
+    "Question",
+    "Read",
+    "Reading",
+    "Source",
+    "State",
+    "Written",
+    "pool",
+    "verdict",
+]

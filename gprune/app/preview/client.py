@@ -1,0 +1,169 @@
+"""The app's side of the preview: sessions ask and look, each from threads of its own.
+
+Whatever is asked is put on a docket and answered by the one worker; looking never waits.
+"""
+
+from __future__ import annotations
+
+import atexit
+import time
+from collections.abc import Sequence
+
+from gprune.app.preview.own_text import Held, OwnText
+from gprune.app.preview.request import DENSE, Question, Source, key_of, resolve
+from gprune.app.preview.request_queue import CURVE, PREVIEW
+from gprune.app.preview.response import Answer, State
+from gprune.app.preview.token_requests import Passage, Prompt, Reading, parts
+from gprune.app.preview.worker_manager import WorkerManager
+from gprune.app.server import require_trust
+
+
+class Pool(WorkerManager):
+    """Answers the questions of all sessions of one server with one worker at most."""
+
+    def ask(self, source: Source, question: Question, owner: str, base: Question | None = None) -> str:
+        """Asks what masks cost; the owner's earlier preview is dropped, unless it is the same.
+
+        Args:
+            source: the run.
+            question: what is measured.
+            owner: who asks, one name a session and place (tab); other owners' questions go on.
+            base: what it is compared with on the same text; the dense model by default.
+
+        Returns:
+            The identity under which `latest` has the answer. Asking the same again is harmless and cheap.
+
+        Raises:
+            SettingsError: the study does not measure the text, there is no such method, or its model needs
+                code that this server does not run.
+            StoreError: the run lacks the masks or statistics that are needed.
+        """
+        return self._put(source, [question], owner, PREVIEW, base)[0]
+
+    def ask_many(
+        self, source: Source, questions: Sequence[Question], owner: str, base: Question | None = None
+    ) -> list[str]:
+        """Asks the points of a curve, behind every preview; all of them refine in turn.
+
+        The owner's earlier curve is dropped where it has other points. See `ask`.
+        """
+        return self._put(source, questions, owner, CURVE, base)
+
+    def read(self, source: Source, what: Passage | Prompt, models: Sequence[Question], owner: str) -> str:
+        """Has models read a passage token by token, or go on from a prompt; the owner's last is dropped.
+
+        Args:
+            source: the run.
+            what: what is read, or what to go on from.
+            models: whose text counts not: method and masks.
+            owner: who asks; see `ask`.
+
+        Returns:
+            The identity under which `reading` has the answer.
+
+        Raises:
+            SettingsError: there is no such text or method, or its model needs code that is not run here.
+            StoreError: the run lacks the masks or statistics that are needed.
+        """
+        require_trust(source.graph.study.trust_remote_code)
+        wanted = parts(source, what, models)
+        with self._changed:
+            asked = self._readings.put(wanted, owner, time.monotonic())
+            self._wake()
+        return asked
+
+    def reading(self, identity: str) -> Reading | None:
+        """What is known of a passage or a continuation; None where it was not asked, or long ago."""
+        with self._changed:
+            found = self._readings.look(identity, time.monotonic())
+            self._wake()
+            return found
+
+    def hold(self, text: OwnText, owner: str) -> str:
+        """Has a text held against those of a run; what the owner asked before is dropped before its turn.
+
+        Args:
+            text: the text.
+            owner: who asks, one name a session.
+
+        Returns:
+            The identity under which `held` has the answer; asking the same again is cheap.
+
+        Raises:
+            SettingsError: the model needs code that this server does not run.
+        """
+        require_trust(text.source.graph.study.trust_remote_code)
+        with self._changed:
+            asked = self._own.put(text, owner, time.monotonic())
+            self._wake()
+        return asked
+
+    def held(self, identity: str) -> Held | None:
+        """What is known of a text; None where it was never asked for, or dropped."""
+        with self._changed:
+            found = self._own.look(identity, time.monotonic())
+            if found is None or found.phase != "waiting":
+                return found
+            state = self.state(self._own.source(identity))
+            return Held("loading") if state.phase == "loading" else Held("waiting", state.reason)
+
+    def latest(self, identity: str) -> Answer | None:
+        """The newest answer; None where nothing of this identity was asked, or long ago.
+
+        Looking keeps a question at work: one that nobody looks at for a while is dropped.
+        """
+        with self._changed:
+            answer = self._agenda.look(identity, time.monotonic())
+            self._wake()
+            return answer
+
+    def state(self, source: Source) -> State:
+        """Where the worker of a run stands."""
+        key = key_of(source.model)
+        with self._changed:
+            child, waiting = self._child, bool(self._open(key))
+            reason = self._lookout.reason(source.model)
+            if child is not None and key_of(child.model) == key:
+                if not child.ready:
+                    return State("loading", "the model is being loaded", child.pid)
+                if self._flight is not None and self._flight[0] is self._own and not reason:
+                    reason = "a text is being measured"
+                phase = "waiting" if reason else "warm"
+                return State(phase, reason, child.pid)  # type: ignore[arg-type]
+            if waiting and child is not None:
+                return State("waiting", "the preview of another run has its turn")
+            if waiting and reason:
+                return State("waiting", reason)
+            if waiting:
+                return State("loading", "a process is being started")
+            return State("ended", self._ended[key]) if key in self._ended else State("cold")
+
+    def close(self) -> None:
+        """Ends the worker and drops every question."""
+        with self._changed:
+            for docket in self._dockets:
+                docket.drop()
+            self._end("the app has ended it")
+            self._changed.notify_all()
+
+    def _put(
+        self, source: Source, questions: Sequence[Question], owner: str, kind: str, base: Question | None
+    ) -> list[str]:
+        require_trust(source.graph.study.trust_remote_code)
+        pairs = []
+        for question in questions:
+            against = resolve(source, base or Question(question.text, DENSE))
+            pairs.append((resolve(source, question), against))
+        with self._changed:
+            asked = self._agenda.put(pairs, owner, kind, time.monotonic())
+            self._wake()
+        return asked
+
+
+POOL = Pool()
+atexit.register(POOL.close)
+
+
+def pool() -> Pool:
+    """The one pool of this process."""
+    return POOL

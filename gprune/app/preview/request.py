@@ -1,0 +1,218 @@
+"""Answers: what is asked of the preview, of which run, and is it the same as what was asked before?
+
+A question is resolved here, without torch: which masks, which results behind its repairs, which losses are
+in the store already. Its identity is a hash of all that its numbers depend on, so that two sessions never get
+each other's numbers, and get the same ones where they ask the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gprune.app.preview.worker.messages import packed
+from gprune.data import texts
+from gprune.pipeline import stages
+from gprune.pipeline.stages import Graph, Results
+from gprune.records import PruningMasks
+from gprune.store import Store
+from gprune.study.methods import METHODS
+from gprune.system import machine
+from gprune.system.errors import SettingsError, StoreError
+
+DENSE = "dense"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a model loses on the evaluated windows of a text."""
+
+    text: str
+    """evaluation text, one of those of the study"""
+    method: str = "gprune"
+    """whose repairs it has, one of gprune.study.methods.METHODS; `dense` has no masks"""
+    masks: PruningMasks | None = None
+    """units that are kept; None means those that the run has decided on for this method"""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run: the cache it lives in, its study, and the digests of what it has read."""
+
+    root: str
+    """the cache folder"""
+    graph: Graph
+    """stages of the run, with keys"""
+
+    @property
+    def results(self) -> Results:
+        """What the cache has of the run."""
+        return Results(Store(Path(self.root)), self.graph)
+
+    @property
+    def device(self) -> str:
+        """Where the run's model is loaded: cpu, cuda or cuda:1."""
+        asked = self.graph.study.device
+        if asked != "auto":
+            return asked
+        return "cuda" if machine.has_gpu() else "cpu"
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """What a worker loads; runs of equal values share one."""
+        study, inputs = self.graph.study, self.graph.inputs
+        return {
+            "root": str(Path(self.root).resolve()),
+            "model": study.model,
+            "device": self.device,
+            "precision": inputs.precision,
+            "trust_remote_code": study.trust_remote_code,
+            "fingerprint": inputs.model,
+            "tokenizer": inputs.tokenizer,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resolved:
+    """A question with everything that its answer depends on."""
+
+    identity: str
+    """equal for questions whose answers are the same numbers"""
+    question: Question
+    model: dict[str, Any]
+    """see Source.model"""
+    text: dict[str, Any]
+    """the text, its digest, the length and the most windows that the run measures, its batch"""
+    pruned: dict[str, Any] | None
+    """what is left of the model, see `silent`; None for the dense model"""
+    losses: np.ndarray | None
+    """(windows,) losses that the run has stored; None where they have to be measured"""
+
+    @property
+    def model_key(self) -> str:
+        """Equal for questions that one worker can answer."""
+        return key_of(self.model)
+
+    @property
+    def text_key(self) -> str:
+        """Equal for questions about the same windows."""
+        return json.dumps([self.model, {**self.text, "batch": 0}], sort_keys=True)
+
+
+def key_of(model: dict[str, Any]) -> str:
+    """A model as one word."""
+    return json.dumps(model, sort_keys=True)
+
+
+def resolve(source: Source, question: Question) -> Resolved:
+    """Finds what a question means for a run; nothing heavy is loaded.
+
+    Raises:
+        SettingsError: the study does not measure the text, or there is no such method.
+        StoreError: the run has not made the masks or the results that are needed, or they are damaged.
+    """
+    text = text_of(source, question.text)
+    pruned, own = silent(source, question)
+    identity = digest([source.model, {**text, "batch": 0}, pruned])
+    losses = _stored(source, question) if own else None
+    return Resolved(identity, question, source.model, text, pruned, losses)
+
+
+def digest(content: Any) -> str:
+    """Plain values as one word."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def text_of(source: Source, text: str) -> dict[str, Any]:
+    """An evaluation text as a worker is told of it.
+
+    Raises:
+        SettingsError: the study does not measure the text.
+        StoreError: the run does not say what it has read, or has not drawn the text yet.
+    """
+    evaluation, inputs = source.graph.study.evaluation, source.graph.inputs
+    _require_known(source)
+    if text not in evaluation.texts:
+        raise SettingsError(f"the run does not measure {text!r}: choose one of {', '.join(evaluation.texts)}")
+    told: dict[str, Any] = {
+        "name": text,
+        "digest": inputs.evaluation[text],
+        "length": evaluation.length,
+        "windows": evaluation.windows,
+        "batch": evaluation.batch,
+    }
+    return told | _written(source, text)
+
+
+def silent(source: Source, question: Question) -> tuple[dict[str, Any] | None, bool]:
+    """What is left of the model, in the form of `worker.messages`, and whether its masks are the run's.
+
+    Raises:
+        SettingsError: there is no such method.
+        StoreError: the run has not made the masks or the results that are needed, or they are damaged.
+    """
+    _require_known(source)
+    if question.method not in METHODS:
+        raise SettingsError(f"there is no method {question.method!r}: choose one of {', '.join(METHODS)}")
+    masks, own = _masks(source, question)
+    if masks is None:
+        return None, own
+    repairs, inputs = _repairs(source, question.method)
+    return {"masks": packed(masks), "repairs": repairs, "inputs": inputs}, own
+
+
+def _require_known(source: Source) -> None:
+    if not source.graph.known:
+        raise StoreError(
+            "the run does not say what it has read: run the study again, finished stages are kept"
+        )
+
+
+def _written(source: Source, text: str) -> dict[str, str]:
+    """Where the tokens are of a text that the model has written: the worker reads what the run has drawn."""
+    if not texts.is_sampled(text):
+        return {}
+    stage = stages.sampled(source.graph, text)
+    # says that it is missing, before a process is started for it
+    source.results.record(stage)
+    return {"sampled": stage.key}
+
+
+def _masks(source: Source, question: Question) -> tuple[PruningMasks | None, bool]:
+    """The masks that are meant, and whether they are the run's own."""
+    if METHODS[question.method].decision == "none":
+        return None, True
+    results, name = source.results, METHODS[question.method].masks
+    if question.masks is None:
+        return results.get(stages.masks, name), True
+    if not results.has(stages.masks, name):
+        return question.masks, False
+    own = results.get(stages.masks, name)
+    same = np.array_equal(own.ffn, question.masks.ffn) and np.array_equal(own.heads, question.masks.heads)
+    return question.masks, same
+
+
+def _repairs(source: Source, method: str) -> tuple[list[str], dict[str, list[list[str]]]]:
+    """Names of a method's repairs, and kinds and keys of the records that they need, by parameter."""
+    results, inputs = source.results, {}
+    repairs = stages.repairs(source.graph, method)
+    needs = stages.pruned(source.graph, method)
+    for name in (name for repair in repairs for name in repair.needs):
+        found = [stages.served(stage, results.holds) for stage in needs[name]]
+        for stage in found:
+            # says what is missing, before a process is started for it
+            results.record(stage)
+        inputs[name] = [[stage.kind, stage.key] for stage in found]
+    return [repair.name for repair in repairs], inputs
+
+
+def _stored(source: Source, question: Question) -> np.ndarray | None:
+    results = source.results
+    if not results.has(stages.perplexity, question.method, question.text):
+        return None
+    return np.array(results.get(stages.perplexity, question.method, question.text).losses)

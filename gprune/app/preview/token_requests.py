@@ -1,0 +1,279 @@
+"""Readings: how several models read one passage token by token, or go on from one prompt.
+
+Each model is one part of a reading. A part is known by its content, so that the dense model's is had once
+for whatever it is held beside. A continuation grows by a few tokens a turn, so that previews have their turns
+between: always as many, because a model rounds a token that it reads with others unlike one that it reads
+alone, and near ties would otherwise fall as the clock has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gprune.app.preview.request import Question, Source, digest, silent, text_of
+from gprune.app.preview.request_queue import PREVIEW, Docket, Entry, surplus
+from gprune.app.preview.response import Progress
+from gprune.records import Array
+
+MOST_WRITTEN = 40
+"""tokens of a continuation"""
+MOST_CHARACTERS = 6_000_000
+"""of a passage that is typed; what is beyond is not sent"""
+TURN_TOKENS = 4
+"""of a continuation in one turn, whatever the pace"""
+MOST_ENTRIES, MOST_PARTS = 24, 96
+"""readings and parts that are kept, the newest"""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What is read: a window of an evaluation text, or a text that was typed."""
+
+    text: str = ""
+    """evaluation text of the study; empty where the passage was typed"""
+    window: int = 0
+    """which window of it, from 0"""
+    typed: str = ""
+    """the passage itself"""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What models go on from, greedily."""
+
+    typed: str
+    most: int = MOST_WRITTEN
+    """tokens written at most"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """A token as text; one that is a part of a character stands for it with others."""
+
+    text: str
+    """empty where an earlier token of the same characters has it"""
+    place: int = 1
+    """which of the tokens that share the text it is, from 1"""
+    of: int = 1
+    """how many share it"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Read:
+    """A passage as one model reads it."""
+
+    pieces: tuple[Piece, ...]
+    """the tokens, in order"""
+    losses: Array
+    """(tokens,) negative log-likelihood in nats; NaN for the first, which nothing is before"""
+    total: int
+    """tokens that the passage has; more than there are pieces where not all are read"""
+    places: int = 0
+    """tokens that the model has places for; 0 where it does not say"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Written:
+    """A continuation, as far as it has come."""
+
+    text: str
+    """what was written"""
+    ids: tuple[int, ...]
+    """its tokens"""
+    ended: bool
+    """whether the model has ended it, or it is as long as was asked"""
+    read: int
+    """tokens of the prompt that were read, the last ones"""
+    total: int
+    """tokens that the prompt has"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What is known so far, one place a model in the order of asking."""
+
+    progress: Progress
+    """see Answer"""
+    found: tuple[Read | Written | None, ...]
+    """None where a model has not had its turn"""
+    problem: str = ""
+    """one sentence that says what went wrong and what to do; empty where nothing did"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A passage or a prompt before one model."""
+
+    identity: str
+    model: dict[str, Any]
+    """see Source.model"""
+    content: dict[str, Any]
+    """`read` or `write`, as gprune.app.preview.worker.messages has it"""
+    pruned: dict[str, Any] | None
+    """see gprune.app.preview.request.silent"""
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is a continuation."""
+        return "write" in self.content
+
+
+@dataclass(eq=False, kw_only=True)
+class Asked(Entry):
+    """A reading that somebody waits for."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def loads(self) -> dict[str, Any]:
+        """What its worker has loaded."""
+        return self.parts[0].model
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """What a worker does next."""
+
+    part: Part
+    ids: tuple[int, ...] = ()
+    """tokens that are written already"""
+    tokens: int = 0
+    """how many are to be written now"""
+
+    @property
+    def identity(self) -> str:
+        """What its answer carries."""
+        return self.part.identity
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The question as it is sent; see gprune.app.preview.worker.messages."""
+        part = self.part
+        sent = {"id": part.identity, **part.content, "pruned": part.pruned}
+        return sent | {"ids": list(self.ids), "tokens": self.tokens} if part.writes else sent
+
+
+def parts(source: Source, what: Passage | Prompt, models: Sequence[Question]) -> tuple[Part, ...]:
+    """What is asked of a worker, one part a model.
+
+    Raises:
+        SettingsError: there is no such text or method.
+        StoreError: the run lacks the masks or statistics that are needed.
+    """
+    content = _content(source, what)
+    # a text of megabytes is hashed once
+    known = _short(content)
+    found = []
+    for question in models:
+        pruned, _ = silent(source, question)
+        identity = digest([source.model, known, pruned])
+        found.append(Part(identity, source.model, content, pruned))
+    return tuple(found)
+
+
+def _content(source: Source, what: Passage | Prompt) -> dict[str, Any]:
+    if isinstance(what, Prompt):
+        return {"write": {"prompt": what.typed[:MOST_CHARACTERS], "most": what.most}}
+    if what.text:
+        return {"read": {"text": text_of(source, what.text), "number": what.window}}
+    return {"read": {"typed": what.typed[:MOST_CHARACTERS]}}
+
+
+def _short(content: dict[str, Any]) -> dict[str, Any]:
+    """The same with texts as their hashes."""
+    return {
+        name: _short(value)
+        if isinstance(value, dict)
+        else hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+        if isinstance(value, str)
+        else value
+        for name, value in content.items()
+    }
+
+
+class Readings(Docket[Asked, Turn]):
+    """Every reading of every session."""
+
+    def __init__(self, turns: Iterator[int] | None = None) -> None:
+        """Knows nothing yet; see Docket."""
+        super().__init__(turns)
+        self._found: OrderedDict[str, Read | Written] = OrderedDict()
+
+    def put(self, wanted: tuple[Part, ...], owner: str, now: float) -> str:
+        """Takes a reading up; the owner's other ones are dropped.
+
+        Args:
+            wanted: its parts, at least one.
+            owner: who asks.
+            now: seconds on any clock.
+
+        Returns:
+            The identity of the answer.
+        """
+        identity = digest([part.identity for part in wanted])
+        if identity not in self._entries:
+            self._entries[identity] = Asked(identity=identity, parts=wanted)
+        self._entries.move_to_end(identity)
+        self._take_up([self._entries[identity]], owner, PREVIEW, now)
+        self._forget()
+        return identity
+
+    def look(self, identity: str, now: float) -> Reading | None:
+        """What is known; a reading that was dropped because nobody looked is taken up again."""
+        entry = self._looked_at(identity, now)
+        if entry is None:
+            return None
+        found = tuple(self._found.get(part.identity) for part in entry.parts)
+        return Reading(entry.progress, found, entry.problem)
+
+    def item(self, entry: Asked) -> Turn | None:
+        """The first part that lacks something: a passage whole, of a continuation the next tokens."""
+        for part in entry.parts:
+            known = self._found.get(part.identity)
+            if known is None or (isinstance(known, Written) and not known.ended):
+                if not part.writes:
+                    return Turn(part)
+                ids = known.ids if isinstance(known, Written) else ()
+                most = int(part.content["write"]["most"]) - len(ids)
+                return Turn(part, ids, max(1, min(most, TURN_TOKENS)))
+        return None
+
+    def heard(self, item: Turn, reply: dict[str, Any], seconds: float) -> None:
+        """Notes what a model has read or written."""
+        if item.part.writes:
+            self._found[item.identity] = _written(item, reply)
+        else:
+            self._found[item.identity] = _read(reply)
+        for entry in self.open():
+            if self.item(entry) is None:
+                entry.progress = "complete"
+
+    def fail(self, item: Turn, problem: str, retry: float) -> None:
+        """Notes why a model cannot read it."""
+        for entry in self.open():
+            if item.identity in {part.identity for part in entry.parts}:
+                entry.progress, entry.problem, entry.retry = "failed", problem, retry
+
+    def _forget(self) -> None:
+        self._forget_entries(MOST_ENTRIES)
+        needed = {part.identity for entry in self._entries.values() for part in entry.parts}
+        for identity in surplus(self._found, MOST_PARTS, needed):
+            del self._found[identity]
+
+
+def _read(reply: dict[str, Any]) -> Read:
+    losses = np.array([np.nan, *reply["losses"]], dtype=np.float64)
+    pieces = tuple(Piece(str(text), int(place), int(of)) for text, place, of in reply["pieces"])
+    return Read(pieces, losses, int(reply["total"]), int(reply["places"]))
+
+
+def _written(item: Turn, reply: dict[str, Any]) -> Written:
+    ids = (*item.ids, *(int(one) for one in reply["ids"]))
+    ended = bool(reply["ended"]) or len(ids) >= int(item.part.content["write"]["most"])
+    return Written(str(reply["text"]), ids, ended, int(reply["read"]), int(reply["total"]))

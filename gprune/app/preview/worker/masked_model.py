@@ -1,0 +1,243 @@
+"""A model on the bench: loaded once, silenced in place, measured a few windows at a time.
+
+Model, device, number type, text and windows are those of the run's perplexity stage, and are checked against
+what the run has read: a number on a page is one of the run at hand or none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import psutil
+import torch
+
+from gprune.app.preview.worker.messages import unpacked
+from gprune.data import texts
+from gprune.evaluation.perplexity import window_losses, windows
+from gprune.models import identity, loading, random_weights
+from gprune.models.oom_backoff import out_of_memory
+from gprune.pipeline.stages import KINDS
+from gprune.pruning import repair
+from gprune.pruning.surgery import Silenced
+from gprune.records import Array, PrunedModel, SampledText
+from gprune.records.repairs import in_order
+from gprune.store import Store
+from gprune.study import EvaluationSettings
+from gprune.system import machine
+from gprune.system.errors import CorpusError, ModelError, SettingsError
+
+MOST_PREPARED = 64
+"""masks that stay prepared: the points of a curve take turns"""
+_TOO_SMALL = (
+    "the memory is too small for the preview of this model: close what else uses it, or run the study with "
+    "dtype bfloat16 or shorter windows"
+)
+Stamp = tuple[tuple[str, int, int], ...]
+
+
+class Bench:
+    """One dense model with its texts."""
+
+    def __init__(self, model: dict[str, Any]) -> None:
+        """Loads the model.
+
+        Args:
+            model: see gprune.app.preview.request.Source.
+
+        Raises:
+            ModelError: the model is gone, has changed since the run, or does not fit into the memory.
+            SettingsError: the device is not available.
+        """
+        self.name, self.store = str(model["model"]), Store(Path(model["root"]))
+        self._stamp = _stamp(self.name)
+        place = loading.device_of(model["device"])
+        if place.type == "cpu":
+            _require_memory(self.name, model["precision"])
+        with ThreadPoolExecutor(1) as beside:
+            # weights are read and digested at the same time
+            digests = beside.submit(_digests, self.name, str(model["device"]))
+            self.decoder = loading.load(self.name, str(place), model["precision"], model["trust_remote_code"])
+            if digests.result() != (model["fingerprint"], model["tokenizer"]):
+                raise identity.changed(self.name)
+        self._texts: dict[str, Array] = {}
+        self._ready: dict[str, dict[str, Any]] = {}
+        self._prepared: OrderedDict[str, Silenced] = OrderedDict()
+        self.typed: tuple[str, Array] = ("", np.empty(0, dtype=np.int32))
+        """the text that was typed last, and its tokens: several models read it one after the other"""
+        self.kept: dict[str, Any] = {}
+        """records of the run's texts, by their keys, for the next text that is held against them"""
+
+    def windows(self, text: dict[str, Any]) -> Array:
+        """(windows, length) token ids of a text, cut as the run has cut it; see question.Resolved.
+
+        Raises:
+            CorpusError: the text is gone or has changed since the run.
+        """
+        known = json.dumps(text, sort_keys=True)
+        if known not in self._texts:
+            name, settings = str(text["name"]), _evaluation(text)
+            stream = self._stream(name, text, settings)
+            self._texts[known] = windows(self.decoder.model, stream, name, settings)
+        return self._texts[known]
+
+    def _stream(self, name: str, text: dict[str, Any], settings: EvaluationSettings) -> Array:
+        """The tokens of a text: read as the run has read it, or those that the model wrote for it."""
+        if "sampled" in text:
+            ids: Array = self.store.get("sampled", str(text["sampled"]), SampledText).ids
+            return ids.ravel()
+        limit = settings.windows * settings.length if settings.windows else None
+        require_same_text(name, "evaluation", text["digest"], limit)
+        return texts.stream(name, self.decoder.tokenizer, cache=self.store.texts, limit=limit)
+
+    def losses(self, question: dict[str, Any]) -> list[float]:
+        """Mean loss of some windows while units are silent.
+
+        Args:
+            question: see gprune.app.preview.worker.messages.
+
+        Raises:
+            GpruneError: with one sentence that says what is wrong and what to do.
+        """
+        read, text = self.windows(question["text"]), question["text"]
+        numbers = np.asarray(question["numbers"], dtype=np.int64)
+        if not len(numbers) or numbers.min() < 0 or numbers.max() >= len(read):
+            raise SettingsError(f"the text has the windows 0 to {len(read) - 1}: ask for some of them")
+        with self.silenced(question):
+            found = self._measured(read, numbers, text)
+        return [float(loss) for loss in found]
+
+    def silenced(self, question: dict[str, Any]) -> AbstractContextManager[None]:
+        """Keeps what a question's masks remove silent, the rest repaired, for as long as one wants."""
+        pruned = question["pruned"]
+        return nullcontext() if pruned is None else self._silenced(pruned).applied()
+
+    def require_same(self) -> None:
+        """Checks that the model's files are those that were loaded.
+
+        Raises:
+            ModelError: they are gone or have changed.
+        """
+        if _stamp(self.name) != self._stamp:
+            raise identity.changed(self.name)
+
+    def _measured(self, read: Array, numbers: Array, text: dict[str, Any]) -> Array:
+        """Losses of some windows; in smaller batches where the memory is too small for all at once."""
+        settings = _evaluation({**text, "batch": len(numbers)})
+        try:
+            return window_losses(
+                self.decoder.model, read[numbers], str(text["name"]), settings, numbers=numbers
+            )
+        except SettingsError as error:
+            if not out_of_memory(_origin(error)):
+                raise
+            raise SettingsError(_TOO_SMALL) from error
+
+    def _silenced(self, pruned: dict[str, Any]) -> Silenced:
+        """What is left of the model, prepared; what was asked for longest ago makes way."""
+        known = json.dumps(pruned, sort_keys=True)
+        if known not in self._prepared:
+            model = PrunedModel(unpacked(pruned["masks"]), in_order(pruned["repairs"]))
+            # repaired weights are a third of the model, other biases next to nothing
+            most = 1 if any(one.weights for one in model.repairs) else MOST_PREPARED
+            while len(self._prepared) >= most:
+                self._prepared.popitem(last=False)
+            ready = self._known(model, pruned["inputs"])
+            self._prepared[known] = Silenced(self.decoder, model, ready)
+        self._prepared.move_to_end(known)
+        return self._prepared[known]
+
+    def _known(self, model: PrunedModel, inputs: dict[str, list[list[str]]]) -> dict[str, Any]:
+        """What the repairs of a model know of its texts, found once."""
+        asked = json.dumps([[one.name for one in model.repairs], inputs])
+        if asked not in self._ready:
+            records = {name: [self._record(*place) for place in places] for name, places in inputs.items()}
+            self._ready[asked] = repair.ready(self.decoder, replace(model, inputs=records))
+        return self._ready[asked]
+
+    def _record(self, kind: str, key: str) -> Any:
+        record: Any = KINDS[kind].record
+        return self.store.get(kind, key, record)
+
+
+def require_same_text(
+    name: str, role: Literal["calibration", "evaluation"], digest: str, tokens: int | None
+) -> None:
+    """Checks that a text says what it said when the run has read it.
+
+    Args:
+        name: name of the text.
+        role: what it is read for.
+        digest: what the run knows its content by.
+        tokens: how many of them the run reads; None for all.
+
+    Raises:
+        CorpusError: it is gone or has changed.
+    """
+    if texts.fingerprint(name, role, tokens=tokens) != digest:
+        raise CorpusError(f"the text {name!r} has changed since the run: put it back, or run the study again")
+
+
+def sentence(error: Exception) -> str:
+    """What went wrong, for people: running out of memory first, then whatever else a library says."""
+    if out_of_memory(_origin(error)):
+        return _TOO_SMALL
+    return f"the preview failed ({type(error).__name__}: {loading.one_line(error)}): ask again"
+
+
+def _origin(error: Exception) -> Exception:
+    """What torch itself has said."""
+    return error.__cause__ if isinstance(error.__cause__, Exception) else error
+
+
+def _evaluation(text: dict[str, Any]) -> EvaluationSettings:
+    return EvaluationSettings(preset=str(text["length"]), windows=text["windows"], batch=text["batch"])
+
+
+def _digests(name: str, device: str) -> tuple[str, str]:
+    made = identity.fingerprint(name, card=machine.card(device))
+    return made, identity.tokenizer_fingerprint(name)
+
+
+def _stamp(name: str) -> Stamp:
+    """Names, sizes and times of the files that make a model.
+
+    Raises:
+        ModelError: the folder is gone, or files in it.
+    """
+    try:
+        folder = identity.locate(name)
+        files = [folder / identity.CONFIG_FILE, *identity.weight_files(folder)]
+        lexicon = identity.tokenizer_folder(folder)
+        files += [lexicon / file for file in identity.TOKENIZER_FILES if (lexicon / file).is_file()]
+        states = [(str(file), file.stat()) for file in files]
+    except (ModelError, OSError) as error:
+        raise ModelError(
+            f"the model folder {identity.resolve(name)!r} is not there any more, or lacks files: put it "
+            "back, or choose another run"
+        ) from error
+    return tuple((path, state.st_size, state.st_mtime_ns) for path, state in states)
+
+
+def _require_memory(name: str, precision: str) -> None:
+    """Checks that the weights fit, before the system ends a process of its own choice for them."""
+    folder = identity.locate(name)
+    stored = identity.configuration(folder)
+    kind = str(stored.get("dtype") or stored.get("torch_dtype") or "float32")
+    found = [getattr(torch, word, None) for word in (precision, kind)]
+    widths = [(dtype if isinstance(dtype, torch.dtype) else torch.float32).itemsize for dtype in found]
+    files = identity.weight_files(folder)
+    held = sum(file.stat().st_size for file in files) or random_weights.weights(folder) * widths[1]
+    size = held * widths[0] / widths[1]
+    free = psutil.virtual_memory().available
+    if size > free:
+        raise ModelError(
+            f"the model needs {size / 2**30:.1f} GiB, more than the {free / 2**30:.1f} GiB of memory that "
+            "are free: close what else uses it, or run the study with dtype bfloat16"
+        )

@@ -1,0 +1,90 @@
+"""How the app and the worker of the preview talk: one JSON object a line, over the child's input and output.
+
+The first line from the app says which model to load; every later one asks for the losses of some windows:
+
+    {"model": {...}}                                        -> {"ready": true}
+    {"text": {...}}                                         -> {"windows": 80}
+    {"text": {...}, "numbers": [3, 17], "pruned": {...} | null}
+                                                            -> {"losses": [3.21, 3.4]}
+
+What is pruned has masks, the repairs of its weights, and where the records are that these need:
+
+    {"masks": {...}, "repairs": [name, ...], "inputs": {parameter: [[kind, key], ...]}}
+
+A passage is read token by token, a window of a text or what was typed; a prompt is gone on from greedily, a
+few tokens a question. Both say what is silent as above, and how many tokens there were in all; `places`
+are the model's positions, 0 where it does not say:
+
+    {"read": {"text": {...}, "number": 3} | {"typed": "..."}, ...}
+                       -> {"pieces": [["The", 1, 1], ...], "losses": [...], "total": 128, "places": 4096}
+    {"write": {"prompt": "...", "most": 40}, "ids": [5, 9], "tokens": 4, ...}
+                       -> {"ids": [3, 1], "text": "...", "ended": false, "read": 12, "total": 12}
+
+A text of one's own is measured against the texts of a run; study and digests are those of a run that has it
+as its text C, and the drifts are left in the folder, as a store keeps them:
+
+    {"own": {"folder": "...", "study": {...}, "inputs": {...}}}  -> {"drifts": {"A | own": key, ...}}
+
+An answer carries the `id` of its question. Where there is no result it has a `problem`, one sentence, and
+says with `ready` whether the model is there for other questions. Masks travel as packed bits in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+
+from gprune.records import Array, PruningMasks
+from gprune.system import safe_parsing
+from gprune.system.errors import SettingsError, UnreadableError
+
+_PAIR = ("primary", "auxiliary")
+OWN_PAIRS = {"A | own": ("primary", "substitute"), "B | own": ("auxiliary", "substitute"), "A | B": _PAIR}
+"""the pairs of texts that are compared where a person brings a text of one's own"""
+
+
+def packed(masks: PruningMasks) -> dict[str, Any]:
+    """Masks as plain values: shape and bits of either array, the last axis running fastest."""
+    return {"ffn": _pack(masks.ffn), "heads": _pack(masks.heads)}
+
+
+def unpacked(values: Any) -> PruningMasks:
+    """The masks that were packed; name and retention, which change no loss, do not travel.
+
+    Raises:
+        SettingsError: the values are not those of packed masks.
+    """
+    try:
+        ffn, heads = _unpack(values["ffn"]), _unpack(values["heads"])
+    except (KeyError, TypeError, ValueError, OverflowError, MemoryError) as error:
+        raise SettingsError(f"the masks of a question cannot be read ({error}): ask again") from error
+    return PruningMasks("preview", ffn, heads, float("nan"), float("nan"))
+
+
+def line(message: dict[str, Any]) -> bytes:
+    """A message as it is sent; a loss that is not finite has no place in it."""
+    return (json.dumps(message, allow_nan=False) + "\n").encode()
+
+
+def read(data: bytes) -> dict[str, Any] | None:
+    """The message of a line; None where it holds none."""
+    try:
+        return safe_parsing.json_object(data, "the message", finite=False)
+    except UnreadableError:
+        return None
+
+
+def _pack(mask: Array) -> dict[str, Any]:
+    bits = np.packbits(np.asarray(mask, dtype=bool)).tobytes()
+    return {"shape": list(mask.shape), "bits": base64.b64encode(bits).decode()}
+
+
+def _unpack(values: dict[str, Any]) -> Array:
+    layers, units = (int(size) for size in values["shape"])
+    bits = np.frombuffer(base64.b64decode(values["bits"], validate=True), dtype=np.uint8)
+    if min(layers, units) < 0 or layers * units > 8 * len(bits):
+        raise ValueError(f"{len(bits)} bytes hold no {layers} x {units} bits")
+    return np.unpackbits(bits, count=layers * units).astype(bool).reshape(layers, units)

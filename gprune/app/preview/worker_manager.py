@@ -1,0 +1,235 @@
+"""The worker manager of the preview: one worker at most, handed one thing at a time.
+
+One thread starts and ends the worker and hands it one batch of windows, one passage, one text of somebody's
+own or a few tokens of a continuation at a time, so that something newer, a job, or another run never waits
+for more than that. It ends itself when there is neither a worker nor a question.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gprune.app.preview.job_gate import Lookout, hindrance
+from gprune.app.preview.own_text import OwnTexts
+from gprune.app.preview.request import key_of
+from gprune.app.preview.request_queue import Docket, Entry, order
+from gprune.app.preview.token_requests import Readings
+from gprune.app.preview.window_scheduler import Agenda
+from gprune.app.preview.worker_process import Child
+
+IDLE_SECONDS = 120.0
+"""a worker that has measured nothing for so long ends and gives its memory back"""
+TURN_SECONDS = 20.0
+"""a loaded model answers at least so long before that of another run takes its place"""
+URGENT_SECONDS = 3.0
+"""the same where the other run has a preview and this one only a curve"""
+RETRY_SECONDS = 10.0
+"""a model that could not be loaded is not loaded again before"""
+_TICK = 0.25
+STUCK_SECONDS = 600.0
+"""a batch of windows takes half a second, on a huge model on a CPU minutes; beyond this nothing will come"""
+_BROKEN = "the preview failed ({}): ask again"
+
+
+class WorkerManager:
+    """Has one worker at most answer what is open, and ends it when there is nothing to do."""
+
+    def __init__(
+        self,
+        idle: float = IDLE_SECONDS,
+        start: Callable[[dict[str, Any], Callable[[], None]], Child] = Child,
+        waits_for: Callable[[Path, str], str] = hindrance,
+    ) -> None:
+        """Starts nothing.
+
+        Args:
+            idle: seconds without work after which the worker ends.
+            start: starts a worker; replaced in tests.
+            waits_for: says why the preview has to wait; replaced in tests.
+        """
+        self.idle = idle
+        self._start, self._lookout = start, Lookout(waits_for)
+        turns = itertools.count(1)
+        self._agenda, self._readings, self._own = Agenda(turns), Readings(turns), OwnTexts(turns)
+        self._dockets: tuple[Docket[Any, Any], ...] = (self._agenda, self._readings, self._own)
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._child: Child | None = None
+        self._leaving: Child | None = None
+        """the worker before, until its memory is free"""
+        self._flight: tuple[Docket[Any, Any], Any, float] | None = None
+        self._worked = self._warm = 0.0
+        self._measured = False
+        self._ended: dict[str, str] = {}
+
+    def _open(self, model: str | None = None) -> list[Entry]:
+        """Every question that lacks something, of one model or all."""
+        return [entry for docket in self._dockets for entry in docket.open(model)]
+
+    def _wake(self) -> None:
+        """Has the manager look at once where something is open; the lock is held."""
+        if self._thread is None and self._open():
+            self._thread = threading.Thread(target=self._keep, name="preview", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _keep(self) -> None:
+        """The life of its thread."""
+        while True:
+            try:
+                self._look_out()
+                with self._changed:
+                    self._step(time.monotonic())
+            except Exception as error:
+                # whatever it was, pages get a sentence, and the next question another try
+                with self._changed:
+                    self._give_up(_BROKEN.format(f"{type(error).__name__}: {error}"), time.monotonic())
+            with self._changed:
+                if self._child is None and not self._open():
+                    self._thread = None
+                    return
+                if self._child is None or self._child.replies.empty():
+                    self._changed.wait(_TICK)
+
+    def _step(self, now: float) -> None:
+        self._hear(now)
+        for docket in self._dockets:
+            docket.expire(now)
+        self._manage(now)
+        self._hand_over(now)
+
+    def _look_out(self) -> None:
+        """Asks the queue of jobs, without the lock: that reads files."""
+        with self._changed:
+            models = {entry.model: entry.loads for entry in self._open()}
+            if self._child is not None:
+                models[key_of(self._child.model)] = self._child.model
+        self._lookout.look(models.values())
+
+    def _hear(self, now: float) -> None:
+        """Takes in what the worker has said."""
+        while self._child is not None and not self._child.replies.empty():
+            reply = self._child.replies.get()
+            if reply is None:
+                self._give_up(self._child.why(), now, 0.0 if self._measured else RETRY_SECONDS)
+            elif "problem" in reply:
+                self._note_problem(reply, now)
+            elif reply.get("ready"):
+                self._child.ready, self._warm, self._worked = True, now, now
+            elif self._flight is not None:
+                self._note_result(reply, now)
+
+    def _note_problem(self, reply: dict[str, Any], now: float) -> None:
+        flight, self._flight = self._flight, None
+        if not reply.get("ready", True):
+            self._give_up(str(reply["problem"]), now, RETRY_SECONDS)
+        elif flight is not None:
+            flight[0].fail(flight[1], str(reply["problem"]), now + RETRY_SECONDS)
+
+    def _note_result(self, reply: dict[str, Any], now: float) -> None:
+        assert self._flight is not None
+        (docket, item, sent), self._flight = self._flight, None
+        self._worked = now
+        if reply.get("id") != item.identity:
+            raise RuntimeError("an answer to another question")
+        self._measured = self._measured or "windows" not in reply
+        docket.heard(item, reply, now - sent)
+
+    def _manage(self, now: float) -> None:
+        """Ends the worker where that is due, and starts one where it is wanted."""
+        if self._flight is not None and now - self._flight[2] > STUCK_SECONDS:
+            self._give_up(f"the preview has said nothing for {STUCK_SECONDS:g} seconds: ask again", now)
+        wanted = self._wanted()
+        reason = self._due(wanted, now)
+        if reason:
+            self._end(reason)
+        if self._child is not None or wanted is None or self._lookout.reason(wanted.loads):
+            return
+        if self._leaving is not None and not self._leaving.gone:
+            return
+        try:
+            self._child = self._start(wanted.loads, self._notify)
+        except OSError as error:
+            problem = f"no process can be started ({error.strerror or error}): free some memory, ask again"
+            self._fail_model(wanted.model, problem, now + RETRY_SECONDS)
+        self._measured, self._worked = False, now
+
+    def _due(self, wanted: Entry | None, now: float) -> str:
+        """Why the worker has to end now; empty where it has not."""
+        child = self._child
+        if child is None:
+            return ""
+        reason = self._lookout.reason(child.model)
+        if reason and child.model["device"] != "cpu":
+            return reason
+        if wanted is not None and self._turn_over(wanted, now):
+            return "the preview of another run has taken its place"
+        rests = child.ready and self._flight is None
+        if now - self._worked > self.idle and (rests or not self._open(key_of(child.model))):
+            return f"nothing was measured for {self.idle:g} seconds"
+        return ""
+
+    def _wanted(self) -> Entry | None:
+        """The question whose model should be loaded, were there no other: a preview, longest without turn."""
+        mine = None if self._child is None else key_of(self._child.model)
+        entries = [entry for entry in self._open() if not self._lookout.reason(entry.loads)]
+        others = [entry for entry in entries if entry.model != mine]
+        return min(others or entries, key=order, default=None)
+
+    def _turn_over(self, wanted: Entry, now: float) -> bool:
+        """Whether the loaded model makes way for that of another run."""
+        assert self._child is not None
+        key = key_of(self._child.model)
+        mine = self._open(key)
+        if wanted.model == key:
+            return False
+        if not mine or self._lookout.reason(self._child.model):
+            return True
+        urgent = any(entry.urgent for entry in mine)
+        if not self._child.ready or (urgent and not wanted.urgent):
+            return False
+        return now - self._warm > (URGENT_SECONDS if wanted.urgent and not urgent else TURN_SECONDS)
+
+    def _hand_over(self, now: float) -> None:
+        """Gives a worker that rests its next batch."""
+        child = self._child
+        if child is None or not child.ready or self._flight is not None or self._lookout.reason(child.model):
+            return
+        waiting = [(entry, docket) for docket in self._dockets for entry in docket.open(key_of(child.model))]
+        for entry, docket in sorted(waiting, key=lambda pair: order(pair[0])):
+            item = docket.turn(entry)
+            if item is not None:
+                self._flight = docket, item, now
+                child.send(item.message)
+                return
+
+    def _fail_model(self, model: str, problem: str, retry: float) -> None:
+        for docket in self._dockets:
+            docket.fail_model(model, problem, retry)
+
+    def _give_up(self, problem: str, now: float, pause: float = 0.0) -> None:
+        """Ends the worker for a reason that all questions of its model share."""
+        if self._child is not None:
+            self._fail_model(key_of(self._child.model), problem, now + pause)
+            self._end(problem)
+        else:
+            for model in {entry.model for entry in self._open()}:
+                self._fail_model(model, problem, now + pause)
+
+    def _end(self, reason: str) -> None:
+        if self._child is not None:
+            self._ended[key_of(self._child.model)] = reason
+            self._child.end()
+            self._leaving = self._child
+        if self._flight is not None:
+            self._flight[0].lost(self._flight[1])
+        self._child, self._flight = None, None
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()

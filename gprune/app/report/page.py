@@ -1,0 +1,125 @@
+"""Report: which figures shall go into one file that people can open anywhere?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from gprune.app.report import gathering, making
+from gprune.app.report.making import Report
+from gprune.app.ui import frame, sticky_button, url_session, url_state
+from gprune.app.ui.card import Card, card
+from gprune.app.ui.text import plain, said
+from gprune.pipeline.runs.opened import Run
+from gprune.system.safe_parsing import quoted
+from gprune.system.units import amount
+
+CHOSEN = "rp_cards"
+"""key in the address: the figures in the order in which they stand"""
+_MADE = "report_made"
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A report that waits to be taken along, and of what it was made."""
+
+    run: str
+    cards: tuple[str, ...]
+    report: Report
+
+
+def show() -> None:
+    """Draws the page."""
+    frame.page_title("Report", "Which figures shall go into one file that people can open anywhere?")
+    run = frame.require_run()
+    if run is None:
+        return
+    with card("rp_choice", "One file, without the app and without a network", run) as drawn:
+        _choice(run, drawn)
+
+
+def _choice(run: Run, drawn: Card) -> None:
+    names = gathering.names()
+    called = {name: f"{gathering.page_of(name)}: {gathering.about(name)}" for name in names}
+    first = [name for name in names if gathering.page_of(name) == gathering.page_of(names[0])]
+    cards = tuple(
+        url_state.multiselect(
+            "Figures",
+            called,
+            CHOSEN,
+            first,
+            help="In the order in which they are chosen. Each is taken as its page shows it now, with what "
+            "is set there and the finding above it.",
+        )
+    )
+    drawn.title(f"{len(cards)} of {len(names)} figures in one file" if cards else "Choose a figure")
+    with st.container(horizontal=True):
+        st.button("All", key="rp_all", on_click=url_state.put, args=(CHOSEN, list(names)))
+        for page in dict.fromkeys(map(gathering.page_of, names)):
+            of_page = [name for name in names if gathering.page_of(name) == page]
+            both = list(dict.fromkeys([*cards, *of_page]))
+            st.button(
+                f"+ {page}",
+                key=f"rp_page_{page}",
+                type="tertiary",
+                on_click=url_state.put,
+                args=(CHOSEN, both),
+            )
+    st.caption(
+        "The file holds findings, figures, tables, the settings of the run, versions and commit. It is light "
+        "or dark as its reader's system is, reads on a phone, and fetches nothing."
+    )
+    _make(run, cards)
+    _as_words(run, cards)
+
+
+def _make(run: Run, cards: tuple[str, ...]) -> None:
+    """The button that makes the report, and the one that hands it over."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if sticky_button.pressed(
+            "Make the report",
+            key="rp_make",
+            type="primary",
+            icon=":material/description:",
+            disabled=not cards,
+        ):
+            with st.spinner("Drawing the figures …"):
+                values = dict(url_session.current().values)
+                st.session_state[_MADE] = _Made(run.name, cards, making.make(run, cards, values))
+        made: _Made | None = st.session_state.get(_MADE)
+        if made is None or (made.run, made.cards) != (run.name, cards):
+            return
+        report = made.report
+        st.download_button(
+            "Download",
+            report.content,
+            file_name=f"{run.name}-report.html",
+            mime="text/html",
+            key="rp_download",
+            icon=":material/download:",
+            on_click="ignore",
+        )
+        figures = f"{report.figures} figure{'' if report.figures == 1 else 's'}"
+        st.markdown(f"{amount(len(report.content))}, {figures}")
+    for name, problem in report.missing.items():
+        st.warning(f"{plain(gathering.about(name))}: {said(problem)}", icon=":material/hourglass_empty:")
+
+
+def _as_words(run: Run, cards: tuple[str, ...]) -> None:
+    """The same from a terminal and from Python, of the figures as they are by themselves."""
+    if not cards:
+        return
+    with st.expander("The same as a command, and in Python", icon=":material/terminal:"):
+        file = f"{run.name}.html"
+        st.code(
+            f"python -m gprune report {run.name} --cards {' '.join(cards)} -o {file}",
+            language="bash",
+            wrap_lines=True,
+        )
+        listed = ", ".join(map(quoted, cards))
+        st.code(
+            f"import gprune\n\ngprune.open({quoted(run.name)}).report({quoted(file)}, cards=[{listed}])",
+            language="python",
+            wrap_lines=True,
+        )

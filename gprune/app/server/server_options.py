@@ -1,0 +1,58 @@
+"""Answers: was this process started as the app's server, and what may it do?
+
+The command that serves the app notes its terms here, in the memory of its own process: neither a page nor a
+variable of the environment can change them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gprune.system.errors import SettingsError
+
+COMMAND = "python -m gprune app"
+"""what starts the app"""
+TRUST_OPTION = "--trust-remote-code"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a server was started for."""
+
+    trust_remote_code: bool = False
+    """whether a study may ask for the Python code of its model to be run"""
+
+
+_noted: list[Terms] = []
+
+
+def open_with(given: Terms) -> None:
+    """Notes that this process serves the app behind its door, and on which terms."""
+    _noted[:] = [given]
+
+
+def current_terms() -> Terms | None:
+    """The terms of this process; None where the app was not started by its own command."""
+    return _noted[0] if _noted else None
+
+
+def trusts_code() -> bool:
+    """Whether this server may run code that comes with a model."""
+    given = current_terms()
+    return given is not None and given.trust_remote_code
+
+
+def require_trust(asked: bool) -> None:
+    """Refuses what would run a model's own code on a server that was not started for it.
+
+    Args:
+        asked: the study's `trust_remote_code`.
+
+    Raises:
+        SettingsError: it is asked for, and this server may not.
+    """
+    if asked and not trusts_code():
+        raise SettingsError(
+            "trust_remote_code is on, but this server runs no code that comes with a model: start it as "
+            f"{COMMAND} {TRUST_OPTION}, or run the study with python -m gprune run"
+        )

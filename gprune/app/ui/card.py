@@ -1,0 +1,333 @@
+"""The card: the one frame that every chart and table stands in.
+
+A title that states the finding, the chart, one sentence on how to read it, its table and its CSV. An error
+of ours becomes one sentence on the card; the rest of the page survives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from gprune.analysis.published import Published, same_setting
+from gprune.app.ui import card_messages, export_dialog, present, python_code, selection, tables, url_state
+from gprune.app.ui.commands import command
+from gprune.app.ui.panel import Call, Panel, PanelFunction
+from gprune.app.ui.run_choice import RUN
+from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.study import Study
+from gprune.system.errors import GpruneError
+
+MAXIMISED = "card"
+MAXIMISED_HEIGHT = 640
+"""pixels of a chart whose card fills the window"""
+_FILLS = (
+    "<style>.st-key-card_{key} {{position: fixed; inset: 3.2rem 0.5rem 0.5rem 0.5rem; z-index: 999995; "
+    "overflow: auto; width: auto; max-width: none; height: auto; background: light-dark({light}, {dark});}}"
+    "</style>"
+)
+_UNUSED_TOOLS = ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]
+
+
+class Card:
+    """What a page can do with the card that it has opened."""
+
+    def __init__(self, key: str, title: str, run: Run | None) -> None:
+        """Draws the frame; `title` stands until the finding is known.
+
+        Args:
+            key: unique in the app; prefix of the card's widgets.
+            title: what the card shows.
+            run: the run whose name goes into file names.
+        """
+        self.key, self.run = key, run
+        self._calls: list[Call] = []
+        self._options: dict[str, Any] = {}
+        self._figures: list[go.Figure] = []
+        self._table: Callable[[], pd.DataFrame] | None = None
+        self._as_read: Callable[[], pd.DataFrame] | None = None
+        self.maximised = url_state.names(MAXIMISED, key)
+        with st.container(horizontal=True, vertical_alignment="top", gap="small"):
+            self._heading = st.container(width="stretch").empty()
+            self._copies = st.container(width="content", horizontal=True, gap="small")
+            self._sizing()
+        self.title(title)
+
+    def title(self, text: str) -> None:
+        """Replaces the heading by the finding."""
+        self._title = text
+        self._heading.markdown(f"#### {text}")
+
+    def _sizing(self) -> None:
+        """The button that lets the card fill the window, and gives the window back."""
+        large = self.maximised
+        clicked = st.button(
+            "",
+            key=f"{self.key}_size",
+            icon=":material/close_fullscreen:" if large else ":material/open_in_full:",
+            type="tertiary",
+            help="Back to the page" if large else "Let this card fill the window",
+            on_click=url_state.put,
+            args=(MAXIMISED, "" if large else self.key),
+            shortcut="Escape" if large else None,
+        )
+        if clicked and url_state.in_fragment():
+            # styles stand outside of a fragment and outlive its drawing
+            st.rerun()
+        if large:
+            ground = {name: st.get_option(f"theme.{name}.backgroundColor") for name in ("light", "dark")}
+            st.html(_FILLS.format(key=self.key, **ground))
+
+    def copies(self) -> None:
+        """Offers what the card shows for a paper, as Python, as a command and as a link, at its end."""
+        goods = export_dialog.Goods(self._title, self._file_name(), self._figures, self._table, self._as_read)
+        with self._copies:
+            export_dialog.button(self.key, goods)
+        if self.run is None:
+            return
+        python = python_code.code(self.run, self.key, self._calls, self._options)
+        if not python:
+            return
+        with (
+            self._copies,
+            st.popover(
+                "",
+                icon=":material/content_copy:",
+                type="tertiary",
+                key=f"{self.key}_copy",
+                help="Copy as Python, as a command or as a link",
+            ),
+        ):
+            st.caption("As Python: what this card shows")
+            st.code(python, language="python", wrap_lines=True)
+            st.caption("As a command: the whole run")
+            st.code(command(self.run.study), language="bash", wrap_lines=True)
+            st.caption("As a link: this card, for people whom this server lets in")
+            st.code(_link(self.run, self.key), language=None, wrap_lines=True)
+
+    def reads(self, table: Callable[[], pd.DataFrame]) -> None:
+        """Says how the card's table is read, where its numbers are arranged otherwise: for LaTeX."""
+        self._as_read = table
+
+    def asked(self, **options: Any) -> None:
+        """Notes what is set beside a card without a figure, for those who copy what it shows."""
+        self._options = options
+
+    def offers(self, panel: Panel) -> None:
+        """Notes a figure of the card for those who copy what it shows, where it is not drawn by `show`."""
+        if panel.code is not None:
+            self._calls.append(panel.code)
+
+    def show(
+        self,
+        panel: Panel,
+        *,
+        on_point: Callable[[dict[str, Any]], None] | None = None,
+        on_region: Callable[[list[dict[str, Any]]], None] | None = None,
+        switch: bool = True,
+        narrow: bool = False,
+    ) -> None:
+        """Draws a panel under its finding; the table is made only when someone asks for it.
+
+        Args:
+            panel: what is shown.
+            on_point: told of the mark that a person clicks, as Plotly describes it.
+            on_region: told of the marks in a box or a lasso that a person draws; they may be none.
+            switch: whether to offer the table besides its CSV.
+            narrow: whether the tools have to fit into a third of the page, below the caption; the table
+                can be shown when the card is large.
+        """
+        if panel.title:
+            self.title(panel.title)
+        self.offers(panel)
+        self._draw(panel, on_point, on_region)
+        if narrow:
+            self.tools(caption=panel.caption)
+            self.tools(panel.table, self.maximised, panel.how)
+        else:
+            self.tools(panel.table, switch, panel.how, panel.caption)
+
+    def beside(self, panel: Panel, key: str) -> None:
+        """Draws another figure of the card, with its caption.
+
+        Args:
+            panel: what is shown.
+            key: of the chart.
+        """
+        self.offers(panel)
+        st.plotly_chart(panel.figure, key=key, config={"displaylogo": False}, alt=panel.alt or panel.caption)
+        st.caption(panel.caption)
+
+    def _draw(
+        self,
+        panel: Panel,
+        on_point: Callable[[dict[str, Any]], None] | None,
+        on_region: Callable[[list[dict[str, Any]]], None] | None,
+    ) -> None:
+        figure = panel.figure
+        options = {
+            "displaylogo": False,
+            "modeBarButtonsToRemove": _UNUSED_TOOLS[2:] if on_region else _UNUSED_TOOLS,
+            "toImageButtonOptions": {"format": "svg", "filename": self._file_name()},
+        }
+        self._figures.append(figure)
+        figure = present.enlarged(figure)
+        if self.maximised:
+            # the figure may be one that other sessions are shown
+            figure = go.Figure(figure).update_layout(height=MAXIMISED_HEIGHT)
+        chosen: dict[str, Any] = {}
+        if on_point or on_region:
+            modes = ["points", "box", "lasso"] if on_region else ["points"]
+            chosen = {"on_select": self._selected(on_point, on_region), "selection_mode": modes}
+        st.plotly_chart(
+            figure, key=f"{self.key}_chart", config=options, alt=panel.alt or panel.caption, **chosen
+        )
+
+    def _selected(
+        self,
+        on_point: Callable[[dict[str, Any]], None] | None,
+        on_region: Callable[[list[dict[str, Any]]], None] | None,
+    ) -> Callable[[], None]:
+        """What Streamlit calls when marks are chosen: passes on the first, or all that a region holds."""
+
+        def handle() -> None:
+            event = st.session_state.get(f"{self.key}_chart") or {}
+            found = event.get("selection") or {}
+            points = found.get("points") or []
+            if on_region and (found.get("box") or found.get("lasso")):
+                on_region(points)
+            elif on_point and points:
+                on_point(points[0])
+
+        return handle
+
+    def tools(
+        self,
+        table: Callable[[], pd.DataFrame] | None = None,
+        switch: bool = True,
+        how: str = "",
+        caption: str = "",
+    ) -> None:
+        """What stands below a chart: how to read it, a switch that shows the numbers, and their CSV.
+
+        Args:
+            table: makes the numbers.
+            switch: whether to offer the table besides the CSV.
+            how: what to know for reading the chart.
+            caption: one line on how to read it.
+        """
+        self._table = self._table or table
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            if caption:
+                st.caption(caption, width="stretch")
+            # in a narrow card they go below the caption together
+            with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
+                shown = self._switches(table, switch, how)
+        if shown and table is not None:
+            tables.show(table(), alt="the numbers behind the chart")
+
+    def _switches(self, table: Callable[[], pd.DataFrame] | None, switch: bool, how: str) -> bool:
+        """Draws the tools themselves; says whether the table is to be shown."""
+        if how:
+            with st.popover("How to read", type="tertiary", icon=":material/help:", key=f"{self.key}_how"):
+                st.markdown(how)
+        if table is None:
+            return False
+        shown = switch and url_state.toggle("Table", f"{self.key}_table")
+        st.download_button(
+            "CSV",
+            data=lambda: tables.csv(table()),
+            file_name=f"{self._file_name()}.csv",
+            mime="text/csv",
+            key=f"{self.key}_csv",
+            icon=":material/download:",
+            type="tertiary",
+            on_click="ignore",
+        )
+        return shown
+
+    def published(self, claim: Published, study: Study) -> None:
+        """Shows what the paper reports, and whether its setting is this run's."""
+        with st.container(horizontal=True, vertical_alignment="center"):
+            if same_setting(claim, study):
+                st.badge("published, same setting", color="green")
+            else:
+                st.badge("published, different setting", color="grey")
+            st.caption(f"The paper reports {claim.claim}. Setting: {claim.setting}.", width="stretch")
+
+    def _file_name(self) -> str:
+        return f"{self.run.name}-{self.key}" if self.run else self.key
+
+
+def _link(run: Run, key: str) -> str:
+    """The address of the page as it is shown, with a card that fills it."""
+    held = {name: st.query_params.get_all(name) for name in st.query_params}
+    return f"{st.context.url or ''}?{urlencode(held | {RUN: run.name, MAXIMISED: key}, doseq=True)}"
+
+
+@contextmanager
+def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
+    """Opens a card; an error of ours inside it is shown on it and goes no further.
+
+    Args:
+        key: unique in the app.
+        title: heading until the finding is known.
+        run: the run that is shown.
+    """
+    # cards that stand side by side are equally high
+    with st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
+        drawn = Card(key, title, run)
+        try:
+            yield drawn
+            drawn.copies()
+        except MissingResultError as missing:
+            card_messages.missing(run, missing)
+        except GpruneError as error:
+            card_messages.failed(run, error)
+
+
+def card_of(panel: PanelFunction[...], run: Run) -> AbstractContextManager[Card]:
+    """Opens the card of a figure, as `card` does.
+
+    Args:
+        panel: makes the figure.
+        run: the run that is shown.
+    """
+    return card(panel.card, panel.heading, run)
+
+
+def panel_card(
+    panel: PanelFunction[...],
+    run: Run,
+    on_point: Callable[[dict[str, Any]], None] | None = None,
+    **options: Any,
+) -> None:
+    """Draws a card that is its figure alone; what is selected is marked where the figure can mark it.
+
+    Args:
+        panel: makes the figure.
+        run: the run that is shown.
+        on_point: told of the mark that a person clicks, as Plotly describes it.
+        options: of the figure.
+    """
+    with card_of(panel, run) as drawn:
+        if "selected" in panel.options:
+            options["selected"] = selection.current(run)
+        drawn.show(panel(run, **options), on_point=on_point)
+
+
+def published_badge() -> None:
+    """Marks what stands below it as published."""
+    st.badge(
+        "published, not run here",
+        icon=":material/menu_book:",
+        color="grey",
+        help="Numbers of the paper’s authors, on their models, texts and windows. They stand beside measured "
+        "numbers and are never ranked or averaged with them.",
+    )

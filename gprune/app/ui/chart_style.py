@@ -1,0 +1,208 @@
+"""How every figure looks: fixed colours of methods, titled axes, transparent background.
+
+Methods carry colours of Okabe and Ito, one a family; forms and controls of a method have its hue and differ
+in symbol and dash. Hues of their own are kept for the texts, and one for what differs between them. Cividis
+shows magnitude, purple-orange shows signs, and grey is kept for floors and references. Fonts and grid lines
+come from the app's theme, light or dark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import plotly.graph_objects as go
+
+from gprune.study.methods import METHODS, METRICS
+
+BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
+"""hues of the methods"""
+TEXT_A, TEXT_B, TEXT_C, PAIR = "#8661C1", "#D55E00", "#8C6D31", "#B0305C"
+"""hues of the calibration texts, and of what differs between two of them"""
+GREY, PALE = "#8C8C8C", "rgba(140, 140, 140, 0.45)"
+MAGNITUDE, SIGNS = "Cividis", "PuOr"
+"""colours of what has no sign, and of what has one: orange below 0, purple above"""
+
+
+class Looks(Mapping[str, str]):
+    """One thing of how each method looks, of plug-ins too that are met later, in the record of a run."""
+
+    def __init__(self, of: Callable[[str], str]) -> None:
+        """Looks it up when it is asked for."""
+        self._of = of
+
+    def __getitem__(self, name: str) -> str:
+        """The look of a method."""
+        if name not in METHODS:
+            raise KeyError(name)
+        return self._of(name)
+
+    def __iter__(self) -> Iterator[str]:
+        """Every method."""
+        return iter(METHODS)
+
+    def __len__(self) -> int:
+        """How many methods there are."""
+        return len(METHODS)
+
+
+METHOD_LABELS = Looks(lambda name: METHODS[name].label[:1].upper() + METHODS[name].label[1:])
+_FAMILY_COLORS = {
+    "dense": GREY,
+    "gprune": BLUE,
+    "flap": ORANGE,
+    "wanda_sp": GREEN,
+    "fang": PURPLE,
+    "llm_pruner": SKY,
+}
+_FAMILY_SYMBOLS = {
+    "dense": "line-ns-open",
+    "gprune": "circle",
+    "flap": "square",
+    "wanda_sp": "diamond",
+    "fang": "pentagon",
+    "llm_pruner": "x",
+}
+_PLUGIN_COLORS = ("#1B9AAA", "#7A7A00", "#4B4FC7")
+_PLUGIN_SYMBOLS = (
+    "hexagram",
+    "star-square",
+    "bowtie",
+    "hourglass",
+    "star-diamond",
+    "star-triangle-up",
+    "octagon",
+)
+"""as many that it is no multiple of the hues: the first 21 plug-ins differ in one or the other"""
+_PLUGIN_DASHES = ("solid", "dash", "dot", "dashdot")
+_SCORING_SYMBOLS = {"score_average": "triangle-up", "rank_average": "triangle-down", "pooled": "star"}
+_SCORING_DASHES = {"score_average": "dash", "rank_average": "dot", "pooled": "dashdot"}
+
+
+_CONTROL_SYMBOLS = {
+    "flap_uniform": "square-cross-open",
+    "wanda_sp_uniform": "diamond-cross-open",
+    "msl_layers": "hexagon-open",
+    "msl_random": "circle-x-open",
+    "msl_shuffled": "circle-cross-open",
+    "gprune_no_rasa": "circle-open",
+}
+_CONTROL_DASHES = {
+    "flap_uniform": "longdashdot",
+    "wanda_sp_uniform": "longdashdot",
+    "msl_layers": "dash",
+    "msl_random": "dot",
+    "msl_shuffled": "dashdot",
+}
+
+
+def called(method: str) -> str:
+    """A method's label, which says of a control that it is one."""
+    return f"{label(method)} (control)" if method in METHODS and METHODS[method].control else label(method)
+
+
+def family(method: str) -> str:
+    """The method that a form of it belongs to, and whose colour it has: `flap` for `flap_pooled`."""
+    known = METHODS.get(method)
+    if known is not None and known.decision == "learned":
+        return "gprune"
+    if known is not None and known.plugin is not None:
+        return method
+    return (known.metric or method) if known else method.partition(":")[0]
+
+
+def _color(method: str) -> str:
+    place = _plugin_place(method)
+    return _FAMILY_COLORS[family(method)] if place is None else _PLUGIN_COLORS[place % len(_PLUGIN_COLORS)]
+
+
+def _plugin_place(method: str) -> int | None:
+    """The number of a method among those of plug-ins; None of ours."""
+    foreign = [name for name, known in METHODS.items() if known.plugin is not None]
+    return foreign.index(method) if method in foreign else None
+
+
+def _symbol(method: str) -> str:
+    place = _plugin_place(method)
+    if place is not None:
+        return _PLUGIN_SYMBOLS[place % len(_PLUGIN_SYMBOLS)]
+    own = _FAMILY_SYMBOLS[family(method)]
+    if method == family(method):
+        return own
+    return _CONTROL_SYMBOLS.get(method) or _SCORING_SYMBOLS.get(METHODS[method].scoring, f"{own}-open")
+
+
+def _dash(method: str) -> str:
+    place = _plugin_place(method)
+    if place is not None:
+        return _PLUGIN_DASHES[place // len(_PLUGIN_COLORS) % len(_PLUGIN_DASHES)]
+    if method == family(method):
+        return "solid"
+    return _CONTROL_DASHES.get(method) or _SCORING_DASHES.get(METHODS[method].scoring, "longdash")
+
+
+METHOD_COLORS, METHOD_SYMBOLS, METHOD_DASHES = Looks(_color), Looks(_symbol), Looks(_dash)
+MOST_LAYER_TICKS = 16
+
+
+_METRIC_LABELS = {"twflap": "twFLAP (token-weighted)"}
+
+
+def label(method: str) -> str:
+    """Display name of a method or a metric."""
+    return METHOD_LABELS.get(method) or _METRIC_LABELS.get(method) or METRICS.get(method, method)
+
+
+def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -> go.Figure:
+    """Titles the axes and sets what all figures share.
+
+    Args:
+        figure: changed in place and returned.
+        x: title of the horizontal axis, with its unit.
+        y: title of the vertical axis, with its unit.
+        height: in pixels.
+        layout: further entries of the layout.
+    """
+    shared: dict[str, Any] = {
+        "height": height,
+        "margin": {"l": 64, "r": 16, "t": 16, "b": 52},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "title": None,
+            "traceorder": "normal",
+        },
+        "uirevision": "fixed",
+        "hoverlabel": {"namelength": -1},
+    }
+    figure.update_layout(**(shared | layout))
+    figure.update_xaxes(title_text=x, zeroline=False)
+    figure.update_yaxes(title_text=y, zeroline=False)
+    return figure
+
+
+def layer_axis(figure: go.Figure, layers: int, axis: str = "x", **place: Any) -> None:
+    """Whole-numbered ticks for an axis of layers, at most about sixteen."""
+    step = max(1, -(-layers // MOST_LAYER_TICKS))
+    update = figure.update_xaxes if axis == "x" else figure.update_yaxes
+    update(tickmode="linear", tick0=0, dtick=step, range=[-0.5, layers - 0.5], **place)
+
+
+def waiting(sentence: str) -> go.Figure:
+    """Empty axes that say what will stand here; they also make the browser load Plotly meanwhile."""
+    figure = go.Figure()
+    style(figure, "", "", 220)
+    figure.update_xaxes(showticklabels=False, showgrid=False)
+    figure.update_yaxes(showticklabels=False, showgrid=False)
+    figure.add_annotation(text=sentence, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
+    return figure
+
+
+def payload(figure: go.Figure) -> int:
+    """Bytes that a figure sends to the browser."""
+    return len(figure.to_json().encode())

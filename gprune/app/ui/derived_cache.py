@@ -1,0 +1,254 @@
+"""Small results that the pages draw, each computed once for its keys."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gprune import records
+from gprune.analysis import agreement, comparison, decisions, diagnostics, drift, thresholds
+from gprune.analysis.ablation_effect import Acting
+from gprune.analysis.paired_test import Measurement
+from gprune.app.ui.chart_style import label
+from gprune.app.ui.memo import memoized
+from gprune.evaluation import protocol
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import MissingResultError, Run, record
+from gprune.pipeline.stages import Inputs, Results, Stage
+from gprune.pipeline.stages.comparisons import COMPARISONS, SUBSTITUTION
+from gprune.pruning import rasa
+from gprune.records import Array
+from gprune.study import ReliabilitySettings
+from gprune.study.methods import METHODS
+
+MOST_TABLE_ROWS = 2000
+
+
+def _get(root: str, kind: str, key: str, expected: type) -> Any:
+    return record(root, kind, key, expected.__name__)
+
+
+@memoized(256)
+def drift_curves(root: str, key: str, bins: int, layer: int | None = None) -> list[drift.Distribution]:
+    """The four curves of the drift histogram."""
+    return drift.distributions(_get(root, "drift", key, records.RankDrift), bins, layer)
+
+
+@memoized(64)
+def drift_by_layer(root: str, key: str, bins: int) -> Array:
+    """(layers, bins) percent of each layer's neurons."""
+    return drift.by_layer(_get(root, "drift", key, records.RankDrift).magnitude, bins)
+
+
+@memoized(64)
+def drift_layers(root: str, key: str) -> pd.DataFrame:
+    """Medians and correlations of every layer."""
+    return drift.layer_table(_get(root, "drift", key, records.RankDrift))
+
+
+@memoized(64)
+def drift_top(root: str, key: str, primary: str, auxiliary: str, count: int) -> pd.DataFrame:
+    """The neurons whose rank moves most."""
+    first, second = (_get(root, "scores", name, records.UnitScores) for name in (primary, auxiliary))
+    return drift.top_drifting(_get(root, "drift", key, records.RankDrift), first, second, count)
+
+
+@memoized(128)
+def decision_bins(
+    root: str, drift_key: str, partition: str, ours: str, base: str, bins: int
+) -> decisions.Bins:
+    """Figure 3 for two methods."""
+    first, second = (_get(root, "masks", key, records.PruningMasks) for key in (ours, base))
+    magnitude = _get(root, "drift", drift_key, records.RankDrift).magnitude
+    return decisions.compare(
+        magnitude, _get(root, "partition", partition, records.Partition), first, second, bins
+    )
+
+
+@memoized(128)
+def module_scores(root: str, primary: str, partition: str, scale: str) -> Array:
+    """(modules,) mean primary score under a scale."""
+    scores = _get(root, "scores", primary, records.UnitScores).ffn
+    return rasa.mean_scores(scores, _get(root, "partition", partition, records.Partition), scale)
+
+
+def preview(run: Run, settings: ReliabilitySettings) -> thresholds.Decision:
+    """What RASA decides under other settings, computed in this process.
+
+    Raises:
+        MissingResultError: scores, modules or their statistics are missing.
+    """
+
+    def mean(scale: str) -> Array:
+        keys = run.key(stages.scores, "primary"), run.key(stages.partition)
+        return module_scores(run.root, *keys, scale)
+
+    return thresholds.decided(run, settings, mean)
+
+
+def measured(run: Run) -> list[tuple[str, str]]:
+    """Methods and texts of a run whose perplexity is there."""
+    every = itertools.product(run.study.methods, run.study.evaluation.texts)
+    return [(method, text) for method, text in every if run.has(stages.perplexity, method, text)]
+
+
+def measurements(run: Run) -> list[Measurement]:
+    """Every perplexity of a run that is there.
+
+    Raises:
+        StoreError: one is damaged, or the masks of its method are.
+    """
+    masks, there = run.masks(), measured(run)
+    # a method has one size, on however many texts it was measured
+    sizes = {method: _size(run, method, masks) for method in dict.fromkeys(method for method, _ in there)}
+    found = []
+    for method, text in there:
+        stage = stages.perplexity(run.graph, method, text)
+        found.append(measurement(run, method, text, stage, *sizes[method]))
+    return found
+
+
+def measurement(
+    run: Run, name: str, text: str, stage: Stage[records.Perplexity], retention: float, parameters: int
+) -> Measurement:
+    """A perplexity with what it takes to compare it.
+
+    Args:
+        run: the run.
+        name: of what was measured: a method, or a mask set made by hand.
+        text: an evaluation text of the run.
+        stage: the result.
+        retention: kept fraction of the decoder's weights, NaN where it is not known.
+        parameters: of the whole model, 0 where not known.
+
+    Raises:
+        MissingResultError: the result is not there.
+        StoreError: it is damaged.
+    """
+    value, inputs, study = run.read(stage), run.graph.inputs, run.study
+    made = run.results.details(stage)
+    return Measurement(
+        run=run.name,
+        method=name,
+        text=text,
+        perplexity=value.perplexity,
+        standard_error=value.standard_error,
+        windows=value.windows,
+        length=value.length,
+        retention=retention,
+        parameters=parameters,
+        model=inputs.model or study.model,
+        content=_content(inputs, text),
+        losses=value.losses,
+        stamp=protocol.of_perplexity(value, made, inputs.precision, study.evaluation.windows),
+    )
+
+
+def unavailable(run: Run) -> dict[str, str]:
+    """Why methods of a run could not be pruned, by method; what another run has made since is there."""
+    reasons = {str(entry.get("key")): str(entry["reason"]) for entry in run.unavailable.values()}
+    found = {}
+    for name in run.study.methods:
+        if METHODS[name].decision != "none":
+            stage = stages.masks(run.graph, METHODS[name].masks)
+            if stage.key in reasons and not run.there(stage):
+                found[name] = reasons[stage.key]
+    return found
+
+
+def _content(inputs: Inputs, text: str) -> str:
+    """What fixes the windows' tokens besides their length: tokenizer and text; empty where not recorded."""
+    digest = inputs.evaluation.get(text)
+    return f"{inputs.tokenizer}:{digest}" if digest else ""
+
+
+def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
+    """Retained fraction of the decoder's weights, and parameters of the whole model (0 if not known)."""
+    if method == comparison.DENSE:
+        return 1.0, run.size.parameters if run.size else 0
+    kept = masks.get(METHODS[method].masks)
+    return (float("nan"), 0) if kept is None else size_of(run, method, kept)
+
+
+def size_of(run: Run, method: str, kept: records.PruningMasks) -> tuple[float, int]:
+    """Retained fraction of the decoder's weights, and parameters of the whole model (0 if not known).
+
+    Args:
+        run: the run.
+        method: whose masks they are, or were before they were edited: its repairs may add biases.
+        kept: the masks.
+    """
+    shape, size = run.shape, run.size
+    if shape is None or size is None:
+        return kept.retention, 0
+    pruned = records.PrunedModel(kept, stages.repairs(run.graph, method))
+    return kept.retention, pruned.parameters(shape, size)
+
+
+def acting(run: Run) -> Acting:
+    """What the parts of GPrune do in a run.
+
+    Raises:
+        MissingResultError: the run has not come that far.
+        StoreError: a result is damaged.
+    """
+    results = run.results
+    if not diagnostics.ready(results):
+        raise MissingResultError(stages.masks(run.graph).title)
+    keys = (run.key(stages.masks), run.key(stages.adapted), run.key(stages.drift))
+    return _acting(run.root, keys, results)
+
+
+@memoized(64)
+def _acting(root: str, keys: tuple[str, ...], _results: Results) -> Acting:
+    return diagnostics.diagnose(_results)
+
+
+def seed_sentence(record: records.Agreement) -> str:
+    """What the shared k-means seed does, where another seed agrees less than another text; else empty."""
+    found, (seed, start) = agreement.mean_substitution(record), agreement.controls(record)
+    if found is None or seed is None or seed >= found[0]:
+        return ""
+    share = "Most" if seed < found[0] / 2 else "Part"
+    alone = (
+        f", and the initialization alone agrees at {start:.2f} under the shared seed"
+        if start is not None
+        else ""
+    )
+    return (
+        f"{share} of the agreement comes from the shared k-means seed: on the same texts with another seed "
+        f"the modules agree at only {seed:.2f}{alone}."
+    )
+
+
+def layer_strip(run: Run) -> dict[str, Array]:
+    """(layers,) rows of the overview's heat map, as far as the run has come."""
+    rows: dict[str, Array] = {}
+    if run.has(stages.drift):
+        rows["median drift A|B"] = drift_layers(run.root, run.key(stages.drift))[
+            "median drift A|B"
+        ].to_numpy()
+    if run.has_agreement:
+        rows["mean ARI"] = _mean_ari(run.agreement())
+    masks = run.masks()
+    if "gprune" in masks:
+        rows["neurons kept"], rows["key/value groups kept"] = decisions.layer_retention(masks["gprune"])
+        base = run.study.metric
+        if base in masks:
+            rows[f"Jaccard with {label(base)}"] = decisions.layer_jaccard(masks["gprune"], masks[base])
+    if not rows:
+        raise MissingResultError(stages.drift(run.graph).title)
+    return rows
+
+
+def _mean_ari(record: records.Agreement) -> Array:
+    chosen = [
+        row
+        for name, row in zip(record.comparisons, record.ari, strict=True)
+        if COMPARISONS[name].kind == SUBSTITUTION
+    ]
+    mean: Array = np.mean(chosen or list(record.ari), axis=0)
+    return mean

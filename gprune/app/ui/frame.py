@@ -1,0 +1,290 @@
+"""The frame around every page: which run is shown, what is being computed, and the run's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import shorten
+from typing import Any
+
+import streamlit as st
+
+from gprune.analysis.formatting import percent
+from gprune.app.server.server_options import COMMAND, current_terms
+from gprune.app.ui import (
+    gc_freeze,
+    job_runs,
+    live,
+    navigation,
+    packed,
+    present,
+    run_choice,
+    selection,
+    sticky_button,
+    titles,
+    tour,
+    url_state,
+    work,
+)
+from gprune.app.ui.commands import command
+from gprune.app.ui.text import plain, said
+from gprune.pipeline import runs
+from gprune.pipeline.runs.opened import Run, root
+from gprune.system.units import duration, seconds_since
+
+SITUATION = "frame_situation"
+_LOOK = (
+    "<style>.stMainBlockContainer {padding: 3.6rem 1.6rem 2rem 1.6rem; max-width: 1720px;} "
+    ".stMainBlockContainer h1 {padding: 0;} .stSelectbox input {text-overflow: ellipsis;} "
+    ".stApp a:focus-visible {box-shadow: inset 0 0 0 2px currentColor;} "
+    ".stApp [data-tag-index], .stApp [data-testid=stBaseButton-primary] {color: light-dark(#fff, #0a0e13);}"
+    "</style>"
+)
+"""pages use the width that they have; on very wide screens lines stay readable, and what is cut says so; in
+the dark, white on the buttons' blue would be too pale"""
+
+
+def run(sections: Mapping[str, Sequence[Any]]) -> None:
+    """Draws the frame around the page that was asked for, and the page.
+
+    Args:
+        sections: all pages, by the heading that they stand under.
+    """
+    page = st.navigation(dict(sections), position="hidden")
+    _require_door()
+    url_state.begin(page.url_path)
+    sticky_button.begin(page.url_path)
+    tour.begin(page.url_path)
+    present.show()
+    _draw(page, sections)
+    complaints = st.container()
+    tour.banner(page.url_path, current_run())
+    page.run()
+    url_state.finish(complaints)
+    gc_freeze.settle()
+
+
+def _require_door() -> None:
+    """Shows nothing to a visitor of a server that has no door: any page of any site could be one."""
+    # whoever comes over the network sends headers; a test has none
+    if current_terms() is None and len(st.context.headers):
+        st.error(
+            f"The app opens through its own command alone: end this server, then `make app` or `{COMMAND}`.",
+            icon=":material/lock:",
+        )
+        st.stop()
+
+
+def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
+    """Draws what is around the page and notes the situation for it."""
+    st.html(_LOOK)
+    situation = work.look(root())
+    if work.autostart(situation):
+        situation = work.look(situation.root)
+    st.session_state[SITUATION] = situation
+    with st.sidebar:
+        # the links stand first, and know the run that is chosen below them
+        links = st.container(gap="xxsmall", key="frame_pages")
+        _sidebar(situation)
+    with links:
+        navigation.show(sections)
+    # a run that another program computes is followed as well, and redrawn when its process is gone
+    going_on = situation.active or any(run.state == "running" for run in situation.runs)
+    if going_on and page.url_path != "launch":
+        shown = current_run()
+        live.follow(situation, page.url_path, shown.name if shown else "")
+    if situation.problem:
+        st.error(said(situation.problem), icon=":material/error:")
+    if not situation.runs:
+        _nothing_yet(situation)
+
+
+def situation() -> work.Situation:
+    """Runs and jobs as they were when the page began to draw."""
+    found: work.Situation = st.session_state[SITUATION]
+    return found
+
+
+def current_run() -> Run | None:
+    """The run that is chosen in the frame; None where there is none."""
+    return situation().run_named(str(st.session_state.get(run_choice.SHOWN, "")))
+
+
+def _sidebar(situation: work.Situation) -> None:
+    if situation.runs:
+        run_choice.pick(situation.runs)
+    elif asked := url_state.text(run_choice.RUN):
+        run_choice.warn(asked)
+    run = current_run() if situation.runs else None
+    if run is not None:
+        with st.container(horizontal=True, gap="xsmall"):
+            _badges(run)
+        if run.about.note:
+            st.caption(plain(shorten(run.about.note, 200, placeholder=" …")))
+    _at_work(situation, run)
+    if run is not None:
+        selection.chip(run)
+        _settings(run)
+    present.button()
+    if situation.unreadable:
+        _unreadable(situation)
+
+
+def _at_work(situation: work.Situation, shown: Run | None) -> None:
+    """Says how much is being computed and, where it is not the run that is shown, leads there."""
+    count = len(situation.active)
+    if not count:
+        return
+    made = (work.under_way(situation, job) for job in situation.active if not job.exports)
+    others = [run for run in made if run is not None and (shown is None or run.name != shown.name)]
+    if not others:
+        st.badge(f"{count} at work", icon=":material/hourglass_top:", color="orange")
+        return
+    st.button(
+        f"{count} running: watch",
+        key="frame_watch",
+        icon=":material/hourglass_top:",
+        on_click=run_choice.choose_run,
+        args=(others[0].name,),
+        help="Shows the run that is being computed; the one shown now stays in the list.",
+        width="stretch",
+    )
+
+
+def _unreadable(situation: work.Situation) -> None:
+    count = len(situation.unreadable)
+    with st.expander(f"{count} run{'s' if count > 1 else ''} cannot be read", icon=":material/warning:"):
+        for broken in situation.unreadable:
+            st.caption(f"**{plain(broken.name)}**: {plain(broken.reason)}.")
+        st.caption(
+            "Run the study again, or delete it on the page Launch & jobs, tab Runs. The other runs are not "
+            "affected."
+        )
+
+
+def _badges(run: Run) -> None:
+    colors: dict[str, Any] = {"done": "green", "failed": "red", "cancelled": "orange"}
+    if run.is_demo:
+        st.badge(
+            "demo", color="violet", help="The small bundled model: for looking around, not for conclusions."
+        )
+    if run.packed:
+        st.badge("pack", icon=":material/inventory_2:", color="grey", help=packed.ABOUT)
+    state = run.state
+    if state != runs.INTERRUPTED:
+        st.badge(plain(state or "unknown"), color=colors.get(state, "blue"))
+    elif job_runs.is_live(run):
+        st.badge("to be continued", color="blue", help="A job goes on with it as soon as it has its turn.")
+    else:
+        st.badge("interrupted", color="orange", help=_why_interrupted(run))
+
+
+def _why_interrupted(run: Run) -> str:
+    host = runs.elsewhere(run.record)
+    if not host:
+        return "No process is at work on it; continue it to finish it."
+    silent = duration(seconds_since(run.record.get("updated")))
+    return (
+        f"It ran on {plain(host)}, which has not been heard of for {silent}; continue it to finish it here."
+    )
+
+
+def _settings(run: Run) -> None:
+    study = run.study
+    st.caption(
+        f"{plain(study.model)} · {plain(study.metric)} · keep {percent(study.retention)}  \n"
+        f"A: {plain(study.primary)}  \nB: {plain(study.auxiliary)}"
+    )
+    with st.popover("Settings", icon=":material/tune:", width="stretch"):
+        st.caption("The whole study, to be copied")
+        st.code(study.to_json(), language="json", height=320, wrap_lines=True)
+        st.caption("The same as a command")
+        st.code(command(study), language="bash", wrap_lines=True)
+
+
+def _nothing_yet(situation: work.Situation) -> None:
+    if situation.active:
+        return
+    failed = next((job for job in situation.jobs if job.state == "failed"), None)
+    if failed is not None:
+        st.error(
+            f"{plain(failed.label)} failed: {plain(failed.error)}. Its log is on the page Launch & jobs.",
+            icon=":material/error:",
+        )
+    else:
+        st.info("No run is here yet. Start one on the page Launch & jobs.", icon=":material/info:")
+    if sticky_button.pressed(
+        "Start the bundled demo", key="frame_demo", icon=":material/play_arrow:", type="primary"
+    ):
+        from gprune.study.demo import demo_study
+
+        if work.start(situation.root, demo_study()) is not None:
+            st.rerun()
+
+
+def page_title(title: str, question: str) -> None:
+    """Title of a page and the question that it answers."""
+    # Streamlit alone can run the file of a page without the frame
+    _require_door()
+    st.title(title, anchor=False)
+    st.caption(question)
+
+
+def require_run() -> Run | None:
+    """The chosen run; where there is none, says what the page will show and returns None."""
+    run = current_run()
+    if run is None:
+        st.caption("This page fills itself as soon as a run has come far enough.")
+        return None
+    if run.outdated and not job_runs.is_live(run):
+        _outdated(run)
+    elif not run.complete and not job_runs.is_live(run):
+        _incomplete(run)
+    elif run.state == "done" and run.stopped_early:
+        _short(run)
+    return run
+
+
+def _outdated(run: Run) -> None:
+    """Says that results of a run are those of an earlier version, and offers to make them anew."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.warning(
+            f"{run.outdated} of {len(run.stages)} results of this run were made by an earlier version of "
+            "this program and are not shown. Run it again: what still holds is kept.",
+            icon=":material/history:",
+            width="stretch",
+        )
+        clicked = sticky_button.pressed("Run it again", key="frame_again", icon=":material/play_arrow:")
+    if clicked and work.start(run.root, run.study) is not None:
+        st.rerun()
+
+
+def _short(run: Run) -> None:
+    """Says that a run went only as far as it was asked to, and offers the rest."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        wanted = plain(str(run.record.get("until")))
+        st.info(f"This run was only asked for “{wanted}”.", icon=":material/info:", width="stretch")
+        clicked = sticky_button.pressed("Run the rest", key="frame_rest", icon=":material/play_arrow:")
+    if clicked and work.start(run.root, run.study) is not None:
+        st.rerun()
+
+
+def _incomplete(run: Run) -> None:
+    """Says that a run stopped before its end, and offers to go on with it."""
+    reason = ""
+    if run.state == "failed" and run.record.get("error"):
+        reason = f" It failed: {plain(run.record['error'])}."
+    elif runs.elsewhere(run.record) and run.state == runs.INTERRUPTED:
+        reason = f" {_why_interrupted(run)}"
+    found = titles.outlook(run)
+    where = f" after {found.done} of {found.steps} steps" if found.steps else " before its first step"
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.warning(
+            f"This run stopped{where}.{reason} Finished stages are kept.",
+            icon=":material/pause_circle:",
+            width="stretch",
+        )
+        clicked = sticky_button.pressed(
+            "Continue this run", key="frame_continue", icon=":material/play_arrow:"
+        )
+    if clicked and work.start(run.root, run.study) is not None:
+        st.rerun()

@@ -1,0 +1,156 @@
+"""The one polling fragment: what is being computed now, on every page.
+
+It exists only while a job is active, draws the progress, and reruns the page when a stage of the run that is
+shown has been finished, so that charts appear by themselves. All sessions of a server share one look.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from pathlib import Path
+
+import streamlit as st
+
+from gprune.app.ui import shared_poll, titles, work
+from gprune.app.ui.text import plain, said
+from gprune.jobs import Job, JobProgress, queue
+from gprune.jobs.job import SLURM
+from gprune.study import Study
+from gprune.system.errors import GpruneError
+from gprune.system.units import duration
+
+POLL_SECONDS = 2.0
+SOONEST, LATEST, SHARE = 4.0, 20.0, 0.1
+"""stages can end faster than a page is drawn, and drawing takes its time from the run: a page rests for a
+tenth of the time that the run has taken, so that the first charts come soon and the later ones cost little"""
+POLL_EACH, REST_EACH = 0.25, 1.0
+"""seconds that each session which follows adds: many of them share the cores with the run"""
+EVERYTHING = ("compare",)
+"""pages that show more than one run, by their address"""
+_SESSION = "frame_session"
+"""key of what tells this session from others"""
+
+
+def follow(situation: work.Situation, page: str, shown: str) -> None:
+    """Draws the running jobs, and the page again when something of it has changed.
+
+    Args:
+        situation: what the page is drawn from.
+        page: its address.
+        shown: name of the run that it shows; empty where there is none.
+    """
+    sessions = followers()
+    whose = None if page in EVERYTHING or not shown else shown
+    patience = random.uniform(0.0, REST_EACH * (sessions - 1))
+    polled = st.fragment(_watch, run_every=poll(sessions))
+    polled(situation.root, whose, situation.marks(whose), time.monotonic(), patience)
+
+
+def followers() -> int:
+    """Notes that this session follows what is computed, and counts those that do."""
+    return shared_poll.follow(st.session_state.setdefault(_SESSION, uuid.uuid4().hex))
+
+
+def _watch(root: str, whose: str | None, marks: work.Marks, drawn: float, patience: float) -> None:
+    """Draws the running jobs and reruns the page when something has changed.
+
+    Args:
+        root: the cache folder.
+        whose: the run that is shown; None where all are.
+        marks: what the page was drawn in.
+        drawn: when that was, on the clock of `time.monotonic`.
+        patience: seconds by which this session comes later than others to what does not concern its run.
+    """
+    sessions, seen = followers(), shared_poll.look(root)
+    if due(seen, whose, marks, time.monotonic() - drawn, sessions, patience):
+        st.rerun()
+    for job in seen.situation.active[:3]:
+        _card(seen, job)
+
+
+def due(
+    seen: shared_poll.Look, whose: str | None, drawn: work.Marks, ago: float, sessions: int, patience: float
+) -> bool:
+    """Whether a page is to be drawn anew.
+
+    Args:
+        seen: what is going on now.
+        whose: the run that is shown; None where all are.
+        drawn: what the page was drawn in.
+        ago: seconds since then.
+        sessions: how many follow.
+        patience: seconds by which this session comes later than others to what does not concern its run.
+    """
+    now = seen.situation.marks(whose)
+    if now.states != drawn.states:
+        return True
+    if now.others != drawn.others:
+        return ago >= patience
+    return now.stages != drawn.stages and ago >= rest(seen.situation.active, sessions)
+
+
+def poll(sessions: int) -> float:
+    """Seconds between two looks of a session while so many follow what is computed."""
+    return max(POLL_SECONDS, POLL_EACH * sessions)
+
+
+def rest(active: list[Job], sessions: int = 1) -> float:
+    """Seconds between two drawings of a page while jobs are at work and so many sessions follow them."""
+    started = [job.started for job in active if job.started is not None]
+    elapsed = time.time() - min(started) if started else 0.0
+    return max(min(max(SHARE * elapsed, SOONEST), LATEST), REST_EACH * sessions)
+
+
+def _card(seen: shared_poll.Look, job: Job) -> None:
+    with st.container(border=True, key=f"live_{job.id}"):
+        sentence, fraction = told(seen, job)
+        st.markdown(sentence)
+        st.progress(fraction)
+
+
+def told(seen: shared_poll.Look, job: Job) -> tuple[str, float]:
+    """What `describe` says; made once for all sessions that see the same."""
+    if job.id not in seen.told:
+        seen.told[job.id] = describe(seen.situation, job)
+    return seen.told[job.id]
+
+
+def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
+    """One sentence about a job, and its finished share in [0, 1]."""
+    name = f"**{plain(job.label)}**"
+    if job.engine == SLURM and job.state != "running" and job.state != "cancelling":
+        return f":material/hourglass_empty: {name} waits: {plain(job.note)}", 0.0
+    if job.state == "queued":
+        return f":material/hourglass_empty: {name} waits in the queue, place {job.position or 1}", 0.0
+    try:
+        study = queue.study_of(Path(situation.root), job.id)
+        progress = queue.progress(Path(situation.root), job.id)
+    except GpruneError as error:
+        return f"{name}: {said(error)}", 0.0
+    place = "by Slurm" if job.engine == SLURM else f"on {job.device or 'this machine'}"
+    verb = "is being stopped" if job.state == "cancelling" else f"is being computed {place}"
+    if job.exports:
+        return f":material/hourglass_top: {name} {verb}: {_now(study, progress)}", min(1.0, progress.fraction)
+    run = work.under_way(situation, job)
+    if run is None or not run.outlook:
+        return f":material/hourglass_top: {name} {verb}: {_now(study, progress)}", 0.0
+    found = titles.outlook(run, progress)
+    step = min(found.done + 1, found.steps)
+    sentence = (
+        f":material/hourglass_top: {name} {verb}: step {step} of {found.steps}, {_now(study, progress)}"
+    )
+    if found.left is not None and found.left >= 1:
+        sentence += f", about {duration(found.left)} left in all"
+    return sentence, found.share
+
+
+def _now(study: Study, progress: JobProgress) -> str:
+    words = [plain(titles.title(study, progress.stage)) if progress.stage else "starting"]
+    if progress.total > 1:
+        words[0] += f" {progress.done}/{progress.total}"
+    if progress.waits:
+        words.append(plain(progress.waits))
+    words.append(f"{duration(progress.elapsed)} so far")
+    return ", ".join(words)

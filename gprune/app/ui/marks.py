@@ -1,0 +1,111 @@
+"""Marks that figures share: cells that can be clicked, and what is selected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from gprune.analysis import drift
+from gprune.app.ui.unit import Selection
+from gprune.records import Array
+
+RING = "#E4007C"
+"""outline of what is selected: stands out on light and dark ground and is no method's or text's hue"""
+EXCESS = "rgba(176, 48, 92, 0.22)"
+"""the hue of a pair of texts, thin enough for lines to show through"""
+NONE = -1
+"""stands for no module or no neuron in a mark's custom data"""
+
+
+def identity(layer: Array | int, module: Array | int = NONE, neuron: Array | int = NONE) -> Array:
+    """(marks, 3) custom data that say which layer, module and neuron each mark stands for."""
+    parts = np.broadcast_arrays(layer, module, neuron)
+    return np.stack([np.atleast_1d(part) for part in parts], axis=1).astype(np.int32)
+
+
+def cells(
+    figure: go.Figure,
+    x: Array,
+    y: Array,
+    layers: Array,
+    values: Array,
+    hover: str,
+    modules: Array | int = NONE,
+    **place: int,
+) -> None:
+    """Lays unseen marks over a heat map's cells, because a heat map by itself cannot be clicked.
+
+    The browser draws one of them and finds the others by their positions: thousands of drawn ones are slow.
+
+    Args:
+        figure: changed in place.
+        x: (cells,) position of each cell.
+        y: (cells,) position of each cell.
+        layers: (cells,) layer that a click on the cell selects.
+        values: (cells,) or (cells, several) what the cells show; `%{customdata[3]}` of the sentence and on.
+        hover: what a cell says, as a template of Plotly.
+        modules: (cells,) module that a click selects; none where left out.
+        place: row and col of the panel, where the figure has several.
+    """
+    figure.add_scatter(
+        x=x,
+        y=y,
+        mode="markers",
+        customdata=np.column_stack([identity(layers, modules), values]).astype(np.float32),
+        marker={"symbol": "square", "size": 16, "opacity": 0, "maxdisplayed": 1},
+        hovertemplate=f"{hover}<extra></extra>",
+        showlegend=False,
+        **place,
+    )
+    # pixels from a mark to the corner of its cell, however large: the nearest mark is that of the cell
+    figure.update_layout(hoverdistance=80)
+
+
+def outline(figure: go.Figure, x: float, y: float) -> None:
+    """Frames the cell of a heat map that is selected."""
+    place = {"x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}
+    figure.add_shape(type="rect", **place, line={"color": RING, "width": 3}, layer="above")
+
+
+def layer_line(figure: go.Figure, chosen: Selection, axis: str = "x") -> None:
+    """Marks the selected layer on an axis of layers."""
+    if chosen.layer is None:
+        return
+    draw: Any = figure.add_vrect if axis == "x" else figure.add_hrect
+    ends = {f"{axis}0": chosen.layer - 0.5, f"{axis}1": chosen.layer + 0.5}
+    draw(**ends, line={"color": RING, "width": 2}, fillcolor="rgba(0,0,0,0)", layer="above")
+
+
+def ring(figure: go.Figure, x: Any, y: Any, words: str) -> None:
+    """Circles the mark of what is selected."""
+    figure.add_scatter(
+        x=[x],
+        y=[y],
+        mode="markers",
+        marker={"symbol": "circle-open", "size": 18, "color": RING, "line": {"width": 3}},
+        name=words,
+        hovertemplate=f"{words}<extra>selected</extra>",
+    )
+
+
+def excess(figure: go.Figure, curves: Sequence[drift.Distribution]) -> tuple[Array, dict[str, Array]]:
+    """Shades the share of neurons that drift across texts moves beyond the higher re-sampling floor.
+
+    Args:
+        figure: changed in place.
+        curves: see `drift.distributions`.
+
+    Returns:
+        (bins + 1,) drifts, and by curve the percent of neurons that move so far or further.
+    """
+    edges = np.linspace(0.0, 1.0, len(curves[0].shares) + 1)
+    beyond = {curve.name: drift.beyond(curve) for curve in curves}
+    floor = np.maximum(beyond[drift.FLOOR_PRIMARY], beyond[drift.FLOOR_AUXILIARY])
+    quiet: dict[str, Any] = {"x": edges, "mode": "lines", "showlegend": False, "hoverinfo": "skip"}
+    figure.add_scatter(y=floor, line={"width": 0}, **quiet)
+    top = np.maximum(beyond[drift.CROSS], floor)
+    figure.add_scatter(y=top, line={"width": 0}, fill="tonexty", fillcolor=EXCESS, **quiet)
+    return edges, beyond

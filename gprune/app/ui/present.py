@@ -1,0 +1,72 @@
+"""The presenter's view: a page alone, in larger type; `present=1` in its address."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from gprune.app.ui import url_state
+
+PRESENT = "present"
+_ON = "frame_presenting"
+_LETTERS = 17
+"""pixels of a letter in a figure"""
+_LOOK = (
+    "<style>html {font-size: 128%;} "
+    "[data-testid=stSidebar], [data-testid=stHeader] {display: none;} "
+    ".stMainBlockContainer {padding: 1.2rem 2rem 2rem 2rem; max-width: none;} "
+    ".st-key-frame_present {position: fixed; top: 0.4rem; right: 0.8rem; z-index: 999990; width: auto;}"
+    "</style>"
+)
+
+
+def show() -> None:
+    """Draws a page for an audience, if its address says so, and the way back."""
+    st.session_state[_ON] = url_state.flag(PRESENT)
+    if not on():
+        return
+    st.html(_LOOK)
+    with st.container(key="frame_present"):
+        st.button(
+            "End presenting",
+            key="frame_present_end",
+            icon=":material/close_fullscreen:",
+            on_click=url_state.put,
+            args=(PRESENT, False),
+            # a card that fills the window goes first
+            shortcut=None if url_state.text("card") else "Escape",
+        )
+
+
+def on() -> bool:
+    """Whether the page is shown to an audience."""
+    return bool(st.session_state.get(_ON))
+
+
+def button() -> None:
+    """The button that begins it."""
+    st.button(
+        "Present",
+        key="frame_present_begin",
+        icon=":material/slideshow:",
+        type="tertiary",
+        on_click=url_state.put,
+        args=(PRESENT, True),
+        help="This page without the side bar, in larger type. Escape ends it.",
+    )
+
+
+def enlarged(figure: go.Figure) -> go.Figure:
+    """A figure as an audience can read it; the figure itself, which others may be shown, stays as it is.
+
+    Args:
+        figure: as a card draws it.
+    """
+    if not on():
+        return figure
+    letters = {"font": {"size": _LETTERS}}
+    made = go.Figure(figure).update_layout(font={"size": _LETTERS}, legend=letters)
+    made.update_annotations(font_size=_LETTERS)
+    made.update_xaxes(tickfont={"size": _LETTERS}, title=letters, automargin=True)
+    made.update_yaxes(tickfont={"size": _LETTERS}, title=letters, automargin=True)
+    return made

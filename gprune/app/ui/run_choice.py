@@ -1,0 +1,142 @@
+"""Which run the pages show: the choice in the sidebar, kept in the address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import streamlit as st
+
+from gprune.app.ui import url_state, work
+from gprune.app.ui.run_labels import labels
+from gprune.app.ui.text import plain
+from gprune.pipeline.runs.opened import Run
+
+RUN, SHOWN = "run", "frame_shown_run"
+"""key in the address; where the session keeps the name of the run that is shown"""
+_PICKED, _STUDIES = "frame_run", "frame_studies"
+_ROOM = 25
+"""letters of a label that the field shows"""
+_LABEL, _DELETED = "frame_run_label", "frame_run_deleted"
+"""what the run that is shown is called; name and label of one that was deleted while it was shown"""
+
+
+def choose_run(name: str) -> None:
+    """Lets the next drawing of the frame show another run."""
+    url_state.put(RUN, name)
+
+
+def forget(name: str, left: list[Run]) -> None:
+    """Lets the next drawing show another run, where a run that was deleted here is the one shown.
+
+    Args:
+        name: the run that was deleted.
+        left: the runs that are there now, the newest first.
+    """
+    if st.session_state.get(SHOWN) == name:
+        url_state.put(RUN, _default(left))
+
+
+def _default(runs: list[Run]) -> str:
+    """The run to show where none was chosen; empty where there is none."""
+    listed = [run for run in runs if not run.about.hidden] or runs
+    own, _ = _apart(listed)
+    found = work.preferred(own or listed)
+    return found.name if found else ""
+
+
+def pick(runs: list[Run]) -> None:
+    """Draws the choice of the run, kept in the address by its folder's name."""
+    default = _default(runs)
+    # always there, so that a copied address shows the same run to whoever opens it later
+    asked = url_state.text(RUN, default)
+    known = any(run.name == asked for run in runs)
+    chosen = asked if known else default
+    if known:
+        # what is shown stays when another run becomes the preferred one
+        url_state.put(RUN, chosen)
+        st.session_state[_LABEL] = labels(runs)[chosen]
+    else:
+        _gone(asked, chosen, labels(runs)[chosen])
+    st.session_state[SHOWN] = chosen
+    _selector(runs, chosen)
+
+
+def _gone(asked: str, chosen: str, called: str) -> None:
+    """Says that the run of the address is not there, and lets the address follow what is shown instead."""
+    if st.session_state.get(SHOWN) == asked:
+        # it was there when this tab was last drawn
+        st.session_state[_DELETED] = (asked, st.session_state.get(_LABEL, asked))
+    name, label = st.session_state.get(_DELETED, ("", ""))
+    if name == asked:
+        st.warning(f"The run “{plain(label)}” was deleted.", icon=":material/delete:")
+    else:
+        warn(asked)
+    st.button(
+        f"Go on with “{plain(called)}”",
+        key="frame_go_on",
+        on_click=choose_run,
+        args=(chosen,),
+        help="The pages show this run already; its name takes the place of the other in the address.",
+        width="stretch",
+    )
+
+
+def _selector(runs: list[Run], chosen: str) -> None:
+    """The widget itself, and below it the switch for the runs of studies."""
+    own, of_studies = _apart([run for run in runs if not run.about.hidden])
+    offered = {run.name: run for run in listed(runs, (chosen,))}
+    shown = labels(runs)
+    st.session_state[_PICKED] = chosen
+    st.selectbox(
+        "Run",
+        list(offered),
+        key=_PICKED,
+        format_func=lambda name: run_label(offered[name], shown) if name in offered else name,
+        help="Every page shows this run.",
+        on_change=_pick,
+    )
+    if len(called := run_label(offered[chosen], shown)) > _ROOM:
+        # the field is narrower than that
+        st.caption(plain(called))
+    if own and of_studies:
+        many = len(of_studies) > 1
+        st.toggle(
+            f"Show the {len(of_studies)} runs of studies" if many else "Show the run of a study",
+            key=_STUDIES,
+            help="Runs that `python -m gprune reproduce` made for the tables of the page Compare.",
+        )
+
+
+def _pick() -> None:
+    choose_run(str(st.session_state[_PICKED]))
+
+
+def warn(asked: str) -> None:
+    """Says that the address asks for a run that is not there."""
+    st.warning(f"The address asks for the run {plain(asked)}, which is not in this cache.")
+
+
+def listed(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
+    """The runs to choose from: those of a series of studies last, and only where they are asked for.
+
+    Args:
+        runs: all runs, the newest first.
+        always: names that are listed in any case, those of hidden runs as well.
+    """
+    wanted = set(always)
+    own, of_studies = _apart([run for run in runs if not run.about.hidden or run.name in wanted])
+    if not own or st.session_state.get(_STUDIES):
+        return own + of_studies
+    return own + [run for run in of_studies if run.name in wanted]
+
+
+def run_label(run: Run, shown: dict[str, str]) -> str:
+    """What to call a run in a list, with the series of studies that it belongs to."""
+    known = shown.get(run.name, run.name)
+    told = not run.study.group or known.startswith(run.study.group)
+    return known if told else f"{run.study.group} · {known}"
+
+
+def _apart(runs: list[Run]) -> tuple[list[Run], list[Run]]:
+    """Runs that someone started by themselves, and those of a series of studies."""
+    return [run for run in runs if not run.study.group], [run for run in runs if run.study.group]

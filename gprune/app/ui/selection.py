@@ -1,0 +1,122 @@
+"""The one selection that every page marks: a layer, a module in it, a neuron in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from gprune.app.ui import tables, url_state
+from gprune.app.ui.run_choice import RUN
+from gprune.app.ui.unit import KEYS, Selection, there
+from gprune.pipeline.runs.opened import Run
+
+
+def asked() -> Selection:
+    """What was selected, whether or not the run at hand has it."""
+    layer, module, neuron = (url_state.index(key) for key in KEYS)
+    return Selection(layer, module, neuron) if layer is not None else Selection()
+
+
+def current(run: Run) -> Selection:
+    """As much of the selection as the run has."""
+    return there(run, asked())[0]
+
+
+def select(layer: int | None, module: int | None = None, neuron: int | None = None) -> None:
+    """Selects; for callbacks. Without a layer, nothing is selected any more."""
+    parts = (layer, module, neuron) if layer is not None else (None, None, None)
+    url_state.put_all(dict(zip(KEYS, parts, strict=True)))
+
+
+def of_point(point: dict[str, Any]) -> None:
+    """Selects what a mark stands for: its custom data begin with layer, module, neuron, -1 for none."""
+    found = custom_data(point)[: len(KEYS)]
+    parts = [int(value) if int(value) >= 0 else None for value in found]
+    if parts and parts[0] is not None:
+        select(*parts)
+
+
+def custom_data(point: dict[str, Any]) -> list[Any]:
+    """What a chart has stored with a clicked mark, in order; empty where it has stored nothing.
+
+    Args:
+        point: the mark, as Plotly describes it.
+    """
+    data = point.get("customdata")
+    # an array that went to the browser as bytes comes back as numbered entries
+    return list(data.values() if isinstance(data, dict) else data or [])
+
+
+def layer_field(run: Run, key: str, layers: int) -> int:
+    """A field for the layer that a card draws: the selected one, else the middle one.
+
+    Args:
+        run: the run at hand.
+        key: of the widget; unique in the app.
+        layers: how many there are.
+    """
+    found = current(run).layer
+    layer = found if found is not None and found < layers else layers // 2
+    st.session_state[key] = layer
+    st.number_input("Layer", 0, layers - 1, key=key, on_change=_take_layer, args=(key,), width=160)
+    return layer
+
+
+def _take_layer(key: str) -> None:
+    typed = st.session_state.get(key)
+    if typed is not None:
+        select(int(typed))
+
+
+def table(frame: pd.DataFrame, key: str, then: Callable[[], None] | None = None, **options: Any) -> None:
+    """A table in which a chosen row selects; columns are named layer, module, neuron, as far as there.
+
+    Args:
+        frame: the rows.
+        key: of the widget; unique in the app.
+        then: called after a row was chosen.
+        options: further arguments of `st.dataframe`.
+    """
+
+    def take() -> None:
+        rows = st.session_state[key]["selection"]["rows"]
+        if rows:
+            row = frame.iloc[rows[0]]
+            select(*(int(row[name]) if name in frame.columns else None for name in KEYS))
+            if then is not None:
+                then()
+
+    tables.show(frame, key=key, on_select=take, selection_mode="single-row", **options)
+
+
+def chip(run: Run) -> None:
+    """Shows what is selected, says what the run lacks of it, and clears it."""
+    wanted = asked()
+    if not wanted:
+        return
+    found, lacking = there(run, wanted)
+    st.button(
+        wanted.words,
+        key="frame_selection",
+        icon=":material/close:",
+        on_click=select,
+        args=(None,),
+        help="Selected on every page; click to clear.",
+        width="stretch",
+    )
+    if url_state.page() != "inspector":
+        where = url_state.link("inspector", (RUN, *KEYS))
+        st.page_link(
+            "pages/inspection.py",
+            label="Open in Inspector",
+            icon=":material/frame_inspect:",
+            query_params=where or None,
+            width="stretch",
+        )
+    if lacking:
+        st.caption(f":orange[:material/warning:] This run has no {lacking}.")
+    elif found.module is None and found.neuron is not None:
+        st.caption("Modules of this run are not there yet.")

@@ -1,0 +1,207 @@
+"""What a run says, for the overview, the tour and the help: each from the results that are there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gprune import records
+from gprune.analysis import drift as ranks
+from gprune.analysis import findings, neurons, thresholds
+from gprune.analysis import headline as analysis
+from gprune.analysis.comparison import DENSE
+from gprune.analysis.decisions import Bins
+from gprune.analysis.paired_test import Measurement
+from gprune.app.ui import derived_cache, job_runs
+from gprune.app.ui.memo import memoized
+from gprune.app.ui.text import short
+from gprune.app.ui.unit import Selection
+from gprune.evaluation.holdout import Standing
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import MissingResultError, Run, record
+from gprune.study.methods import METHODS, of_masks
+
+FINE = 200
+"""bins behind a curve of drifts"""
+_BINS = 5
+
+
+def standings(run: Run) -> dict[str, Standing]:
+    """What the evaluation texts of a run are to its calibration texts; a damaged overlap is not known."""
+    return stages.standings(run.graph, lambda text: run.load(stages.overlap, text))
+
+
+def ended(run: Run) -> bool:
+    """Whether nothing is still to come: no process is at work on a run."""
+    return not job_runs.is_live(run)
+
+
+def headline(run: Run) -> analysis.Headline:
+    """The run in one sentence: what pruning cost, else how far ranks move, else that nothing is there.
+
+    Raises:
+        StoreError: a result is damaged.
+    """
+    found = analysis.outcome(derived_cache.measurements(run), run.study, standings(run))
+    if found is not None and (found.ours or found.base):
+        return analysis.headline(found, run.study, ended(run))
+    missing = _unmeasured(run, found)
+    if run.has(stages.drift):
+        return analysis.Headline(ranks.headline(curves(run)), missing)
+    return analysis.Headline("Nothing is measured yet" if not ended(run) else "Nothing was measured", missing)
+
+
+def _unmeasured(run: Run, found: analysis.Outcome | None) -> str:
+    """Why no perplexity can be told."""
+    if run.stopped_early:
+        return "This run was not asked to prune and measure."
+    if found is None:
+        return "This study measures no perplexity."
+    coming = "" if ended(run) else " What pruning costs is told here as soon as it is measured."
+    return f"{analysis.headline(found, run.study, ended(run)).sentence}.{coming}"
+
+
+def curves(run: Run, layer: int | None = None) -> list[ranks.Distribution]:
+    """The drift of a run, finely binned.
+
+    Raises:
+        MissingResultError: the run has not come that far.
+    """
+    return derived_cache.drift_curves(run.root, run.key(stages.drift), FINE, layer)
+
+
+def movers_of(run: Run, layer: int | None, among: int | None) -> neurons.Movers:
+    """The neurons that move most in a layer, or else in the one that drifts most.
+
+    Args:
+        run: the run at hand.
+        layer: the layer.
+        among: a neuron that is among them, however little it moves.
+    """
+    first, second = (run.key(stages.scores, role) for role in stages.PAIR)
+    return _movers(run.root, run.key(stages.drift), first, second, layer, among)
+
+
+@memoized(64)
+def _movers(
+    root: str, drift: str, primary: str, auxiliary: str, layer: int | None, among: int | None = None
+) -> neurons.Movers:
+    found = record(root, "drift", drift, records.RankDrift.__name__)
+    scores = [record(root, "scores", key, records.UnitScores.__name__) for key in (primary, auxiliary)]
+    chosen = neurons.unstable_layer(found) if layer is None else layer
+    return neurons.movers(found, scores[0], scores[1], chosen, among=among)
+
+
+def example_of(run: Run, chosen: Selection) -> neurons.Example:
+    """One neuron with all that the run knows of it: the selected one, else a telling one.
+
+    Of the neurons that move furthest beyond their own noise, one is taken about which the methods disagree.
+
+    Args:
+        run: the run at hand.
+        chosen: the neuron, or the layer to take one of.
+
+    Raises:
+        MissingResultError: drift or scores are not there.
+    """
+    found, masks = run.load(stages.drift), run.masks()
+    kept = [mask.ffn for mask in masks.values()]
+    divided = np.any(kept, axis=0) & ~np.all(kept, axis=0) if kept else None
+    place = neurons.telling(found, chosen.layer, divided)
+    if chosen.layer is not None and chosen.neuron is not None:
+        place = chosen.layer, chosen.neuron
+    return neurons.example(
+        found,
+        (run.load(stages.scores, "primary"), run.load(stages.scores, "auxiliary")),
+        place,
+        run.load(stages.partition) if run.has(stages.partition) else None,
+        run.load(stages.adapted) if run.has(stages.adapted) else None,
+        masks,
+    )
+
+
+def drift_finding(run: Run) -> str:
+    """How far ranks move."""
+    return findings.drift(curves(run))
+
+
+def agreement_finding(run: Run) -> str:
+    """Whether the modules survive another text."""
+    if not run.study.substitute and not run.has_agreement:
+        return "This run has no third text, so its modules are not held against those of another text."
+    return findings.agreement(run.agreement())
+
+
+def counts(run: Run) -> thresholds.Counts:
+    """What RASA decided.
+
+    Raises:
+        MissingResultError: it has not decided yet.
+    """
+    return thresholds.count(run.load(stages.modules), run.load(stages.adapted))
+
+
+def adapted_finding(run: Run) -> str:
+    """How many modules are adapted."""
+    return findings.adapted(counts(run))
+
+
+def budget_finding(run: Run) -> str:
+    """Where GPrune keeps more and where less than the metric's own method.
+
+    Raises:
+        MissingResultError: GPrune has not pruned.
+    """
+    run.key(stages.masks, analysis.OURS)
+    other = rival(run)
+    if other is None:
+        return "No other pruned model stands beside GPrune in this run."
+    return findings.budget(bins(run, other), METHODS[other].label)
+
+
+def rival(run: Run) -> str | None:
+    """Masks to hold GPrune's against: of the metric's own method, or else of any, a baseline's first."""
+    masked = (name for name in run.masked if name != analysis.OURS)
+    others = sorted(masked, key=lambda name: not of_masks(name).baseline)
+    own = METHODS[analysis.own_method(run.study.metric)].masks
+    wanted = own if own in others or own in _coming(run) else next(iter(others), None)
+    return wanted
+
+
+def _coming(run: Run) -> set[str]:
+    """Masks that a run at work is still to make."""
+    return set() if ended(run) else {METHODS[name].masks for name in run.study.methods}
+
+
+def bins(run: Run, other: str) -> Bins:
+    """Both methods by drift of the modules.
+
+    Raises:
+        MissingResultError: drift, modules or masks are not there.
+    """
+    ours, base = (run.key(stages.masks, name) for name in (analysis.OURS, other))
+    return derived_cache.decision_bins(
+        run.root, run.key(stages.drift), run.key(stages.partition), ours, base, _BINS
+    )
+
+
+def comparison_finding(run: Run) -> str:
+    """GPrune against the best baseline and the best control on every text."""
+    found = derived_cache.measurements(run)
+    if not any(item.method == analysis.OURS for item in found):
+        raise MissingResultError("the perplexity of GPrune")
+    return findings.comparison(found, standings(run))
+
+
+def on_unseen(run: Run) -> tuple[str, list[Measurement]]:
+    """The text of the headline, unseen where one is, and every measurement on it.
+
+    Raises:
+        MissingResultError: no pruned model is measured on it.
+    """
+    found = derived_cache.measurements(run)
+    outcome = analysis.outcome(found, run.study, standings(run))
+    cells = [item for item in found if outcome is not None and item.text == outcome.text]
+    if outcome is None or not any(item.method != DENSE for item in cells):
+        where = f" on {short(outcome.text)}" if outcome is not None else ""
+        raise MissingResultError(f"the perplexity of any pruned model{where}")
+    return outcome.text, cells

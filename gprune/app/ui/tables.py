@@ -1,0 +1,46 @@
+"""The one way to a table on a page: what its toolbar downloads is as safe in a spreadsheet as our own CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+from pandas.io.formats.style import Styler
+
+from gprune.analysis import spreadsheet
+from gprune.analysis.formatting import percent
+from gprune.analysis.table import Table
+
+_HEAD_PIXELS, ROW_PIXELS = 38, 35
+
+
+def show(frame: pd.DataFrame | Styler, *, shares: Mapping[str, int] | None = None, **options: Any) -> Any:
+    """Draws a table without row names; Streamlit's own download writes the cells as they are in the frame.
+
+    Args:
+        frame: the rows; of a styled table whoever styles it has guarded the cells, whose places have styles.
+        shares: columns of shares that read as percent, with their decimals; the cells stay numbers.
+        options: further arguments of `st.dataframe`.
+
+    Returns:
+        What `st.dataframe` returns.
+    """
+    safe = frame if isinstance(frame, Styler) else spreadsheet.guard(frame, shown=True)
+    if shares and not isinstance(safe, Styler):
+        words = {name: partial(percent, digits=digits) for name, digits in shares.items()}
+        safe = safe.style.format(words, na_rep="–")
+    return st.dataframe(safe, hide_index=True, **options)
+
+
+def height(rows: int) -> int:
+    """Pixels that show so many rows without scrolling."""
+    return _HEAD_PIXELS + ROW_PIXELS * max(rows, 1)
+
+
+def csv(frame: pd.DataFrame) -> bytes:
+    """A table as the bytes of a CSV file, its cells guarded against spreadsheets."""
+    # a name from elsewhere may hold half a surrogate pair
+    return Table(frame).csv().encode("utf-8", "replace")

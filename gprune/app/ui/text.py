@@ -1,0 +1,53 @@
+"""Text from outside, made safe for Markdown, for figures and for spreadsheets."""
+
+from __future__ import annotations
+
+import html
+import re
+
+from gprune.study import study
+from gprune.system import safe_parsing
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-.!|$:<>~&])")
+_ADDRESS = re.compile(r"(?i)(https?:(?=//)|www(?=\.))")
+_ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+\-.!|$:<>~&])")
+_ICON = re.compile(r"(?<!\\):(material/\w+|[a-z]+-badge):?")
+_JOINER = "\u2060"
+"""stands between two letters without being seen"""
+
+
+def plain(text: object) -> str:
+    """Escapes Markdown, so that a name or a path reads as it is and links to nothing.
+
+    A browser's address becomes a link where it is escaped as well, unless something stands in it.
+    """
+    line = _ADDRESS.sub(rf"\1{_JOINER}", " ".join(str(text).split()))
+    return _SPECIAL.sub(r"\\\1", line)
+
+
+def unmarked(text: str) -> str:
+    """What a reader sees of Markdown as this module and the pages write it: one line without its signs."""
+    line = _ICON.sub("", text.replace(_JOINER, ""))
+    line = re.sub(r"(?<!\\)(\*\*|`)", "", line)
+    return " ".join(_ESCAPED.sub(r"\1", line).split())
+
+
+def in_figure(text: object) -> str:
+    """Escapes the mark-up that Plotly understands in names and titles."""
+    return html.escape(str(text), quote=False)
+
+
+def from_figure(text: object) -> str:
+    """What a reader sees of a name or a title in a figure: without Plotly's mark-up."""
+    return " ".join(html.unescape(re.sub(r"</?[a-z]+[^<>]*>", " ", str(text))).split())
+
+
+def short(text: str, most: int = 22) -> str:
+    """A name without its folders and options, cut for narrow labels."""
+    last = study.short(text.partition("#")[0]) or text
+    return last if len(last) <= most else last[: most - 1] + "…"
+
+
+def said(error: object) -> str:
+    """What went wrong, for a page: one sentence of bounded length, without mark-up of its own."""
+    return plain(safe_parsing.sentence(error))

@@ -1,0 +1,40 @@
+"""Pickers of calibration and evaluation texts: the names that are known, or any path or name."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from gprune.data import texts
+
+
+@st.cache_data(show_spinner=False)
+def known() -> dict[str, str]:
+    """Texts that are known by name, with one line on each."""
+    return {entry.name: entry.description for entry in texts.known()}
+
+
+def pick(label: str, key: str, default: str, optional: bool = True) -> str:
+    """One text by name or path.
+
+    Args:
+        label: what the text is for.
+        key: key of the widget.
+        default: chosen at first; an unknown one is offered as well.
+        optional: whether leaving it empty is allowed.
+
+    Returns:
+        The text as typed; empty if none is chosen.
+    """
+    names = list(known())
+    options = names if not default or default in names else [default, *names]
+    chosen = st.selectbox(
+        label,
+        options,
+        index=options.index(default) if default else None,
+        key=key,
+        accept_new_options=True,
+        placeholder="choose, or type a path" if optional else "choose or type",
+        help="A name that is known, a file, or a data set folder; options follow a #. “self:” is what the"
+        " model itself writes, as in self:#seed=1&temperature=0.8.",
+    )
+    return (chosen or "").strip()

@@ -1,0 +1,227 @@
+"""The tour: six steps over the pages, each with what this run found there and why it matters.
+
+A step is an address: the page, and `tour` with the number of the step. Findings come from the run at hand;
+what is not there yet is said, and the tour goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlencode, urlsplit
+
+import streamlit as st
+
+from gprune.app.ui import first_visit, job_runs, present, story, url_state
+from gprune.app.ui.run_choice import RUN
+from gprune.app.ui.text import plain, said
+from gprune.pipeline.runs.opened import MissingResultError, Run, root
+from gprune.system.errors import GpruneError
+
+TOUR = "tour"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the tour."""
+
+    page: str
+    """its file"""
+    url: str
+    """its address; empty for the page that opens first"""
+    title: str
+    """the question of the step"""
+    why: str
+    """why the answer matters"""
+    finding: Callable[[Run], str]
+    """the answer of a run; raises MissingResultError where the run lacks it"""
+
+
+STEPS = (
+    Step(
+        "pages/overview.py",
+        "",
+        "What does pruning cost?",
+        "Pruning makes a language model smaller: it measures on some text which neurons matter and removes "
+        "the others. Perplexity says how much a model is surprised by a text, so a small rise is good. What "
+        "counts is text that took no part in the choice.",
+        lambda run: f"{story.headline(run).sentence}.",
+    ),
+    Step(
+        "pages/rank_drift.py",
+        "drift",
+        "Does importance depend on the text?",
+        "Where a neuron ranks high on one text and low on another, a model that is pruned on the first loses "
+        "what the second needs. The drift of a neuron is how far its rank moves.",
+        story.drift_finding,
+    ),
+    Step(
+        "pages/module_agreement.py",
+        "agreement",
+        "Do groups of neurons hold still?",
+        "GPrune sorts neurons that are alike and drift alike into modules, and ranks each neuron only within "
+        "its own. That is worth something only if the modules do not depend on the text, nor on chance.",
+        story.agreement_finding,
+    ),
+    Step(
+        "pages/reliability.py",
+        "rasa",
+        "Which scores cannot be trusted?",
+        "A module that drifts much and scores low on A is ranked by too weak a signal. It takes its scores "
+        "from the text on which its own ranking repeats better.",
+        story.adapted_finding,
+    ),
+    Step(
+        "pages/pruning_decisions.py",
+        "decisions",
+        "Where did the budget go?",
+        "The same number of weights can be kept in many ways. GPrune learns on both texts how much each "
+        "module keeps, instead of cutting all of them by one yardstick.",
+        story.budget_finding,
+    ),
+    Step(
+        "pages/comparison.py",
+        "compare",
+        "Was it worth it?",
+        "All methods keep the same share and read the same windows of text, so the difference is theirs. A "
+        "result counts when it is beyond two standard errors.",
+        story.comparison_finding,
+    ),
+)
+_ON_THE_WAY = "tour_on_the_way"
+_NUMBERS = [*(str(number) for number in range(1, len(STEPS) + 1)), ""]
+
+
+def begin(url: str) -> None:
+    """Begins the tour where the app is opened for the first time; called before a page is drawn.
+
+    Args:
+        url: address of the page.
+    """
+    if first_visit.begins(url, root()):
+        url_state.put(TOUR, "1")
+
+
+def begin_button() -> None:
+    """The button that starts the tour; nothing where somebody is taking it."""
+    if url_state.choice(TOUR, _NUMBERS, ""):
+        return
+    st.button(
+        "Take the tour", key="tour_start", icon=":material/tour:", type="primary", on_click=_go, args=(1,)
+    )
+
+
+def banner(url: str, run: Run | None) -> None:
+    """Draws the step that is under way above a page; nothing where nobody takes the tour.
+
+    Args:
+        url: address of the page below.
+        run: the run at hand.
+    """
+    number = url_state.choice(TOUR, _NUMBERS, "")
+    if not number:
+        return
+    step = STEPS[int(number) - 1]
+    _arrive(step, url)
+    if not present.on():
+        # the bar at the top of the window would cover its frame
+        st.space("xsmall")
+    with st.container(border=True, key="tour"):
+        if step.url != url:
+            _elsewhere(int(number), step)
+            return
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f":blue-badge[Step {number} of {len(STEPS)}] **{step.title}**", width="stretch")
+            _buttons(int(number))
+            _link(int(number), run)
+        _finding(step, run)
+        st.caption(step.why)
+
+
+def _finding(step: Step, run: Run | None) -> None:
+    if run is None:
+        st.markdown("There is no run yet to tell it on.")
+        return
+    try:
+        st.markdown(plain(step.finding(run)))
+    except MissingResultError as missing:
+        coming = "is being computed" if job_runs.is_live(run) else "is not part of this run"
+        st.markdown(f"What this step tells needs “{plain(missing.title)}”, which {coming}. The tour goes on.")
+    except GpruneError as error:
+        st.error(said(error), icon=":material/error:")
+
+
+def _buttons(number: int) -> None:
+    st.button(
+        "Back",
+        key="tour_back",
+        icon=":material/arrow_back:",
+        disabled=number == 1,
+        on_click=_go,
+        args=(number - 1,),
+        shortcut="PageUp" if present.on() else None,
+    )
+    last = number == len(STEPS)
+    if not last:
+        st.button(
+            "Next",
+            key="tour_next",
+            icon=":material/arrow_forward:",
+            type="primary",
+            icon_position="right",
+            on_click=_go,
+            args=(number + 1,),
+            shortcut="PageDown" if present.on() else None,
+        )
+    _end(primary=last)
+
+
+def _end(primary: bool = False) -> None:
+    kind: Literal["primary", "tertiary"] = "primary" if primary else "tertiary"
+    st.button("End the tour", key="tour_end", type=kind, on_click=_stop)
+
+
+def _stop() -> None:
+    url_state.put(TOUR, "")
+    first_visit.end(root())
+
+
+def _link(number: int, run: Run | None) -> None:
+    """The address of a step, for a slide."""
+    with st.popover("", icon=":material/link:", type="tertiary", help="Address of this step, for a slide"):
+        place = urlsplit(st.context.url or "")._replace(path=f"/{STEPS[number - 1].url}", fragment="")
+        held = {TOUR: str(number)} | ({RUN: run.name} if run is not None else {})
+        for words, more in (("This step", {}), ("The same for an audience", {present.PRESENT: "1"})):
+            st.caption(words)
+            st.code(place._replace(query=urlencode(held | more)).geturl(), language=None, wrap_lines=True)
+
+
+def _elsewhere(number: int, step: Step) -> None:
+    """The reader has gone to another page meanwhile, or opened an address that says so."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(
+            f"The tour waits at step {number} of {len(STEPS)}, {step.title[0].lower()}{step.title[1:]}"
+        )
+        st.button(
+            f"Back to step {number}", key="tour_return", icon=":material/tour:", on_click=_go, args=(number,)
+        )
+        _end()
+
+
+def _go(number: int) -> None:
+    """Asks for a step; a callback, since these are done whatever else the browser sends meanwhile."""
+    url_state.put(TOUR, str(number))
+    st.session_state[_ON_THE_WAY] = True
+
+
+def _arrive(step: Step, url: str) -> None:
+    """Turns to the page of a step that was asked for.
+
+    What a page sends while it is still being built can overtake the change to another one, so the step stays
+    asked for until its page is there.
+    """
+    if step.url == url:
+        st.session_state.pop(_ON_THE_WAY, None)
+    elif st.session_state.get(_ON_THE_WAY):
+        st.switch_page(step.page)

@@ -1,0 +1,68 @@
+"""What one session knows of its address: the values outside all widgets, and how they are written into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import streamlit as st
+
+from gprune.app.ui import url_messages as sentences
+
+T = TypeVar("T")
+ALWAYS = ("run", "jobs_job")
+"""in every address that has them: another person's newest run or job is another one"""
+_STATE = "address_state"
+
+
+@dataclass(slots=True)
+class State:
+    """What one session knows of its address."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    """canonical values by key"""
+    seen: dict[str, list[str]] = field(default_factory=dict)
+    """what the address was last seen to hold, by key"""
+    arrived: dict[str, list[str]] = field(default_factory=dict)
+    """what the address brought and nobody has read yet"""
+    faults: dict[str, str] = field(default_factory=dict)
+    """why what the address brought was not used, by key"""
+    defaults: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """what each page has read when it was last drawn, by page and key: the default of each value"""
+    called: dict[str, dict[str, str]] = field(default_factory=dict)
+    """what the choices of each list were called when it was last drawn, by widget"""
+    unclaimed: dict[str, str] = field(default_factory=dict)
+    """what the address brought for `address.names` and nothing on the page is called, by key"""
+    collecting: bool = False
+    """whether a page is under way, whose values are written at its end, all at once"""
+    page: str = ""
+
+    def noted(self, key: str, value: T, default: Any) -> T:
+        """Remembers what a page has read; inside a fragment, which no page ends, it is written at once."""
+        self.defaults.setdefault(self.page, {})[key] = default
+        if not self.collecting:
+            self.write()
+        return value
+
+    def wanted(self, defaults: Mapping[str, Any]) -> dict[str, list[str]]:
+        """What an address is to hold of some values: those that are known and not their defaults."""
+        found = {
+            key: sentences.written(self.values[key])
+            for key, default in defaults.items()
+            if key in self.values and (key in ALWAYS or self.values[key] != default)
+        }
+        return {key: value for key, value in found.items() if value}
+
+    def write(self) -> None:
+        """Brings the address in line with what the page has read, if it is not."""
+        wanted = self.wanted(self.defaults.get(self.page, {}))
+        self.seen = wanted
+        if wanted != {key: st.query_params.get_all(key) for key in st.query_params}:
+            st.query_params.from_dict(wanted)
+
+
+def current() -> State:
+    """The state of the session that is being drawn."""
+    found: State = st.session_state.setdefault(_STATE, State())
+    return found

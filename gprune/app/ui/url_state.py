@@ -1,0 +1,314 @@
+"""Where the state of the pages lives: values outside all widgets, mirrored into the address.
+
+Widgets, lines and presets are views of these values. A value changes when a person changes a view of it, or
+when the address changes by itself (a link that was opened, the browser's Back). What a page has read and is
+not its default is in its address afterwards, under stable names, so that a copied address shows the same
+view.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import streamlit as st
+from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
+
+from gprune.app.ui import url_messages as sentences
+from gprune.app.ui import url_session
+
+T = TypeVar("T")
+Options = Mapping[str, str] | Sequence[str]
+
+
+def begin(page: str) -> None:
+    """Takes over what the address holds; called before a page is drawn.
+
+    Args:
+        page: which page; complaints about an address end with it.
+    """
+    state = url_session.current()
+    if page != state.page:
+        state.page, state.faults = page, {}
+        # a link does not bring all: what the address never held on this page has not been taken back
+        state.seen = {key: found for key, found in state.seen.items() if key in st.query_params}
+    elif st.query_params or _by_history():
+        # Back to a view in which something was not chosen yet
+        for key in [key for key in state.seen if key not in st.query_params]:
+            del state.seen[key]
+            state.values.pop(key, None)
+    for key in st.query_params:
+        brought = st.query_params.get_all(key)
+        if brought != state.seen.get(key):
+            state.seen[key] = state.arrived[key] = brought
+            state.values.pop(key, None)
+    state.defaults[page], state.collecting = {}, True
+
+
+def _by_history() -> bool:
+    """Whether the browser went back or forward, which an empty address alone does not say.
+
+    Streamlit tells this nowhere else: the one private part of it that the pages' frame reads.
+    """
+    context = get_script_run_ctx()
+    return context is not None and context.is_history_navigation
+
+
+def finish(slot: Any) -> None:
+    """Writes what the page has read into the address; called after a page was drawn.
+
+    Args:
+        slot: container at the top of the page, for what an address brought and no page can use.
+    """
+    state = url_session.current()
+    state.collecting = False
+    for key, found in state.unclaimed.items():
+        state.values.pop(key, None)
+        if found:
+            state.faults[key] = sentences.stranger(key, found)
+    state.unclaimed = {}
+    state.write()
+    for sentence in state.faults.values():
+        slot.warning(sentence, icon=":material/link_off:")
+
+
+def given(key: str) -> bool:
+    """Whether a value was chosen, or came with the address."""
+    state = url_session.current()
+    return key in state.arrived or state.values.get(key) not in (None, "")
+
+
+def put(key: str, value: Any) -> None:
+    """Sets a value; for callbacks of buttons, charts and components."""
+    put_all({key: value})
+
+
+def put_all(values: Mapping[str, Any]) -> None:
+    """Sets several values as one step of the browser's history."""
+    state = url_session.current()
+    for key, value in values.items():
+        state.values[key] = value
+        state.faults.pop(key, None)
+        state.arrived.pop(key, None)
+    if not state.collecting:
+        state.write()
+
+
+def page() -> str:
+    """The page that is drawn, as the address calls it."""
+    return url_session.current().page
+
+
+def in_fragment() -> bool:
+    """Whether only a part of the page is being drawn."""
+    return not url_session.current().collecting
+
+
+def link(page: str, shared: Iterable[str]) -> dict[str, list[str]]:
+    """What the address of another page holds, as it was left: for links that lead there.
+
+    Args:
+        page: which page.
+        shared: keys that go with the reader from page to page.
+    """
+    state = url_session.current()
+    known = {
+        key: default for key, default in state.defaults.get(state.page, {}).items() if key in set(shared)
+    }
+    return state.wanted(state.defaults.get(page, {}) | known)
+
+
+def number(key: str, default: float, low: float, high: float) -> float:
+    """A number in [low, high]."""
+    return _read(key, float(default), lambda found: _within(float(found), low, high), f"{low:g} to {high:g}")
+
+
+def whole(key: str, default: int, low: int, high: int) -> int:
+    """A whole number in [low, high]."""
+    return _read(key, int(default), lambda found: _within(int(found), low, high), f"{low} to {high}")
+
+
+def choice(key: str, options: Options, default: str) -> str:
+    """One of the names of `options`."""
+    return _read(key, default, lambda found: _member(str(found), options), sentences.listed(options))
+
+
+def flag(key: str, default: bool = False) -> bool:
+    """Yes or no; 1 or 0 in the address."""
+    return _read(key, default, _truth, "0 or 1")
+
+
+def several(key: str, options: Options, default: Iterable[str]) -> list[str]:
+    """Some of the names of `options`, in the order in which they were chosen; unknown ones are left out."""
+    state = url_session.current()
+    arrived = state.arrived.pop(key, None)
+    found = [name for name in (arrived or state.values.get(key, default)) if name]
+    unknown = [name for name in found if name not in options]
+    if arrived is not None and unknown:
+        state.faults[key] = sentences.complaint(key, ", ".join(unknown), sentences.listed(options))
+    chosen = [name for name in dict.fromkeys(found) if name in options]
+    if arrived is not None:
+        state.values[key] = chosen
+    return state.noted(key, chosen, list(default))
+
+
+def index(key: str) -> int | None:
+    """A whole number from 0, or None where there is none."""
+    return _read(key, None, lambda found: _within(int(found), 0, math.inf), "a whole number from 0")
+
+
+def text(key: str, default: str = "") -> str:
+    """Any text; its reader checks it."""
+    return _read(key, default, str, "text")
+
+
+def names(key: str, value: str) -> bool:
+    """Whether a text is just this value; one of an address that is no value asked for is told at the end."""
+    state = url_session.current()
+    if key in state.arrived:
+        state.unclaimed[key] = state.arrived[key][-1]
+    found = text(key) == value
+    if found:
+        state.unclaimed.pop(key, None)
+    return found
+
+
+def slider(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
+    """A slider for a number or whole number, whichever the default is."""
+    _offer(key, "slider", _numeric(key, default, low, high))
+    widget: Any = st.slider
+    return cast(T, widget(label, low, high, step=step, **_bound(key, "slider"), **options))
+
+
+def number_field(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
+    """A field to type a number in; an empty one keeps the value."""
+    value = _numeric(key, default, low, high)
+    _offer(key, "number", value)
+    widget: Any = st.number_input
+    # with None for its own value an emptied field is None, and not the least value
+    typed = widget(label, low, high, None, step=step, **_bound(key, "number"), **options)
+    return value if typed is None else cast(T, typed)
+
+
+def toggle(label: str, key: str, default: bool = False, **options: Any) -> bool:
+    """A switch."""
+    _offer(key, "toggle", flag(key, default))
+    return bool(st.toggle(label, **_bound(key, "toggle"), **options))
+
+
+def segmented(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
+    """A row of alternatives of which one is chosen."""
+    _offer(key, "segmented", choice(key, choices, default))
+    shown: dict[str, Any] = {"format_func": _labels(choices), "required": True}
+    return str(st.segmented_control(label, list(choices), **_bound(key, "segmented"), **(shown | options)))
+
+
+def selectbox(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
+    """A list of which one is chosen."""
+    _offer(key, "selectbox", choice(key, choices, default), choices)
+    shown: dict[str, Any] = {"format_func": _labels(choices)}
+    return str(st.selectbox(label, list(choices), **_bound(key, "selectbox"), **(shown | options)))
+
+
+def radio(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
+    """Alternatives of which one is chosen, each with its dot."""
+    _offer(key, "radio", choice(key, choices, default))
+    shown: dict[str, Any] = {"format_func": _labels(choices)}
+    return str(st.radio(label, list(choices), **_bound(key, "radio"), **(shown | options)))
+
+
+def tabs(choices: Mapping[str, str], key: str, default: str) -> dict[str, Any]:
+    """Tabs of which one is open; by the names of the choices, as containers that know whether they are."""
+    name, shown = f"{key}_tabs", choices[choice(key, choices, default)]
+    if st.session_state.get(name) != shown:
+        st.session_state[name] = shown
+    made = st.tabs(list(choices.values()), key=name, on_change=_take_tab, args=(key, name, choices))
+    return dict(zip(choices, made, strict=True))
+
+
+def text_field(label: str, key: str, longest: int, **options: Any) -> str:
+    """A field to type a line of text in; what an address has beyond its length is cut off."""
+    _offer(key, "text", text(key)[:longest])
+    return str(st.text_input(label, max_chars=longest, **_bound(key, "text"), **options))
+
+
+def multiselect(label: str, choices: Options, key: str, default: Iterable[str], **options: Any) -> list[str]:
+    """A list of which any number is chosen."""
+    _offer(key, "multiselect", several(key, choices, default), choices)
+    shown: dict[str, Any] = {"format_func": _labels(choices)}
+    return list(st.multiselect(label, list(choices), **_bound(key, "multiselect"), **(shown | options)))
+
+
+def _read(key: str, default: T, parse: Callable[[Any], T], wanted: str) -> T:
+    state = url_session.current()
+    arrived = state.arrived.pop(key, None)
+    if arrived is not None:
+        try:
+            state.values[key] = parse(arrived[-1])
+            state.faults.pop(key, None)
+            if len(set(arrived)) > 1:
+                state.faults[key] = sentences.ambiguous(key, arrived)
+        except (ValueError, OverflowError):
+            state.faults[key] = sentences.complaint(key, arrived[-1], wanted)
+    try:
+        # another run can have fewer layers or methods: its own default serves then, and the value is kept
+        value = parse(state.values[key]) if state.values.get(key) is not None else default
+    except (ValueError, OverflowError):
+        value = default
+    return state.noted(key, value, default)
+
+
+def _within(value: T, low: Any, high: Any) -> T:
+    if not low <= value <= high:
+        raise ValueError(value)
+    return value
+
+
+def _member(value: str, options: Options) -> str:
+    if value not in options:
+        raise ValueError(value)
+    return value
+
+
+def _truth(found: Any) -> bool:
+    if str(found) not in ("0", "1", "True", "False"):
+        raise ValueError(found)
+    return str(found) in ("1", "True")
+
+
+def _numeric(key: str, default: Any, low: Any, high: Any) -> Any:
+    if isinstance(default, int):
+        return whole(key, default, low, high)
+    return number(key, default, low, high)
+
+
+def _labels(choices: Options) -> Callable[[str], str]:
+    return choices.__getitem__ if isinstance(choices, Mapping) else str
+
+
+def _offer(key: str, kind: str, value: Any, choices: Options = ()) -> None:
+    """Lets the widget show the value, whoever has changed it, under the names that its choices have now."""
+    name, called = f"{key}_{kind}", dict(choices) if isinstance(choices, Mapping) else {}
+    state = url_session.current()
+    before, state.called[name] = state.called.get(name, {}), called
+    # the browser speaks of a choice by what it was called when it was last drawn
+    renamed = any(called.get(one, words) != words for one, words in before.items())
+    if renamed or st.session_state.get(name) != value or name not in st.session_state:
+        st.session_state[name] = value
+
+
+def _bound(key: str, kind: str) -> dict[str, Any]:
+    name = f"{key}_{kind}"
+    return {"key": name, "on_change": _take, "args": (key, name)}
+
+
+def _take_tab(key: str, name: str, choices: Mapping[str, str]) -> None:
+    shown = st.session_state.get(name)
+    put(key, next((one for one, words in choices.items() if words == shown), ""))
+
+
+def _take(key: str, name: str) -> None:
+    value = st.session_state.get(name)
+    if value is not None:
+        put(key, value)

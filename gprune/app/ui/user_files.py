@@ -1,0 +1,40 @@
+"""Files that a person gives the app: kept below the cache, whatever they are called, and by their content."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from gprune.store import explain
+from gprune.system.files import make_folder, write_bytes
+
+
+def place(root: str, folder: str, name: str, suffix: str, raw: bytes) -> Path:
+    """Where a file is kept.
+
+    Args:
+        root: the cache folder.
+        folder: the part of the cache, as texts.
+        name: what the person calls it; only its letters and digits survive.
+        suffix: ending of the file, with its dot.
+        raw: its content, of which a hash becomes part of the name.
+    """
+    stem = name.lower().removesuffix(suffix)
+    safe = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:40].strip("-") or folder
+    return Path(root) / folder / "user" / f"{safe}-{hashlib.sha256(raw).hexdigest()[:12]}{suffix}"
+
+
+def save(path: Path, raw: bytes) -> None:
+    """Writes a file in one step; one that is there already with the same content stays.
+
+    Raises:
+        StoreError: the cache cannot be written.
+    """
+    try:
+        make_folder(path.parent)
+        if path.is_file() and path.read_bytes() == raw:
+            return
+        write_bytes(path, raw)
+    except OSError as error:
+        raise explain(error, path.parent) from error

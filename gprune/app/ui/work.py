@@ -1,0 +1,236 @@
+"""Jobs as the pages see them: which run a job makes, what is going on now, and the demo's first start."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+
+from gprune.app.server import require_trust
+from gprune.app.ui import job_runs, packed
+from gprune.app.ui.chart_style import label
+from gprune.app.ui.text import plain, said, short
+from gprune.jobs import Job, queue
+from gprune.jobs.slurm.settings import SlurmSettings
+from gprune.jobs.slurm.submission import Errand
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run, Unreadable, all_runs
+from gprune.study import Study
+from gprune.study.demo import demo_study
+from gprune.system.errors import GpruneError
+from gprune.system.units import seconds_since_1970
+
+AUTOSTART_VARIABLE = "GPRUNE_AUTOSTART"
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What tells whether a page has to be drawn anew, from what changes most seldom to what changes most."""
+
+    states: str
+    """the state of the run that is shown, and whether it has its first chart; at once"""
+    others: str
+    """the states of all jobs and other runs, which stand in lists; soon"""
+    stages: str
+    """how many stages the run has; when the page has rested"""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Runs and jobs at one moment."""
+
+    root: str
+    runs: list[Run]
+    unreadable: list[Unreadable]
+    jobs: list[Job]
+    problem: str
+    """why jobs cannot be used; empty if they can"""
+
+    @property
+    def active(self) -> list[Job]:
+        """Jobs that wait or run."""
+        return [job for job in self.jobs if job.active]
+
+    def run_named(self, name: str) -> Run | None:
+        """A run by name."""
+        return next((run for run in self.runs if run.name == name), None)
+
+    @property
+    def states(self) -> str:
+        """Changes with the state of a job or a run, and when a run has its first chart."""
+        jobs = [(job.id, job.state) for job in self.jobs]
+        runs = [(run.name, run.state, stages.drift(run.graph).name in run.stages) for run in self.runs]
+        return repr((jobs, runs, len(self.unreadable)))
+
+    def marks(self, whose: str | None) -> Marks:
+        """What a page is drawn from.
+
+        Args:
+            whose: the run that it shows; where it is None the page shows all of them.
+        """
+        if whose is None:
+            return Marks(self.states, "", self.signature)
+        run = self.run_named(whose)
+        mine = run and (run.state, stages.drift(run.graph).name in run.stages)
+        jobs = [(job.id, job.state) for job in self.jobs]
+        # the job of a run that has not begun to write is the reader's as well
+        own = [pair for pair in jobs if job_runs.made_by(self.root, pair[0]) == whose]
+        runs = [(one.name, one.state) for one in self.runs]
+        others = repr((jobs, runs, len(self.unreadable)))
+        return Marks(repr((own, mine)), others, repr(run and len(run.stages)))
+
+    @property
+    def signature(self) -> str:
+        """Changes whenever a page should be drawn anew: with the states, and with every stage of a run."""
+        return self.states + repr([len(run.stages) for run in self.runs])
+
+
+def look(root: str) -> Situation:
+    """Reads runs and jobs; jobs whose process is gone are ended first, waiting ones started."""
+    runs, unreadable = all_runs(root)
+    try:
+        found = queue.jobs(Path(root))
+        if any(job.active for job in found):
+            queue.reconcile(Path(root))
+            found = queue.jobs(Path(root))
+        return Situation(root, runs, unreadable, found, "")
+    except GpruneError as error:
+        return Situation(root, runs, unreadable, [], str(error))
+
+
+def submit(root: str, study: Study, label: str = "", arguments: tuple[str, ...] = ()) -> Job:
+    """Puts a study into the queue; every job of the app comes this way.
+
+    Raises:
+        GpruneError: the queue refuses it, or it asks for what this server was not started for.
+    """
+    require_trust(study.trust_remote_code)
+    return queue.submit(Path(root), study, label=label, arguments=arguments)
+
+
+def resume(root: str, job_id: str) -> Job:
+    """Submits the study of a job again; see `submit`.
+
+    Raises:
+        GpruneError: as `submit`, or the job cannot be read.
+    """
+    require_trust(queue.study_of(Path(root), job_id).trust_remote_code)
+    return queue.resume(Path(root), job_id)
+
+
+def start(root: str, study: Study, arguments: tuple[str, ...] = ()) -> Job | None:
+    """Submits a study; a double click or a second tab gets the job that is there already.
+
+    Args:
+        root: the cache.
+        study: what is to run.
+        arguments: what its command is told besides.
+
+    Returns:
+        The job, or None after the reason has been shown on the page.
+    """
+    try:
+        packed.require_here(root, study)
+    except GpruneError as error:
+        st.error(said(error), icon=":material/error:")
+        return None
+    return begin(root, study, job_label(study), arguments)
+
+
+def begin(root: str, study: Study, title: str, arguments: tuple[str, ...]) -> Job | None:
+    """Submits a job, and says that it was started; while one is at work on the same, that one is returned.
+
+    Args:
+        root: the cache.
+        study: what is to run, or what the job is about.
+        title: what to call the job.
+        arguments: its command, or what that is told besides; see `submit`.
+
+    Returns:
+        The job, or None after the reason has been shown on the page.
+    """
+    try:
+        job = submit(root, study, title, arguments)
+    except GpruneError as error:
+        st.error(said(error), icon=":material/error:")
+        return None
+    st.toast(f"{'Started' if job.state == 'running' else 'Waiting in the queue'}: {plain(job.label)}")
+    return job
+
+
+def start_in_slurm(root: str, studies: Sequence[Study], settings: SlurmSettings) -> list[Job]:
+    """Puts studies into Slurm as one array, and says so.
+
+    Args:
+        root: the cache.
+        studies: what is to run.
+        settings: what the cluster wants.
+
+    Returns:
+        The job of each; none after the reason has been shown on the page.
+    """
+    try:
+        for study in studies:
+            packed.require_here(root, study)
+            require_trust(study.trust_remote_code)
+        errands = [Errand(study, job_label(study)) for study in studies]
+        # a busy controller takes its time
+        with st.spinner("Slurm is asked to take it"):
+            found = queue.submit_slurm(Path(root), errands, settings)
+    except GpruneError as error:
+        st.error(said(error), icon=":material/error:")
+        return []
+    st.toast(f"Handed to Slurm: {plain(found[0].label)}{f' and {len(found) - 1} more' if found[1:] else ''}")
+    return found
+
+
+def job_label(study: Study) -> str:
+    """What to call a job: name or model, metric and kept share, a seed that is not 0, then both texts."""
+    what = study.name or f"{short(study.model)} {label(study.metric)} {100 * study.retention:.3g} %"
+    seed = f", seed {study.seed}" if study.seed else ""
+    return f"{what}{seed}, {short(study.primary)} | {short(study.auxiliary)}"
+
+
+def preferred(runs: list[Run]) -> Run | None:
+    """The run to show where none was chosen: the newest that is done, else one at work, else the newest.
+
+    Args:
+        runs: the newest first.
+    """
+    at_work = (run for run in runs if run.state == "running")
+    done = (run for run in runs if run.complete)
+    return next(done, None) or next(at_work, None) or next(iter(runs), None)
+
+
+def autostart(situation: Situation) -> bool:
+    """Starts the bundled demo where nothing was ever run; says whether it did.
+
+    Set GPRUNE_AUTOSTART=0 to prevent it.
+    """
+    wanted = os.environ.get(AUTOSTART_VARIABLE, "1") != "0"
+    if not wanted or situation.runs or situation.jobs or situation.problem:
+        return False
+    try:
+        submit(situation.root, demo_study())
+    except GpruneError as error:
+        st.error(said(error), icon=":material/error:")
+        return False
+    return True
+
+
+def under_way(situation: Situation, job: Job) -> Run | None:
+    """The run of a job, once the job has written to it: before, its record is that of an earlier one.
+
+    Where another process computes the same run, the job shares its work and the record is that one's.
+    """
+    run = situation.run_named(job_runs.made_by(situation.root, job.id))
+    if run is None or job.started is None:
+        return None
+    began = seconds_since_1970(run.record.get("started"))
+    # a record's start is in whole seconds; one in the future is of a clock that was set back since
+    own = job.started - 1.0 <= began <= time.time() + 1.0
+    return run if own or run.state == "running" else None

@@ -1,0 +1,88 @@
+"""The sub-commands of `python -m gprune`: one file each, with ``add`` to register it.
+
+Of all files only that of the command that was asked for is imported, and nothing heavy before it runs, so
+that `--help` answers at once: what it says of every command stands here.
+"""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from gprune.system import installation, safe_parsing
+from gprune.system.errors import UnreadableError
+
+EXIT_UNFILLED = 3
+"""the command did what it could, and something that was asked for could not be measured"""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A sub-command as it is known without its file."""
+
+    module: str
+    """file of this package that registers it"""
+    about: str
+    """what `--help` says of it"""
+
+
+COMMANDS = {
+    "study": Command("study", "write a study as JSON to stdout"),
+    "run": Command("run", "run a study: every stage, reusing what is there"),
+    "submit": Command("jobs", "put studies into the queue of jobs, which goes on without a terminal"),
+    "jobs": Command("jobs", "list the jobs: those of the app, and those that were submitted"),
+    "logs": Command("jobs", "what a job has printed; -f follows it"),
+    "cancel": Command("jobs", "stop jobs, or take them from the queue"),
+    "resume": Command("jobs", "submit jobs that have ended again: they go on from what is there"),
+    "app": Command("app", "serve the pages, and open them in a browser"),
+    "reproduce": Command("reproduce", "reproduce tables and figures of the paper"),
+    "sweep": Command("sweep", "run many studies that differ in some fields, what they share once"),
+    "search": Command("search", "search settings by successive halving"),
+    "accept": Command("accept", "hold our figures of a real model against published ones"),
+    "arrays": Command("arrays", "write every result array of a study to one .npz file"),
+    "apply": Command("export", "cut a dense model as a plan says, without calibration"),
+    "cut": Command("cut", "cut a run's model as a mask set says that was edited by hand"),
+    "measure": Command("measure", "measure a mask set that was edited by hand on every evaluation text"),
+    "pad": Command("export", "pad a pruned model to an ordinary one that needs no code of ours"),
+    "gguf": Command("export", "write a pruned model as a file that llama.cpp loads"),
+    "speed": Command("speed", "measure tokens a second of dense and pruned models side by side"),
+    "pack": Command("packs", "write a run as one file, to be looked at elsewhere"),
+    "unpack": Command("packs", "read a packed run, with neither model nor texts"),
+    "card": Command("card", "the card of a calibration text of a run"),
+    "map": Command("map", "lay out the neurons of one layer by UMAP"),
+    "report": Command("report", "write chosen figures of a run as one HTML file"),
+    "texts": Command("listing", "list the texts that are known by name"),
+    "tasks": Command("listing", "list the zero-shot tasks, and check the files of a folder"),
+    "plugins": Command(
+        "listing", "list the metrics and methods of other packages, and why one cannot be used"
+    ),
+    "runs": Command("listing", "list the runs in the cache"),
+    "cache": Command("cache", "what the cache holds: list it, prune it, verify it; check its disk"),
+}
+"""every sub-command, in the order of `--help`"""
+
+
+def place(text: str) -> Path:
+    """A path that was typed as an argument; `~` means a home folder as elsewhere.
+
+    Raises:
+        argparse.ArgumentTypeError: no file of this system can have that name.
+    """
+    try:
+        return safe_parsing.path(text, "the path")
+    except UnreadableError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line of bounded length, whatever was typed."""
+
+    def error(self, message: str) -> NoReturn:
+        """Says what is wrong, after the usage, and ends the process with 2."""
+        super().error(safe_parsing.sentence(message))
+
+
+def add_cache(parser: argparse.ArgumentParser) -> None:
+    """Adds the option that every command on stored results has."""
+    usual = "~/.cache/gprune" if installation.INSTALLED else "cache/"
+    parser.add_argument("--cache", type=place, help=f"cache folder (default: GPRUNE_CACHE, or {usual})")

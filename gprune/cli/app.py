@@ -1,0 +1,49 @@
+"""`app`: serves the pages behind a door that only the token opens."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from typing import Any
+
+from gprune.cli import COMMANDS, add_cache
+from gprune.store import default_cache
+
+
+def add(commands: Any) -> None:
+    """Registers the command."""
+    app = commands.add_parser("app", help=COMMANDS["app"].about)
+    app.add_argument(
+        "--port", type=int, default=8501, help="port to listen on, 0 for a free one (default: 8501)"
+    )
+    app.add_argument(
+        "--address", default="127.0.0.1",
+        help="IP address to listen on (default: 127.0.0.1, this machine alone; 0.0.0.0: every network)",
+    )  # fmt: skip
+    app.add_argument(
+        "--public-address", action="append", default=[], metavar="NAME[:PORT]",
+        help="another address that people use, as localhost:9000 at the end of a tunnel, or https://NAME of "
+        "a proxy; may be given several times",
+    )  # fmt: skip
+    app.add_argument(
+        "--trust-remote-code", action="store_true",
+        help="let studies of the app ask for the Python code of their model to be run",
+    )  # fmt: skip
+    app.add_argument("--no-browser", action="store_true", help="only print the address")
+    add_cache(app)
+    app.set_defaults(command=_app)
+
+
+def _app(options: argparse.Namespace) -> int:
+    from gprune.app.server import Terms, browser, endpoint, serving
+
+    if options.cache is not None:
+        # the pages, and the jobs that they start, look for it there
+        os.environ["GPRUNE_CACHE"] = str(options.cache.resolve())
+    found = endpoint.found(options.address, options.port, options.public_address)
+    shown: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if not options.no_browser and browser.has_screen():
+        shown = browser.opened(found.entry, default_cache())
+    serving.serve(found, Terms(options.trust_remote_code), shown)
+    return 0

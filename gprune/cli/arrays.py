@@ -1,0 +1,35 @@
+"""`arrays`: every result array of a study in one file."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from typing import Any
+
+from gprune.cli import COMMANDS, add_cache, place
+from gprune.cli.run import read
+from gprune.store import Store
+
+
+def add(commands: Any) -> None:
+    """Registers the command."""
+    arrays = commands.add_parser("arrays", help=COMMANDS["arrays"].about)
+    arrays.add_argument("study", metavar="STUDY", help="a study file, or `demo`")
+    arrays.add_argument("out", metavar="OUT.npz", type=place, help="file to write")
+    arrays.set_defaults(command=_arrays)
+    add_cache(arrays)
+
+
+def _arrays(options: argparse.Namespace) -> int:
+    from gprune import pipeline
+    from gprune.cli import progress
+    from gprune.pipeline import arrays
+
+    study, store = read(options.study), Store(options.cache)
+    arrays.check_target(options.out)
+    with progress.Reporter() as shown, contextlib.redirect_stdout(sys.stderr):
+        pipeline.run(study, store, shown, "masks")
+        names = arrays.write(pipeline.opened(study, store), options.out)
+    print(f"{options.out}: {len(names)} arrays", file=sys.stderr)
+    return 0

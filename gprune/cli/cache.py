@@ -1,0 +1,118 @@
+"""`cache`: what takes how much room and for which runs, what is not needed or damaged, what its disk can."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from gprune.cli import COMMANDS, add_cache
+from gprune.store import DAMAGED, Store
+from gprune.system.units import amount
+
+if TYPE_CHECKING:
+    from gprune.pipeline.cache.usage import Stored
+
+EXIT_DAMAGED = 1
+
+
+def add(commands: Any) -> None:
+    """Registers the command with its own four."""
+    cache = commands.add_parser("cache", help=COMMANDS["cache"].about)
+    ways = cache.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    shown = ways.add_parser("list", help="what takes how much room, and for which runs")
+    shown.set_defaults(command=_list)
+    prune = ways.add_parser("prune", help="show what no run needs; --yes removes it")
+    prune.add_argument("--yes", action="store_true", help="remove it, results that were set aside included")
+    prune.set_defaults(command=_prune)
+    verify = ways.add_parser("verify", help="read every result and compare it with its checksums")
+    verify.set_defaults(command=_verify)
+    check = ways.add_parser("check", help="try whether the disk of the cache holds what is needed of it")
+    check.set_defaults(command=_check)
+    for parser in (shown, prune, verify, check):
+        add_cache(parser)
+
+
+def _list(options: argparse.Namespace) -> int:
+    from gprune.pipeline.cache import usage
+
+    store = Store(options.cache)
+    found = usage.overview(store)
+    print(f"{store.root}: {amount(found.total)}")
+    _print("results", [(kind, f"{count}", amount(size)) for kind, (count, size) in found.kinds.items()])
+    runs = [(run, amount(one.total), f"{amount(one.own)} its own") for run, one in found.runs.items()]
+    _print("runs, with all that they need", runs)
+    _print("beside the results", [(name, "", amount(size)) for name, size in found.others.items()])
+    if found.unneeded:
+        size = sum(one.size for one in found.unneeded)
+        print(f"{len(found.unneeded)} results that no run needs: {amount(size)}; `cache prune` shows them")
+    return 0
+
+
+def _print(title: str, rows: list[tuple[str, str, str]]) -> None:
+    if not rows:
+        return
+    print(f"\n{title}")
+    first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
+    for name, middle, last in rows:
+        print(f"  {name:<{first}}  {middle:>{second}}  {last:>12}")
+
+
+def _prune(options: argparse.Namespace) -> int:
+    from gprune.pipeline.cache import usage
+
+    store = Store(options.cache)
+    chosen = usage.unneeded(store)
+    aside = usage.set_aside(store)
+    if not options.yes:
+        _show([(one.name, one.size) for one in chosen])
+        _show([(f"{DAMAGED}/{path.name}", usage.size_of(path)) for path in aside])
+        found = len(chosen) + len(aside)
+        print(f"{found} to be removed: add --yes" if found else "nothing that no run needs", file=sys.stderr)
+        return 0
+    gone = [(one.name, one.size) for one in usage.remove_unneeded(store, chosen)]
+    gone += [(f"{DAMAGED}/{name}", size) for name, size in usage.remove_damaged(store)]
+    _show(gone)
+    print(f"{len(gone)} removed, {amount(sum(size for _, size in gone))} free", file=sys.stderr)
+    return 0
+
+
+def _show(found: list[tuple[str, int]]) -> None:
+    for name, size in found:
+        print(f"{name:<56} {amount(size):>12}")
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from gprune.pipeline.cache import verify as cache_check
+
+    store = Store(options.cache)
+    found = cache_check.verified(store, _progress)
+    for name, fault in found.faults.items():
+        print(f"{name}: {fault}")
+    read = f"{found.files} files of {found.results} results, {amount(found.size)}"
+    print(f"{read}: {len(found.faults)} damaged")
+    if found.unsummed:
+        print(
+            f"{found.unsummed} results are from before there were checksums: only their sizes, types and "
+            "shapes could be checked"
+        )
+    if found.faults:
+        print("run the studies again: what is damaged is made anew, the rest is kept", file=sys.stderr)
+    return EXIT_DAMAGED if found.faults else 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from gprune.store import disk_check
+
+    store, wanting = Store(options.cache), 0
+    print(store.root)
+    for one in disk_check.tried(store.root):
+        print(f"  {'yes' if one.holds else 'no':<4} {one.what}{f': {one.words}' if one.words else ''}")
+        wanting += not one.holds
+    return EXIT_DAMAGED if wanting else 0
+
+
+def _progress(one: Stored, done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        end = "\r" if done < total else "\n"
+        print(f"{done} of {total} results, {one.stage:<20}", end=end, file=sys.stderr, flush=True)

@@ -1,0 +1,111 @@
+"""`cut`: a run's model without what a list of edits by hand removes, written as a folder."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gprune.cli import COMMANDS, add_cache, place
+from gprune.cli.export import shown
+from gprune.records.repairs import labels
+from gprune.store import Store
+
+if TYPE_CHECKING:
+    from gprune.analysis.mask_edits import Edited, MaskSet
+    from gprune.pipeline.stages import Results
+    from gprune.system.progress import Progress
+
+_ABOUT = (
+    "Carries out a mask set that was saved on the page By hand and writes the pruned model, with the "
+    f"{labels()} of its method. The masks are made again from the edits and compared with those saved."
+)
+_STEPS = 3
+
+
+def add(commands: Any) -> None:
+    """Registers the command."""
+    cut = commands.add_parser("cut", help=COMMANDS["cut"].about, description=_ABOUT)
+    add_set(cut)
+    cut.add_argument("out", metavar="OUT", type=place, help="folder to write")
+    cut.set_defaults(command=_cut)
+
+
+def add_set(parser: argparse.ArgumentParser) -> None:
+    """Adds what names a mask set of a run; see `set_of`."""
+    parser.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
+    parser.add_argument("set", metavar="SET", help="name of a mask set of this run")
+    parser.add_argument("--job", type=place, help=argparse.SUPPRESS)
+    # the set as a page has seen it
+    parser.add_argument("--identity", default="", help=argparse.SUPPRESS)
+    add_cache(parser)
+
+
+def set_of(options: argparse.Namespace) -> tuple[Results, MaskSet]:
+    """The results of the run and the mask set that a command names.
+
+    Raises:
+        GpruneError: there is no such run or set.
+    """
+    from gprune.analysis.mask_edits import mask_sets
+    from gprune.pipeline import runs
+    from gprune.pipeline.archive.record import graph_of
+    from gprune.pipeline.stages import Results
+    from gprune.system.safe_parsing import quoted
+
+    store = Store(options.cache)
+    record = runs.required(store, options.run)
+    results = Results(store, graph_of(record, f"the record of the run {quoted(options.run)}"))
+    return results, mask_sets.named(results, options.set, options.identity)
+
+
+def _cut(options: argparse.Namespace) -> int:
+    from gprune.analysis.mask_edits import mask_sets
+
+    results, chosen = set_of(options)
+    found = mask_sets.repeated(results, chosen)
+    with shown("cut", options.job) as progress:
+        _write(results, chosen, found, options, progress)
+    masks = found.masks
+    print(
+        f"{options.out}: {results.graph.study.model} cut by {masks.method} to {masks.retention:.2%}, "
+        "read back and compared"
+    )
+    return 0
+
+
+def _write(
+    results: Results, chosen: MaskSet, found: Edited, options: argparse.Namespace, progress: Progress
+) -> None:
+    """Cuts the dense model and saves what is left."""
+    from gprune.models import identity
+    from gprune.models.export import checkpoint
+    from gprune.pipeline import stages
+
+    graph = results.graph
+    progress(0, _STEPS, "checking the dense model")
+    identity.require_same(graph.study.model, graph.inputs.model)
+    progress(1, _STEPS, "reading the dense model and cutting")
+    # on the CPU a copied row or column is the same whatever machine the run had
+    study = replace(graph.study, device="cpu", offload=False)
+    work = stages.Work(study, graph.inputs, results.store.texts)
+    needs = stages.resolve(stages.pruned(graph, chosen.method) | {"masks": []}, results.record)
+    pruned = stages.pruned_model(graph, chosen.method, **(needs | {"masks": found.masks}))
+    model = work.pruned(pruned)
+    progress(2, _STEPS, "writing and reading back")
+    checkpoint.save(
+        model,
+        work.tokenizer,
+        options.out,
+        pruned or found.masks,
+        source=study.model,
+        fingerprint=graph.inputs.model,
+        study=graph.study.to_dict() | {"by_hand": _told(chosen)},
+    )
+    progress(_STEPS, _STEPS, "cut")
+
+
+def _told(chosen: MaskSet) -> dict[str, Any]:
+    """What the plan says of the edits behind its masks."""
+    edits = [one.to_dict() for one in chosen.edits]
+    return {"name": chosen.name, "method": chosen.method, "masks": chosen.masks, "edits": edits}

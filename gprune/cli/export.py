@@ -1,0 +1,95 @@
+"""`apply`, `pad`, `gguf`: a plan becomes a pruned model again, and that an ordinary one or a GGUF file."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gprune.cli import COMMANDS, place
+from gprune.system.progress import Progress
+
+if TYPE_CHECKING:
+    from gprune.models.export.padded import Size
+
+
+def add(commands: Any) -> None:
+    """Registers the commands."""
+    apply = commands.add_parser("apply", help=COMMANDS["apply"].about)
+    apply.add_argument("plan", metavar="PLAN", type=place, help="a plan.json, or the pruned model's folder")
+    apply.add_argument("model", metavar="MODEL", help="the dense model: a folder, a hub name, or `demo`")
+    apply.add_argument("out", metavar="OUT", type=place, help="folder to write")
+    apply.set_defaults(command=_apply)
+    pad = commands.add_parser("pad", help=COMMANDS["pad"].about)
+    pad.add_argument("folder", metavar="FOLDER", type=place, help="the pruned model's folder")
+    pad.add_argument("out", metavar="OUT", type=place, help="folder to write")
+    pad.add_argument("--job", type=place, help=argparse.SUPPRESS)
+    pad.set_defaults(command=_pad)
+    gguf = commands.add_parser("gguf", help=COMMANDS["gguf"].about)
+    gguf.add_argument("folder", metavar="FOLDER", type=place, help="the pruned model's folder")
+    gguf.add_argument("out", metavar="OUT.gguf", type=place, help="file to write")
+    gguf.add_argument(
+        "--type", choices=("float32", "float16"), default="float32", help="number type (default: float32)"
+    )
+    gguf.add_argument("--job", type=place, help=argparse.SUPPRESS)
+    gguf.set_defaults(command=_gguf)
+
+
+def _apply(options: argparse.Namespace) -> int:
+    from gprune.models.export import apply, plan_file
+    from gprune.pruning import surgery
+
+    with shown("apply") as progress:
+        folder = apply.save(options.plan, options.model, options.out, surgery.cut, progress)
+    masks = plan_file.read(folder).pruned.masks
+    print(f"{folder}: {options.model} cut by {masks.method} to {masks.retention:.2%}, read back and compared")
+    return 0
+
+
+def _pad(options: argparse.Namespace) -> int:
+    from gprune.models.export import padded
+
+    with shown("pad", options.job) as progress:
+        made = padded.save(options.folder, options.out, progress)
+    saved = made.dense.bytes - made.pruned.bytes
+    kept = made.dense.bytes - made.padded.bytes
+    print(
+        f"{made.folder}: an ordinary {made.model_type}, {made.neurons} neurons and {made.groups} key/value "
+        f"groups in every layer; dense {_size(made.dense)}, pruned {_size(made.pruned)}, padded "
+        f"{_size(made.padded)}: {max(kept, 0) / max(saved, 1):.0%} of what pruning saved is left"
+    )
+    return 0
+
+
+def _size(size: Size) -> str:
+    return f"{size.parameters:,} parameters ({size.bytes / 2**20:,.1f} MiB)"
+
+
+def _gguf(options: argparse.Namespace) -> int:
+    from gprune.models.export import gguf
+
+    with shown("gguf", options.job) as progress:
+        size = gguf.save(options.folder, options.out, options.type, progress)
+    print(f"{options.out}: {gguf.ARCHITECTURE}, {options.type}, {size / 2**20:,.1f} MiB, read back")
+    return 0
+
+
+@contextlib.contextmanager
+def shown(stage: str, job: Path | None = None) -> Iterator[Progress]:
+    """Shows progress on stderr, and in a job's folder; whatever a library prints goes to stderr too."""
+    from gprune.cli import progress as terminal
+    from gprune.jobs.reporting import JobReporter
+
+    with contextlib.ExitStack() as stack:
+        listeners: list[Any] = [] if job is None else [stack.enter_context(JobReporter(job))]
+        listeners.append(stack.enter_context(terminal.Reporter()))
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+
+        def progress(done: int, total: int, message: str) -> None:
+            for listener in listeners:
+                listener(stage, done, total, message)
+
+        yield progress

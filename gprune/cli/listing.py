@@ -1,0 +1,98 @@
+"""`texts`, `tasks`, `plugins` and `runs`: what is known by name, and what is in the cache."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from gprune.cli import COMMANDS, EXIT_UNFILLED, add_cache
+from gprune.pipeline import runs as run_records
+from gprune.store import Store
+from gprune.system import safe_parsing
+from gprune.system.errors import CorpusError
+
+if TYPE_CHECKING:
+    from gprune.evaluation.tasks import TaskSource
+
+
+def add(commands: Any) -> None:
+    """Registers the four commands."""
+    texts = commands.add_parser("texts", help=COMMANDS["texts"].about)
+    texts.set_defaults(command=_texts)
+    tasks = commands.add_parser("tasks", help=COMMANDS["tasks"].about)
+    tasks.add_argument("--task-folder", default="", metavar="FOLDER", help="folder with files of the seven")
+    tasks.set_defaults(command=_tasks)
+    plugins = commands.add_parser("plugins", help=COMMANDS["plugins"].about)
+    plugins.set_defaults(command=_plugins)
+    runs = commands.add_parser("runs", help=COMMANDS["runs"].about)
+    runs.set_defaults(command=_runs)
+    add_cache(runs)
+
+
+def _texts(_: argparse.Namespace) -> int:
+    from gprune.data import texts as corpora
+
+    for entry in corpora.known():
+        print(f"{entry.name:<18} {entry.description}")
+    return 0
+
+
+def _tasks(options: argparse.Namespace) -> int:
+    """Prints where the data of every task is and how much there is; 3 where a folder lacks some."""
+    from gprune.evaluation import tasks
+    from gprune.study import EvaluationSettings
+
+    settings, lacking = EvaluationSettings(task_folder=options.task_folder), 0
+    for task in tasks.known():
+        try:
+            source = tasks.resolve(task, settings)
+            doubt = tasks.doubt(source)
+            words = _data(source) + (f"; {doubt}" if doubt else "")
+        except CorpusError as error:
+            lacking += 1
+            words = safe_parsing.sentence(error)
+        print(f"{task:<18} {words}")
+    return EXIT_UNFILLED if lacking else 0
+
+
+def _data(source: TaskSource) -> str:
+    from gprune.evaluation import tasks
+
+    if source.kind == "demo":
+        return "built in"
+    if source.file is None:
+        return "from the hub, not on this machine yet"
+    labels = f", labels {source.labels.name}" if source.labels else ""
+    return f"{len(tasks.documents(source)):,} rows, {source.file}{labels}"
+
+
+def _plugins(_: argparse.Namespace) -> int:
+    """Prints every metric and method of another package; 3 where one cannot be used."""
+    from gprune.study.methods import INSTALLED, faults
+
+    for one in INSTALLED.values():
+        plugin = one.plugin
+        print(f"{plugin.kind:<7} {plugin.name:<24} {plugin.label:<32} {one.digest()}")
+    for fault in faults():
+        print(fault.words, file=sys.stderr)
+    if not INSTALLED and not faults():
+        print("no package brings a metric or a method: docs/plugins.md says how one does", file=sys.stderr)
+    return EXIT_UNFILLED if faults() else 0
+
+
+def _runs(options: argparse.Namespace) -> int:
+    store = Store(options.cache)
+    found = list(run_records.every(store))
+    for name, record in found:
+        study = record["study"]
+        words = (
+            run_records.standing(record),
+            study.get("model"),
+            study.get("metric"),
+            study.get("retention"),
+        )
+        print(f"{name:<52} " + "  ".join(str(word) for word in words))
+    if not found:
+        print(f"no runs in {store.root}: start one with `run demo`", file=sys.stderr)
+    return 0

@@ -1,0 +1,73 @@
+"""`map`: the neurons of one layer of a run, laid out in a plane by UMAP."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from gprune.cli import COMMANDS, add_cache, place
+from gprune.cli.export import shown
+from gprune.store import Store
+from gprune.study.settings import require
+
+_ABOUT = (
+    "Lays the neurons of a layer out so that those which are alike are near each other: by what they do on "
+    "the texts, from what the run has kept, or by their weights, which takes the model. The result is kept "
+    "in the cache, where the page Neuron map finds it."
+)
+
+
+def add(commands: Any) -> None:
+    """Registers the command."""
+    parser = commands.add_parser("map", help=COMMANDS["map"].about, description=_ABOUT)
+    parser.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
+    parser.add_argument("--layer", type=int, required=True, help="which layer, counted from 0")
+    parser.add_argument(
+        "--of",
+        choices=("behaviour", "parameters"),
+        default="behaviour",
+        help="by what neurons are alike (default: behaviour)",
+    )
+    parser.add_argument(
+        "-o", "--out", metavar="FILE", type=place, help="also write the places of the neurons as CSV"
+    )
+    parser.add_argument("--job", type=place, help=argparse.SUPPRESS)
+    parser.set_defaults(command=_map)
+    add_cache(parser)
+
+
+def _map(options: argparse.Namespace) -> int:
+    from gprune.pipeline import lazy_results, runs, stages
+    from gprune.pipeline.archive.record import graph_of
+    from gprune.system.safe_parsing import quoted
+
+    with shown("map", options.job) as progress:
+        store = Store(options.cache)
+        record = runs.required(store, options.run)
+        graph = graph_of(record, f"the record of the run {quoted(options.run)}")
+        results = stages.Results(store, graph)
+        layers = results.get(stages.shape).layers
+        require(0 <= options.layer < layers, "--layer", options.layer, f"0 to {layers - 1}")
+        texts = stages.mapped_texts(graph, results.there)
+        wanted = stages.neuron_map(graph, options.layer, options.of, texts)
+        found = lazy_results.made(
+            results, wanted, lambda _stage, done, total, message: progress(done, total, message)
+        )
+    if options.out is not None:
+        _write(options, found)
+    print(
+        f"{wanted.title}: {len(found.places):,} neurons, seed {graph.study.seed}; {found.kept.mean():.0%} of "
+        "the nearest neighbours stay so in the plane"
+    )
+    return 0
+
+
+def _write(options: argparse.Namespace, found: Any) -> None:
+    import pandas as pd
+
+    from gprune.analysis.table import Table
+    from gprune.system.files import write_text
+
+    rows = {"layer": options.layer, "neuron": range(len(found.places))}
+    rows |= {"x": found.places[:, 0], "y": found.places[:, 1], "neighbours kept": found.kept}
+    write_text(options.out, Table(pd.DataFrame(rows)).csv())

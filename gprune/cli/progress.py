@@ -1,0 +1,237 @@
+"""What the command line shows while it works, and the summary at its end (all on stderr but the summary)."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from gprune.evaluation.protocol import MARKS
+from gprune.study import short
+from gprune.system.progress import Notice, Reused
+
+_REDRAW_SECONDS = 10.0
+
+
+class Reporter:
+    """Draws one bar a stage on a terminal; elsewhere prints one line a stage."""
+
+    def __init__(self) -> None:
+        """Prepares the console; nothing is drawn before the first event."""
+        # what is shown holds paths and messages, in which brackets are just brackets
+        self.console = Console(stderr=True, markup=False)
+        self.bars = Progress(
+            TextColumn("{task.description:<28}", markup=False),
+            BarColumn(bar_width=30),
+            TextColumn("{task.fields[message]}", markup=False),
+            TimeElapsedColumn(),
+            console=self.console,
+        )
+        self.tasks: dict[str, TaskID] = {}
+        self.reused: list[str] = []
+        self.printed: dict[str, float] = {}
+
+    def __enter__(self) -> Reporter:
+        """Starts drawing."""
+        if self.console.is_terminal:
+            self.bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stops drawing and says what was reused."""
+        if self.console.is_terminal:
+            self.bars.stop()
+        if self.reused:
+            self.console.print(f"reused {len(self.reused)} stages: {', '.join(self.reused)}", soft_wrap=True)
+
+    def __call__(self, stage: str, done: int, total: int, message: str) -> None:
+        """Shows one event of a stage."""
+        if isinstance(message, Reused):
+            if stage not in self.reused:
+                self.reused.append(stage)
+            return
+        if isinstance(message, Notice):
+            # what a result was made by stays to be read when the bars have gone on
+            self.console.print(f"{stage}: {message}", soft_wrap=True, highlight=False)
+        elif self.console.is_terminal:
+            self._draw(stage, done, total, message)
+        elif done >= total or time.monotonic() - self.printed.get(stage, 0.0) > _REDRAW_SECONDS:
+            self.printed[stage] = time.monotonic()
+            self.console.print(f"{stage}: {done}/{total} {message}", soft_wrap=True, highlight=False)
+
+    def _draw(self, stage: str, done: int, total: int, message: str) -> None:
+        if stage not in self.tasks:
+            self.tasks[stage] = self.bars.add_task(stage, total=total, message="")
+        self.bars.update(self.tasks[stage], completed=done, total=total, message=message)
+
+
+def summary(result: dict[str, Any]) -> None:
+    """Prints retention, parameters and what was measured of every method as tables on stdout."""
+    console = Console(markup=False)
+    if "perplexity" in result:
+        texts = list(result["settings"]["evaluation"]["texts"])
+        preset = result["settings"]["evaluation"]["preset"]
+        table = Table(title=f"Perplexity, windows of {preset} tokens (lower is better)")
+        for title in ("method", "retention", "parameters", *map(short, texts)):
+            table.add_column(Text(title), justify="left" if title == "method" else "right")
+        for method, values in result["perplexity"].items():
+            row = [f"{result['retention'][method]:.2%}", f"{result['parameters'][method]:,}"]
+            table.add_row(
+                method, *row, *(f"{values[text]:.2f}{_mark(result, method, text)}" for text in texts)
+            )
+        console.print(table)
+    if any(result.get("accuracy", {}).values()):
+        console.print(_accuracies(result["accuracy"]))
+    for task, reason in result.get("unavailable_tasks", {}).items():
+        console.print(f"{short(task)} not measured: {reason}", soft_wrap=True, highlight=False)
+    for task, reason in result.get("doubtful_tasks", {}).items():
+        console.print(f"warning: {short(task)}: {reason}", soft_wrap=True, highlight=False)
+    if "speed" in result:
+        console.print(_speeds(result["speed"]))
+    _protocols(console, [result])
+    for known in result.get("texts", {}).values():
+        console.print(f"text: {known['sentence']}", soft_wrap=True, highlight=False)
+    for method, reason in result.get("unavailable", {}).items():
+        console.print(f"{method} left out: {reason}", soft_wrap=True, highlight=False)
+    if "checkpoint" in result:
+        console.print(f"pruned model: {result['checkpoint']}", soft_wrap=True, highlight=False)
+    if "diagnostics" in result:
+        _diagnostics(console, result["diagnostics"])
+    _passes(console, result.get("passes", {}))
+    seconds = sum(taken for stage, taken in result["seconds"].items() if stage not in result["reused"])
+    computed = len(result["seconds"]) - len(result["reused"])
+    console.print(
+        f"run {result['run']}: {computed} stages computed, {len(result['reused'])} reused, {seconds:.1f} s",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def seeds_summary(found: dict[str, Any], results: list[dict[str, Any]]) -> None:
+    """Prints mean and deviation over seeds of every method on stdout.
+
+    Args:
+        found: what `gprune.analysis.seeds.spread` gives.
+        results: what the runs have ended with, one a seed.
+    """
+    console = Console(markup=False)
+    seeds = [str(result["settings"]["seed"]) for result in results]
+    preset = results[0]["settings"]["evaluation"]["preset"]
+    named = {
+        "perplexity": (f"Perplexity, windows of {preset} tokens (lower is better)", 1.0),
+        "accuracy": ("Zero-shot accuracy in percent (higher is better)", 100.0),
+    }
+    for kind, (title, scale) in named.items():
+        if any(found.get(kind, {}).values()):
+            console.print(
+                _over_seeds(found[kind], f"{title}, mean ± s.d. over seeds {' '.join(seeds)}", scale)
+            )
+    _protocols(console, results)
+    for result, seed in zip(results, seeds, strict=True):
+        for method, reason in result.get("unavailable", {}).items():
+            console.print(f"seed {seed}: {method} left out: {reason}", soft_wrap=True, highlight=False)
+        computed, reused = len(result["seconds"]) - len(result["reused"]), len(result["reused"])
+        words = f"seed {seed}: run {result['run']}, {computed} stages computed, {reused} reused"
+        console.print(words, soft_wrap=True, highlight=False)
+
+
+def _protocols(console: Console, results: list[dict[str, Any]]) -> None:
+    """Prints by what protocols figures were measured, each once, and with its mark where one is needed."""
+    told = [protocol["line"] for protocol in results[0].get("protocols", ())]
+    for number, line in enumerate(told):
+        mark = f"{MARKS[min(number, len(MARKS) - 1)]} " if _several(results[0]) else ""
+        console.print(f"protocol: {mark}{line}", soft_wrap=True, highlight=False)
+    others = [found["line"] for result in results[1:] for found in result.get("protocols", ())]
+    for line in dict.fromkeys(line for line in others if line not in told):
+        console.print(f"protocol of another seed: {line}", soft_wrap=True, highlight=False)
+
+
+def _several(result: dict[str, Any]) -> bool:
+    """Whether the perplexities on one text are of several protocols."""
+    each = result.get("protocol of", {}).get("perplexity", {}).values()
+    texts = {text for known in each for text in known}
+    return any(len({known[text] for known in each if text in known}) > 1 for text in texts)
+
+
+def _mark(result: dict[str, Any], method: str, text: str) -> str:
+    """The mark of a perplexity whose text was measured by several protocols."""
+    number = result.get("protocol of", {}).get("perplexity", {}).get(method, {}).get(text)
+    return "" if number is None or not _several(result) else MARKS[min(number, len(MARKS) - 1)]
+
+
+def _over_seeds(found: dict[str, Any], title: str, scale: float) -> Table:
+    """One line a method, one column a text or task; of an accuracy the plain one."""
+    subjects = list(dict.fromkeys(subject for values in found.values() for subject in values))
+    table = Table(title=title)
+    for name in ("method", *map(short, subjects)):
+        table.add_column(Text(name), justify="left" if name == "method" else "right")
+    for method, values in found.items():
+        known = [values.get(subject, {}) for subject in subjects]
+        cells = [each.get("acc", each) for each in known]
+        words = [f"{scale * c['mean']:.2f} ± {scale * c['deviation']:.2f}" if c else "-" for c in cells]
+        table.add_row(Text(method), *words)
+    return table
+
+
+def _accuracies(found: dict[str, dict[str, Any]]) -> Table:
+    """Accuracy of every method on every task: acc, and length-normalised where a task has it."""
+    tasks = list(dict.fromkeys(task for values in found.values() for task in values))
+    table = Table(title="Zero-shot accuracy in percent, acc / acc_norm (higher is better)")
+    for title in ("method", *map(short, tasks)):
+        table.add_column(Text(title), justify="left" if title == "method" else "right")
+    for method, values in found.items():
+        table.add_row(Text(method), *(Text(_accuracy(values.get(task))) for task in tasks))
+    chances = [next(values[task]["chance"] for values in found.values() if task in values) for task in tasks]
+    table.add_row("guessing", *(f"{100 * chance:.1f}" for chance in chances))
+    return table
+
+
+def _accuracy(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "-"
+    shares = [found["acc"], found["acc_norm"]]
+    words = " / ".join(f"{100 * share:.1f}" for share in shares if share is not None)
+    return f"{words} ± {100 * (found['acc_error'] or 0.0):.1f}"
+
+
+def _speeds(found: dict[str, Any]) -> Table:
+    """Tokens a second of every method, with the ratio to the first."""
+    table = Table(title=f"Tokens a second: {found['setting']}")
+    for title in ("method", "phase", "mode", "tokens/s", "ratio"):
+        table.add_column(title, justify="left" if title in ("method", "phase", "mode") else "right")
+    for row in found["rows"]:
+        ratio = f"{row['ratio']:.2f} ± {row['ratio_spread']:.2f}"
+        speed = f"{row['tokens_per_second']:.1f} ± {row['spread']:.1f}"
+        table.add_row(row["model"], row["phase"], row["mode"], speed, ratio)
+    return table
+
+
+def _diagnostics(console: Console, found: dict[str, Any]) -> None:
+    """Prints what modules, adaptation and learning have done, and a warning where that is next to nothing."""
+    explained = found["drift_explained"]
+    shares = [f"modules {explained['modules']:.0%}"]
+    if explained["initialization"] is not None:
+        shares.append(f"their initialization {explained['initialization']:.0%}")
+    shares.append(f"random ones of their sizes {explained['random']:.0%}")
+    lines = [f"variance of the drift explained: {', '.join(shares)}"]
+    parts = ", ".join(f"{part} {share:.1%}" for part, share in found["decisions_changed"].items())
+    lines.append(f"neurons decided otherwise without a part: {parts}")
+    lines.append(f"neurons kept by layer: {', '.join(f'{share:.0%}' for share in found['layers']['kept'])}")
+    for line in (*lines, *(f"warning: {words}" for words in found["warnings"])):
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def _passes(console: Console, passes: dict[str, dict[str, float]]) -> None:
+    """Prints how often the dense model ran over a calibration set for the results, in whichever run."""
+    for way in ("forward", "backward"):
+        counted = {stage: count[way] for stage, count in passes.items() if count[way]}
+        if counted:
+            parts = ", ".join(f"{stage} {count:g}" for stage, count in counted.items())
+            console.print(f"{way} passes over a calibration set: {parts}", soft_wrap=True, highlight=False)

@@ -1,0 +1,67 @@
+"""`report`: chosen figures of a run as one HTML file that stands alone."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from gprune.cli import COMMANDS, add_cache, place
+
+_ABOUT = (
+    "Draws figures of a run as the app does, with their findings, tables, settings and versions, in one HTML "
+    "file that needs no network. Nothing is computed anew."
+)
+
+
+def add(commands: Any) -> None:
+    """Registers the command."""
+    report = commands.add_parser("report", help=COMMANDS["report"].about, description=_ABOUT)
+    report.add_argument("run", metavar="RUN", nargs="?", default="", help="name of a run, as `runs` lists it")
+    report.add_argument(
+        "--cards",
+        metavar="NAME",
+        nargs="+",
+        default=(),
+        help="figures in the order in which they are to stand (default: all that the run has)",
+    )
+    report.add_argument("-o", "--out", metavar="FILE", type=place, help="the file to write: FILE.html")
+    report.add_argument("--list", action="store_true", help="list the names of the figures, and end")
+    report.set_defaults(command=_report)
+    add_cache(report)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from gprune.app.report import gathering, making
+    from gprune.store import Store
+    from gprune.system.errors import SettingsError
+    from gprune.system.units import amount
+
+    if options.list:
+        for name in gathering.names():
+            print(f"{name:<20}{gathering.page_of(name)}: {gathering.about(name)}")
+        return 0
+    if not options.run or options.out is None:
+        raise SettingsError("a report needs a run and a file: `report RUN -o FILE.html`")
+    making.require_place(options.out)
+    made = making.make(_run(Store(options.cache), options.run), options.cards)
+    making.save(made, options.out)
+    for name, problem in made.missing.items():
+        print(f"left out: {name}: {problem}", file=sys.stderr)
+    figures = f"{made.figures} figure{'' if made.figures == 1 else 's'}"
+    print(f"{options.out}: {figures}, {amount(len(made.content))}", file=sys.stderr)
+    return 0
+
+
+def _run(store: Any, name: str) -> Any:
+    """A run as the pages have it."""
+    from gprune.pipeline import runs
+    from gprune.pipeline.runs.opened import all_runs
+    from gprune.system.errors import StoreError
+
+    runs.required(store, name)
+    readable, damaged = all_runs(str(store.root.resolve()))
+    for run in readable:
+        if run.name == name:
+            return run
+    raise StoreError(next((one.reason for one in damaged if one.name == name), f"the run {name!r} is gone"))

@@ -1,0 +1,242 @@
+"""`reproduce`: tables and figures of the paper, whole, for one model."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any, get_args
+
+from gprune.cli import COMMANDS, EXIT_UNFILLED, add_cache, paths, place
+from gprune.cli.jobs import add_devices, add_engine, slurm_settings
+from gprune.cli.study import add_field, add_profile
+from gprune.study import profiles, short
+from gprune.study.fields import OPTIONS, assignment, hint
+from gprune.study.methods import choices
+from gprune.system import safe_parsing
+from gprune.system.errors import SettingsError, StoreError
+from gprune.system.units import duration
+
+if TYPE_CHECKING:
+    from gprune.experiments.reproduction.assembly import Assembled
+    from gprune.experiments.reproduction.grid import Series
+    from gprune.experiments.reproduction.tables import PaperTable
+    from gprune.experiments.reproduction.work import Work
+
+# option: field of the scale
+_SCALE = ("primary", "auxiliary", "substitute", "samples", "epochs", "windows", "limit", "speed", "controls")
+_SCALE_LISTS = {"evaluate": "texts", "retentions": "retentions", "seeds": "seeds", "methods": "methods"}
+
+
+def add(commands: Any) -> None:
+    """Registers the command."""
+    parser = commands.add_parser(
+        "reproduce",
+        help=COMMANDS["reproduce"].about,
+        description="Runs the missing studies behind tables of the paper, and writes the tables.",
+    )
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help="names of tables (see --list), or `all`")
+    parser.add_argument("--list", action="store_true", help="list the tables")
+    add_field(parser, "model", OPTIONS["model"], "; several are taken one after the other", nargs="+")
+    parser.add_argument("--scale", help="paper, demo or study (default: demo for `demo`, else paper)")
+    parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
+    parser.add_argument("--out", type=place, metavar="FOLDER", help="where to write (default: in the cache)")
+    parser.add_argument(
+        "--report", type=place, metavar="FILE", help="write what the table `study` says of all the models"
+    )
+    add_devices(parser)
+    add_engine(parser)
+    _add_scale(parser)
+    parser.set_defaults(command=_reproduce)
+    add_cache(parser)
+
+
+def _add_scale(parser: argparse.ArgumentParser) -> None:
+    scale = parser.add_argument_group("what differs from the scale")
+    for option in ("primary", "auxiliary", "substitute", "evaluate", "samples", "epochs", "windows"):
+        add_field(scale, option, OPTIONS[option])
+    add_field(scale, "limit", "evaluation.limit", ", and so does 0")
+    add_field(scale, "task-folder", "evaluation.task_folder")
+    scale.add_argument("--seeds", type=int, nargs="+", help="seeds; tables of one seed take the first")
+    scale.add_argument("--retentions", type=float, nargs="+", help="retentions of the main table")
+    _add_methods(scale)
+    scale.add_argument(
+        "--tasks",
+        nargs="+",
+        metavar="TASK",
+        help="zero-shot tasks of every study: names, paper (the seven), demo (the bundled ones), or none",
+    )
+    scale.add_argument(
+        "--without-controls",
+        action="store_false",
+        dest="controls",
+        default=None,
+        help="leave out the rows that say what each part brings: some of them cost as much as GPrune",
+    )
+    add_profile(scale)
+    settings = [word for word in get_args(hint("evaluation.speed")) if word != "none"]
+    add_field(scale, "speed", "evaluation.speed", choices=settings, metavar=None)
+    scale.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="any other field of every study, as calibration.batch=8 (repeatable)",
+    )
+
+
+def _add_methods(scale: Any) -> None:
+    scale.add_argument(
+        "--methods",
+        nargs="+",
+        metavar="METHOD",
+        help="methods of the main table, in place of the paper's rows and of the controls; gprune stands "
+        f"there on the metric of each: {', '.join(choices())}",
+    )
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    from gprune.experiments.reproduction import tables
+    from gprune.experiments.reproduction.grid import Series
+
+    if options.list:
+        for table in tables.TABLES.values():
+            print(f"{table.name:<20} {table.title}")
+        return 0
+    if not options.tables or not options.model:
+        raise SettingsError("name a table, or `all`, and a model: `reproduce main --model demo`")
+    chosen = tables.choose(options.tables)
+    _require_fitting(options, chosen)
+    # jobs run in a folder of their own, so paths are made whole here
+    models = [paths.model(model) for model in options.model]
+    every = [Series(model, _scale(options, model, chosen)) for model in models]
+    if options.dry_run:
+        return max([_dry_run(options, chosen, series) for series in every])
+    code = max([_run(options, chosen, series) for series in every])
+    if options.report:
+        _report(options, every)
+    return code
+
+
+def _require_fitting(options: argparse.Namespace, chosen: list[PaperTable]) -> None:
+    """Refuses what cannot be written.
+
+    Raises:
+        SettingsError: one folder for several models, or a report without the table that it is of.
+    """
+    from gprune.experiments.reproduction.control_rows import FAIR
+
+    if options.out and len(options.model) > 1:
+        raise SettingsError("--out takes the tables of one model: leave it out, and each has its own folder")
+    if options.report and all(table.name != FAIR for table in chosen):
+        raise SettingsError(f"--report is made of the table {FAIR!r}: name it")
+
+
+def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) -> Any:
+    from gprune.experiments.reproduction import scale
+
+    changes: dict[str, Any] = {name: paths.text(getattr(options, name)) for name in _SCALE}
+    for option, field in _SCALE_LISTS.items():
+        values = getattr(options, option)
+        changes[field] = tuple(map(paths.text, values)) if values else None
+    changes["tasks"] = tuple(map(paths.located, options.tasks)) if options.tasks else None
+    changes["task_folder"] = paths.task_folder(options.task_folder or "") or None
+    profile = profiles.profile(options.profile).settings
+    changes["settings"] = (*profile, *(assignment(word) for word in options.set))
+    own = chosen[0].scale if len(chosen) == 1 else ""
+    return scale.choose(model, options.scale or own or None, changes)
+
+
+def _work(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> Work:
+    from gprune.experiments.reproduction.work import Work
+    from gprune.experiments.reproduction.writing import default_folder
+    from gprune.store import Store
+
+    store = Store(options.cache)
+    folder = options.out or default_folder(store.root, series.model, series.scale)
+    return Work(store, series, chosen, folder, command=_command())
+
+
+def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> int:
+    from gprune.experiments.reproduction import work
+
+    made = _work(options, chosen, series)
+    missing = {errand.shared: errand for errand in work.missing(chosen, series, made.finished)}
+    needed = work.needed(chosen, series)
+    for errand in needed:
+        left = missing.get(errand.shared)
+        state = f"until {left.until}" if left else "there"
+        print(f"{state:<18} {errand.study.name:<48} {' '.join((left or errand).study.methods)}")
+    rows = sum(len(table.rows(series)) for table in chosen)
+    print(f"{rows} rows of {len(chosen)} tables from {len(needed)} studies, {len(missing)} of them missing")
+    return 0
+
+
+def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> int:
+    from gprune.cli.batch_progress import Shown
+    from gprune.experiments.reproduction import work
+    from gprune.jobs import device_slots
+
+    work.prepare(series)
+    made = _work(options, chosen, series)
+    print(f"{short(series.model)}: {_outlook(made)}", file=sys.stderr)
+    device_slots.allow(options.devices)
+    slurm = slurm_settings(options, made.store.root)
+    with Shown() as shown:
+        tables = made.run(shown.watch, shown.ended, slurm=slurm)
+    for table in tables:
+        _print(table)
+    print(f"tables: {made.folder}", file=sys.stderr)
+    return 0 if all(table.filled == len(table.answers) for table in tables) else EXIT_UNFILLED
+
+
+def _outlook(made: Work) -> str:
+    """What is left to run, and about how long it takes."""
+    missing, seconds = made.outlook()
+    if not missing:
+        return "every study is there"
+    return f"{missing} studies to run, about {duration(seconds, 1)} at the pace of this cache, or the demo's"
+
+
+def _report(options: argparse.Namespace, every: list[Series]) -> None:
+    """Writes the report of the table `study` over all models."""
+    from gprune.experiments.reproduction import control_report
+    from gprune.store import Store
+    from gprune.system.files import write_text
+
+    text = control_report.markdown(Store(options.cache), every, _command())
+    try:
+        write_text(options.report, text)
+    except OSError as error:
+        raise StoreError(f"the report {options.report} cannot be written ({error})") from error
+    print(f"report: {options.report}", file=sys.stderr)
+
+
+def _command() -> str:
+    return shlex.join(["python", "-m", "gprune", *sys.argv[1:]])
+
+
+def _print(table: Assembled) -> None:
+    """Draws a table, and below it once each why rows have no numbers."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table as Drawn
+
+    from gprune.experiments.reproduction.assembly import REASON
+
+    shown = table.display.drop(columns=REASON, errors="ignore").astype(str)
+    drawn = Drawn(title=escape(f"{table.table.name}: {table.table.title}"))
+    for name in shown.columns:
+        drawn.add_column(escape(str(name)))
+    for cells in shown.to_numpy().tolist():
+        drawn.add_row(*map(escape, cells))
+    console = Console()
+    if not console.is_terminal:
+        # a file has no right edge: nothing is folded
+        widest = (max([len(str(name)), *shown[name].str.len()]) for name in shown.columns)
+        console = Console(width=sum(width + 3 for width in widest) + 1)
+    console.print(drawn)
+    missing = [answer.reason for answer in table.answers if answer.reason]
+    for reason in dict.fromkeys(missing):
+        words = f"{missing.count(reason)} of {len(table.answers)} rows: {safe_parsing.sentence(reason)}"
+        console.print(words, markup=False, highlight=False, soft_wrap=True)

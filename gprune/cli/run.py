@@ -1,0 +1,247 @@
+"""`run`: every stage of a study, reusing what is there."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gprune.cli import COMMANDS, EXIT_UNFILLED, add_cache, place
+from gprune.pipeline.stages import UNTIL
+from gprune.store import Store
+from gprune.study import Study, from_file, short
+from gprune.study.settings import require
+from gprune.system import safe_parsing
+
+if TYPE_CHECKING:
+    from gprune.models.distributed.process_group import Ranks
+
+_MOST_NAMED = 120
+
+
+def add(commands: Any) -> None:
+    """Registers the command."""
+    run = commands.add_parser("run", help=COMMANDS["run"].about)
+    run.add_argument("study", metavar="STUDY", help="a study file, or `demo` for the bundled one")
+    run.add_argument("--json", action="store_true", help="write the result as one line of JSON to stdout")
+    run.add_argument(
+        "--seeds",
+        type=int,
+        nargs="+",
+        help="run the study once for each seed, and write mean and deviation over them",
+    )
+    run.add_argument(
+        "--model-gpus",
+        type=int,
+        metavar="N",
+        help="compute one model on N GPUs, by a process for each; without GPUs, N processes on the CPU",
+    )
+    run.add_argument("--until", choices=UNTIL, default="all", help="stop after this stage")
+    run.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print every stage, its key and whether it is there, what the rest will take, and stop",
+    )
+    run.add_argument(
+        "--anyway", action="store_true", help="start even if the estimate says that it cannot fit in memory"
+    )
+    run.add_argument("--job", type=place, help=argparse.SUPPRESS)
+    run.set_defaults(command=_run)
+    add_cache(run)
+
+
+def read(name: str) -> Study:
+    """Reads a study file; `demo` is the bundled study.
+
+    Raises:
+        SettingsError: the file is missing or does not hold a valid study.
+    """
+    if name == "demo" and not Path("demo").exists():
+        from gprune.study.demo import demo_study
+
+        return demo_study()
+    return from_file(name, pipe=True)
+
+
+def _run(options: argparse.Namespace) -> int:
+    study = None
+    if options.model_gpus is not None:
+        from gprune.cli import distributed
+
+        study = read(options.study)
+        distributed.require_possible(options.model_gpus, study, options.seeds)
+        if options.model_gpus > 1 and not options.dry_run:
+            return distributed.run(options, study, partial(_run_reported, options, study))
+    if options.dry_run:
+        return _show_course(options)
+    if options.seeds:
+        return _run_seeds(options)
+    return _run_reported(options, study)
+
+
+def _run_reported(options: argparse.Namespace, study: Study | None, ranks: Ranks | None = None) -> int:
+    """Runs one study; as a job it says so in the job's folder.
+
+    Args:
+        options: of the command.
+        study: what came through a pipe, which can be read once; None where it is still to be read.
+        ranks: the processes that compute together, of which this is the first; None where it is alone.
+    """
+    from gprune.jobs import log
+    from gprune.jobs.reporting import JobReporter
+
+    if options.job is None:
+        return _ended([_run_here(options, study or read(options.study), None, ranks)])
+    with log.forgiving(), JobReporter(options.job) as reporter:
+        result = _run_here(options, study or read(options.study), reporter, ranks)
+        code = _ended([result])
+        kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks", "doubtful_tasks")
+        reporter.finish({name: result[name] for name in kept if name in result}, result["run"])
+    return code
+
+
+def _show_course(options: argparse.Namespace) -> int:
+    """Prints the stages of a run in order: name, key, there or missing, seconds it took last time."""
+    from gprune import pipeline
+    from gprune.cli.preflight import shown_forecast
+    from gprune.pipeline.eta import last_time
+    from gprune.pipeline.preflight import foreseen
+    from gprune.pipeline.stages import course
+
+    study, store = read(options.study), Store(options.cache)
+    if options.seeds:
+        return _show_seeds(options, _of_seeds(study, options.seeds), store)
+    results = pipeline.opened(study, store)
+    stages = course(results.graph, options.until, results.holds)
+    seconds = last_time(stages, results)
+    widest = max(len(stage.name) for stage in stages)
+    for stage in stages:
+        state, taken = "there" if results.holds(stage) else "missing", seconds[stage.name]
+        words = "" if taken is None else f"{taken:10.1f} s"
+        print(f"{stage.name:<{widest}}  {stage.key}  {state:<7}{words}".rstrip())
+    missing = len({stage.key for stage in stages if not results.holds(stage)})
+    if missing:
+        shown_forecast(foreseen(stages, results, options.model_gpus or 1))
+    print(f"{len(stages)} stages, {missing} missing", file=sys.stderr)
+    return 0
+
+
+def _of_seeds(study: Study, seeds: list[int]) -> list[Study]:
+    """A study once for each seed.
+
+    Raises:
+        SettingsError: a seed is named twice, or is negative.
+    """
+    require(len(set(seeds)) == len(seeds), "--seeds", seeds, "seeds that differ from each other")
+    return [replace(study, seed=seed) for seed in seeds]
+
+
+def _show_seeds(options: argparse.Namespace, studies: list[Study], store: Store) -> int:
+    """Prints how many stages the runs of several seeds have, and how many of them they share."""
+    from gprune import pipeline
+    from gprune.pipeline.eta import extent
+
+    found = [extent(pipeline.opened(study, store), options.until) for study in studies]
+    for study, one in zip(studies, found, strict=True):
+        print(f"seed {study.seed}: {len(one.keys)} stages, {len(one.missing)} missing")
+    shared = frozenset.intersection(*(one.keys for one in found))
+    missing = frozenset[str]().union(*(one.missing for one in found))
+    print(f"{len(shared)} shared by all seeds, {len(missing)} to make", file=sys.stderr)
+    return 0
+
+
+def _run_seeds(options: argparse.Namespace) -> int:
+    """Runs a study under every seed; what does not depend on the seed is made once."""
+    studies, store = _of_seeds(read(options.study), options.seeds), Store(options.cache)
+    results = [_result(study, store, options) for study in studies]
+    from gprune.analysis.seeds import spread
+    from gprune.cli import progress
+
+    found = spread(results)
+    if options.json:
+        whole = {"seeds": options.seeds, "spread": found, "runs": results}
+        print(json.dumps(_finite(whole), ensure_ascii=False, allow_nan=False))
+    else:
+        progress.seeds_summary(found, results)
+    return _ended(results)
+
+
+def _run_here(
+    options: argparse.Namespace, study: Study, reporter: Any, ranks: Ranks | None
+) -> dict[str, Any]:
+    """Runs one study and prints what it ends with."""
+    result = _result(study, Store(options.cache), options, reporter, ranks)
+    if options.json:
+        print(json.dumps(_finite(result), ensure_ascii=False, allow_nan=False))
+    else:
+        from gprune.cli import progress
+
+        progress.summary(result)
+    return result
+
+
+def _ended(results: list[dict[str, Any]]) -> int:
+    """The exit code of finished runs; where a task was not measured, the last line says which and why."""
+    missing: dict[str, str] = {}
+    for result in results:
+        missing |= result.get("unavailable_tasks", {})
+    if not missing:
+        return 0
+    named = safe_parsing.sentence(", ".join(map(short, missing)), _MOST_NAMED)
+    reason = safe_parsing.sentence(next(iter(missing.values())))
+    sys.stdout.flush()
+    print(f"not measured: {named}: {reason}; everything else is kept", file=sys.stderr)
+    return EXIT_UNFILLED
+
+
+def _result(
+    study: Study,
+    store: Store,
+    options: argparse.Namespace,
+    reporter: Any = None,
+    ranks: Ranks | None = None,
+) -> dict[str, Any]:
+    """Runs one study, and shows how it gets on."""
+    from gprune.data import texts
+
+    named = (study.primary, study.auxiliary, study.substitute, *study.evaluation.texts)
+    # before the imports that they are built beside
+    texts.build_ahead(filter(None, named), store.texts)
+
+    from gprune import pipeline
+    from gprune.cli import progress
+
+    with progress.Reporter() as shown, contextlib.redirect_stdout(sys.stderr):
+
+        def listener(stage: str, done: int, total: int, message: str) -> None:
+            shown(stage, done, total, message)
+            if reporter is not None:
+                reporter(stage, done, total, message)
+
+        result = pipeline.run(study, store, listener, options.until, options.anyway, ranks)
+    return result | _diagnosed(study, store, result)
+
+
+def _diagnosed(study: Study, store: Store, result: dict[str, Any]) -> dict[str, Any]:
+    """What the parts of GPrune have done, where it has pruned."""
+    from gprune import pipeline
+    from gprune.analysis import diagnostics
+
+    if "gprune" not in result.get("retention", {}):
+        return {}
+    found = pipeline.opened(study, store)
+    return {"diagnostics": diagnostics.diagnose(found).to_dict()} if diagnostics.ready(found) else {}
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: a perplexity beyond every float becomes null."""
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and value - value != 0 else value

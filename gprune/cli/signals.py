@@ -1,0 +1,50 @@
+"""What a signal means to a command: SIGTERM and SIGUSR1 of a machine that needs the process to leave.
+
+Sparsity learning then saves where it stands, and the run reads as interrupted, to be continued. In a job with
+a cancellation recorded in its folder the signal comes from that: the run is cancelled. A second signal ends
+the process at once; of a cancelled job the supervisor sends several, and the last of them cannot be caught.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from gprune.system.errors import Interrupted
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+
+
+def listen(job: Path | None, cause: Callable[[], Exception | None] | None = None) -> None:
+    """Lets the first signal stop this process in good order.
+
+    Args:
+        job: folder of the job that this process is; None where it is none.
+        cause: of one of several processes: why the others have it stop, where it is not the signal that does.
+            Whoever started them ends this one if it does not, and one signal may come to it twice.
+    """
+
+    def stop(number: int, _: object) -> None:
+        cancelled = job is not None and _is_cancelled(job)
+        for one in SIGNALS:
+            signal.signal(one, signal.SIG_IGN if cancelled or cause is not None else signal.SIG_DFL)
+        if cancelled:
+            raise KeyboardInterrupt
+        raise (cause() if cause is not None else None) or Interrupted
+
+    for one in SIGNALS:
+        signal.signal(one, stop)
+
+
+def _is_cancelled(job: Path) -> bool:
+    # not before: a command that is no job loads nothing of them
+    from gprune.jobs.reporting import is_cancelled
+
+    return is_cancelled(job)
+
+
+def ignore() -> None:
+    """Leaves it to rank 0 of several processes what a signal means: this one ends when that one has."""
+    for one in (*SIGNALS, signal.SIGINT):
+        signal.signal(one, signal.SIG_IGN)

@@ -1,0 +1,198 @@
+"""`speed`: how fast dense and pruned models are, side by side (appendix, practical inference speedup).
+
+The first model stays in memory, and of the others one at a time is there beside it.
+Beside model folders it measures true shapes with random weights, `random:llama2-7b`, also cut to a narrower
+width in every layer, `random:llama2-7b@0.5`: speed depends on shapes, not on what the weights are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import json
+import sys
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from gprune.cli import COMMANDS, place
+from gprune.models.shapes import SHAPES
+from gprune.system.errors import GpruneError, SettingsError
+
+_COLUMNS = ("model", "parameters", "phase", "mode", "tokens/s", "spread", "ratio", "spread", "peak memory")
+_FIELDS = (
+    "model",
+    "parameters",
+    "phase",
+    "mode",
+    "tokens_per_second",
+    "spread",
+    "ratio",
+    "ratio_spread",
+    "peak_bytes",
+    "memory",
+)
+
+
+def add(commands: Any) -> None:
+    """Registers the command."""
+    speed = commands.add_parser("speed", help=COMMANDS["speed"].about)
+    speed.add_argument(
+        "models",
+        nargs="+",
+        metavar="FOLDER",
+        help="model folders, dense or pruned, or random:SHAPE[@RETENTION] with random weights, where SHAPE "
+        f"is a folder or one of {', '.join(SHAPES)}; the first is the reference, and naming it twice shows "
+        "the noise",
+    )
+    speed.add_argument("--preset", default="auto", help="gpu (the paper's setting), cpu, or auto")
+    speed.add_argument("--batch", type=int, help="sequences side by side")
+    speed.add_argument("--prompt", type=int, help="tokens of the prompt")
+    speed.add_argument("--new", type=int, help="tokens to write")
+    speed.add_argument("--repeats", type=int, help="timed repetitions after one warm-up")
+    speed.add_argument("--dtype", help="float32, bfloat16 or float16")
+    speed.add_argument("--device", help="cpu or cuda")
+    speed.add_argument(
+        "--modes",
+        nargs="+",
+        help="ways to decode: eager, graph (a captured CUDA graph), compiled (and captured, on a GPU)",
+    )
+    speed.add_argument("--align", type=int, default=64, help="FFN widths of random:SHAPE@RETENTION")
+    speed.add_argument("--json", type=place, metavar="OUT.json", help="write everything measured to a file")
+    speed.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
+    speed.set_defaults(command=_speed)
+
+
+def _speed(options: argparse.Namespace) -> int:
+    if options.json is not None and not options.json.resolve().parent.is_dir():
+        raise SettingsError(
+            f"the folder {str(options.json.resolve().parent)!r} does not exist: create it before measuring"
+        )
+    settings = _settings(options)
+    with contextlib.redirect_stdout(sys.stderr):
+        rows, problem = _measured(options, settings)
+    machine = _machine(settings.device)
+    if options.json is not None:
+        values = {"setting": asdict(settings), "machine": machine, "rows": [asdict(row) for row in rows]}
+        values |= {"problem": str(problem)} if problem else {}
+        options.json.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    if options.csv:
+        _print_csv(rows)
+    else:
+        _print_table(rows, settings, machine)
+    if problem:
+        raise problem
+    return 0
+
+
+def _measured(options: argparse.Namespace, settings: Any) -> tuple[list[Any], SettingsError | None]:
+    """The rows of all models; where one cannot be measured those of the models before it, and why.
+
+    Raises:
+        GpruneError: a name means no model, or no two models could be measured.
+    """
+    from gprune.cli import progress
+    from gprune.evaluation import speed
+    from gprune.models.export import measurable
+
+    models: dict[str, Any] = {}
+    for name in options.models:
+        measurable.require_known(name, options.align)
+        load = partial(measurable.load, name, settings.device, settings.dtype, options.align)
+        models[_unique(name, models)] = load
+    with progress.Reporter() as shown:
+        measurement = speed.Measurement(models, settings, lambda *event: shown("speed", *event))
+        try:
+            measurement.run()
+        except GpruneError as error:
+            rows = measurement.rows()
+            if not rows:
+                raise
+            known = len({row.model for row in rows})
+            return rows, SettingsError(
+                f"{known} of {len(models)} models are measured and their rows printed, no more: {error}"
+            )
+    return measurement.rows(), None
+
+
+def _settings(options: argparse.Namespace) -> Any:
+    from gprune.evaluation import speed
+
+    return speed.with_changes(
+        speed.preset(options.preset),
+        batch=options.batch,
+        prompt=options.prompt,
+        new_tokens=options.new,
+        repeats=options.repeats,
+        dtype=options.dtype,
+        device=options.device,
+        modes=None if options.modes is None else tuple(options.modes),
+    )
+
+
+def _unique(name: str, taken: dict[str, Any]) -> str:
+    """The name, numbered from its second time on."""
+    number, unique = 1, name
+    while unique in taken:
+        number += 1
+        unique = f"{name} #{number}"
+    return unique
+
+
+def _machine(device: str) -> dict[str, str]:
+    import torch
+    import transformers
+
+    from gprune.models import devices
+
+    names = {"torch": torch.__version__, "transformers": transformers.__version__}
+    if devices.is_gpu(device):
+        return {"GPU": devices.name(device), **names}
+    return {"threads": str(torch.get_num_threads()), **names}
+
+
+def table(rows: list[Any]) -> list[str]:
+    """Measured speeds as lines of aligned text.
+
+    Args:
+        rows: ``gprune.evaluation.speed.Speed`` records.
+    """
+    from gprune.analysis.table import Table
+
+    return Table.of(_COLUMNS, map(_cells, rows)).text(left=(0, 2, 3))
+
+
+def _cells(row: Any) -> list[str]:
+    memory = f"{row.peak_bytes / 2**20:,.1f} MiB {row.memory}"
+    return [
+        row.model,
+        f"{row.parameters:,}",
+        row.phase,
+        row.mode,
+        f"{row.tokens_per_second:,.1f}",
+        f"±{row.spread:,.1f}",
+        f"{row.ratio:.2f}x",
+        f"±{row.ratio_spread:.2f}",
+        memory,
+    ]
+
+
+def _print_table(rows: list[Any], settings: Any, machine: dict[str, str]) -> None:
+    for line in table(rows):
+        print(line)
+    words = ", ".join(f"{name} {value}" for name, value in machine.items())
+    print(f"\n{settings.describe()}; {words}")
+    print("Medians with their interquartile ranges; ratios to the first model, formed in each repetition.")
+    if len({row.model for row in rows}) > 2:
+        print(
+            "Each other model took turns with the first, whose rows are of all the repetitions that it made."
+        )
+
+
+def _print_csv(rows: list[Any]) -> None:
+    from gprune.analysis.spreadsheet import guarded
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(_FIELDS)
+    writer.writerows([guarded(getattr(row, name)) for name in _FIELDS] for row in rows)

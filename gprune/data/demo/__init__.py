@@ -1,0 +1,11 @@
+"""Answers: where are the demo model and its texts that come with GPrune Studio?
+
+``MODEL_FOLDER`` holds a small LLaMA that ``scripts/train_demo.py`` trained from scratch;
+``gprune.data.demo.texts`` builds the three texts it was trained and is measured on.
+"""
+
+from pathlib import Path
+
+MODEL_FOLDER: Path = Path(__file__).resolve().parent / "model"
+
+__all__ = ["MODEL_FOLDER"]

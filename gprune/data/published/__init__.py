@@ -1,0 +1,33 @@
+"""Answers: what did the paper itself report, number by number, and which of it cannot be?
+
+The figures are those of the paper's tables and text (Liu et al., GPrune-LLM), kept as data files beside this
+module; README.md there says which table each comes from and in which unit. Nothing here was measured by this
+project: a published figure may stand beside a measured one, never among them.
+"""
+
+from gprune.data.published.checks import Inconsistency, inconsistencies
+from gprune.data.published.figures import (
+    METHODS,
+    MODELS,
+    RULES,
+    TABLES,
+    TASKS,
+    Figure,
+    frame,
+    paper_name,
+    table,
+)
+
+__all__ = [
+    "METHODS",
+    "MODELS",
+    "RULES",
+    "TABLES",
+    "TASKS",
+    "Figure",
+    "Inconsistency",
+    "frame",
+    "inconsistencies",
+    "paper_name",
+    "table",
+]

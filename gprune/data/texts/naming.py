@@ -1,0 +1,168 @@
+"""Answers: which text does a person mean by one typed name, and which part of it?
+
+A name is a place and, after a ``#``, options joined by ``&``: ``wikitext2#split=test``,
+``c4.jsonl#fields=prefix+gold_completion&documents=1280:1480``. The place is a known name, a file, a
+folder, ``hub:owner/name``, or ``self:`` for what the model writes itself. Nothing is read here beyond whether
+a path exists.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gprune.system import safe_parsing
+from gprune.system.errors import SettingsError, UnreadableError
+
+EXAMPLE = "c4.jsonl#fields=prefix+gold_completion&documents=1280:1480"
+OPTIONS: dict[str, str] = {
+    "split": "the split, as in split=test",
+    "config": "the configuration of a dataset, as in config=en",
+    "revision": "the branch, tag or commit of a hub dataset",
+    "fields": "the fields of a record that are joined, as in fields=prefix+gold_completion",
+    "documents": "a slice of the documents, as in documents=1280:1480",
+    "join": "join=blank-line puts all documents, a blank line between them, into one string",
+    "seed": "the seed of a text that the model writes, as in seed=1",
+    "temperature": "how freely it is sampled, as in temperature=0.8; 1 is the model's own distribution",
+    "length": "the tokens of each of its documents, as in length=256",
+    "keep": "the share of its documents that is kept, those of lowest perplexity, as in keep=0.8",
+}
+JOIN_BLANK_LINE = "blank-line"
+# no path is longer, so that what stands before a later sign is none
+_LONGEST_PATH = 4096
+_MOST_DOCUMENTS = 10**15
+
+
+@dataclass(frozen=True, slots=True)
+class TextName:
+    """A typed name taken apart; an option that was not typed is empty."""
+
+    asked: str
+    """the whole name as typed"""
+    place: str
+    """what stands before the options"""
+    options: tuple[tuple[str, str], ...] = ()
+    """the options in the order typed, as (name, value)"""
+
+    def option(self, name: str) -> str:
+        """The value of an option, or an empty string."""
+        return dict(self.options).get(name, "")
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields asked for, in the order typed."""
+        value = self.option("fields")
+        return tuple(value.split("+")) if value else ()
+
+    @property
+    def documents(self) -> slice:
+        """The documents asked for; all of them without the option."""
+        start, stop = _bounds(self.option("documents") or ":")
+        return slice(start, stop)
+
+    @property
+    def joined(self) -> bool:
+        """Whether the documents become one string."""
+        return self.option("join") == JOIN_BLANK_LINE
+
+    def typed(self, **changes: str) -> str:
+        """The name to type to have some options set to other values."""
+        options = {**dict(self.options), **changes}
+        return f"{self.place}#{'&'.join(f'{key}={value}' for key, value in options.items())}"
+
+    def allow(self, options: Sequence[str], kind: str) -> None:
+        """Refuses options that this kind of text does not have.
+
+        Raises:
+            SettingsError: an option was typed that is not among `options`.
+        """
+        for option, _ in self.options:
+            if option not in options:
+                rule = f"it takes {', '.join(options)}" if options else "it takes none and is read whole"
+                raise SettingsError(f"the text {self.asked!r} is {kind} and has no option {option!r}: {rule}")
+
+
+def parse(text: str) -> TextName:
+    """Takes a typed name apart.
+
+    A path that exists and contains a ``#`` is that path: the longest part before a ``#`` that exists
+    is the place.
+
+    Args:
+        text: the name as typed.
+
+    Returns:
+        The place and its options.
+
+    Raises:
+        SettingsError: the name is empty, an option is unknown, is given twice, or has no valid value.
+    """
+    asked = text.strip()
+    if not asked:
+        raise SettingsError("the name of a text is empty: give a known name, a file or a folder")
+    place, typed = _divide(asked)
+    options: dict[str, str] = {}
+    for part in typed.split("&") if typed else ():
+        option, equals, value = part.partition("=")
+        _check_option(asked, option, equals, value)
+        if option in options:
+            raise SettingsError(f"the text {asked!r} gives the option {option!r} twice: give it once")
+        options[option] = value
+    return TextName(asked, place, tuple(options.items()))
+
+
+def path_exists(place: str) -> bool:
+    """Whether a place is a path on this machine; False for what cannot be a path at all."""
+    try:
+        return safe_parsing.path(place, "the text").exists()
+    except (OSError, UnreadableError):
+        return False
+
+
+def closest(name: str, known: Sequence[str]) -> str:
+    """The known name that was probably meant, or an empty string."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return close[0] if close else ""
+
+
+def _divide(asked: str) -> tuple[str, str]:
+    if "#" not in asked or path_exists(asked):
+        return asked, ""
+    first = asked.index("#")
+    marks = [i for i, character in enumerate(asked[: _LONGEST_PATH + 1]) if character == "#"]
+    mark = next((i for i in reversed(marks) if i and path_exists(asked[:i])), first)
+    if not asked[:mark] or not asked[mark + 1 :]:
+        raise SettingsError(f"the text {asked!r} lacks a place or its options: type it like {EXAMPLE}")
+    return asked[:mark], asked[mark + 1 :]
+
+
+def _check_option(asked: str, option: str, equals: str, value: str) -> None:
+    if option not in OPTIONS:
+        near = closest(option, tuple(OPTIONS))
+        hint = f"did you mean {near!r}? " if near else ""
+        raise SettingsError(
+            f"the text {asked!r} has the unknown option {option!r}: {hint}Options are "
+            f"{', '.join(OPTIONS)}, typed like {EXAMPLE}"
+        )
+    if not equals or not value:
+        raise SettingsError(f"the option {option!r} of the text {asked!r} has no value: {OPTIONS[option]}")
+    if option == "fields" and not all(value.split("+")):
+        raise SettingsError(f"an empty field in {value!r} of the text {asked!r}: {OPTIONS[option]}")
+    if option == "join" and value != JOIN_BLANK_LINE:
+        raise SettingsError(f"join={value} of the text {asked!r} is unknown: {OPTIONS[option]}")
+    if option == "documents":
+        try:
+            _bounds(value)
+        except ValueError as error:
+            rule = f"{OPTIONS[option]}; either end may be left out"
+            raise SettingsError(
+                f"documents={value[:60]} of the text {safe_parsing.quoted(asked)} is no slice: {rule}"
+            ) from error
+
+
+def _bounds(value: str) -> tuple[int | None, int | None]:
+    start, stop = (int(part) if part else None for part in value.split(":"))
+    if any(abs(end) > _MOST_DOCUMENTS for end in (start, stop) if end is not None):
+        raise ValueError(value)
+    return start, stop

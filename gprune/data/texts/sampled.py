@@ -1,0 +1,145 @@
+"""Answers: what is a text that the dense model writes itself, and how much of it is drawn?
+
+``self:`` is such a text; ``self:#seed=1&temperature=0.8`` is another. The name says how it is sampled, and
+the study how much of it is needed. Nothing is sampled here: drawing it is a stage of a run, since it takes
+the model. That a model can write its own calibration text is the idea of Williams, Chrysostomou and Aletras
+(2025); those documents that it finds least likely are left out, as in Ji et al. (2025).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from gprune.data.texts import naming
+from gprune.data.texts.naming import TextName
+from gprune.system import limits, safe_parsing
+from gprune.system.errors import SettingsError
+
+PREFIX = "self:"
+OPTIONS = ("seed", "temperature", "length", "keep")
+DESCRIPTION = "text that the dense model itself writes, sampled at the start of a run"
+EXAMPLE = f"{PREFIX}#seed=1&temperature=0.8&keep=0.5"
+EVALUATED_WINDOWS = 256
+"""windows that are drawn to be evaluated where the study does not limit them"""
+_HIGHEST_TEMPERATURE = 10.0
+_LEAST_KEPT = 0.05
+_WHOLE = re.compile(r"[0-9]{1,9}")
+_DECIMAL = re.compile(r"[0-9]{0,4}\.?[0-9]{0,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a text is sampled, as its name says."""
+
+    seed: int = 0
+    """seed of every document"""
+    temperature: float = 1.0
+    """what the scores are divided by before a token is drawn; 1 is the model's own distribution"""
+    length: int = 0
+    """tokens of a document; 0 makes them as long as the sequences that they become"""
+    keep: float = 0.8
+    """share of the drawn documents that is kept: those of lowest perplexity"""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a study draws of such a text: with the model, all that decides its tokens."""
+
+    seed: int
+    temperature: float
+    length: int
+    """tokens of a document"""
+    keep: float
+    documents: int
+    """that are kept"""
+    role: Literal["calibration", "evaluation"]
+    """the two roles draw other documents under one seed"""
+
+    @property
+    def drawn(self) -> int:
+        """Documents drawn, of which the least likely are left out."""
+        return max(self.documents, math.ceil(self.documents / self.keep - 1e-9))
+
+
+def is_sampled(text: str) -> bool:
+    """Whether a typed name means a text that the model writes itself."""
+    return text.strip().startswith(PREFIX)
+
+
+def sampling_of(name: TextName) -> Sampling:
+    """Reads the options of a name.
+
+    Raises:
+        SettingsError: there is something else in the name, or an option has no valid value.
+    """
+    shown = safe_parsing.quoted(name.asked)
+    if name.place != PREFIX:
+        raise SettingsError(
+            f"{shown} names no text: one that the model writes itself is {PREFIX}, its options follow a #, "
+            f"as in {EXAMPLE}"
+        )
+    name.allow(OPTIONS, "sampled from the model")
+    plain = Sampling()
+    return Sampling(
+        seed=_whole(name, "seed", plain.seed, 0, 10**9),
+        temperature=_decimal(name, "temperature", plain.temperature, 0.01, _HIGHEST_TEMPERATURE),
+        length=_whole(name, "length", plain.length, 2, limits.MOST_LENGTH),
+        keep=_decimal(name, "keep", plain.keep, _LEAST_KEPT, 1.0),
+    )
+
+
+def recipe(
+    text: str, role: Literal["calibration", "evaluation"], sequences: int | None, length: int
+) -> Recipe:
+    """What is drawn of a text that the model writes itself.
+
+    Args:
+        text: the name as typed.
+        role: what the text is for.
+        sequences: sequences or windows that are cut from it; None where an evaluation has no limit.
+        length: tokens of each.
+
+    Raises:
+        SettingsError: the name is not valid.
+    """
+    chosen = sampling_of(naming.parse(text))
+    tokens = (EVALUATED_WINDOWS if sequences is None else sequences) * length
+    own = chosen.length or length
+    return Recipe(chosen.seed, chosen.temperature, own, chosen.keep, -(-tokens // own), role)
+
+
+def in_words(sampling: Sampling) -> str:
+    """How a text is sampled, for people."""
+    long = f"documents of {sampling.length:,} tokens, " if sampling.length else ""
+    kept = f"the {sampling.keep:.0%} of lowest perplexity" if sampling.keep < 1 else "all of them kept"
+    return f"seed {sampling.seed}, temperature {sampling.temperature:g}, {long}{kept}"
+
+
+def _whole(name: TextName, option: str, plain: int, least: int, most: int) -> int:
+    typed = name.option(option)
+    if not typed:
+        return plain
+    value = int(typed) if _WHOLE.fullmatch(typed) else -1
+    if not least <= value <= most:
+        raise _refused(name, option, typed, f"a whole number from {least:,} to {most:,}")
+    return value
+
+
+def _decimal(name: TextName, option: str, plain: float, least: float, most: float) -> float:
+    typed = name.option(option)
+    if not typed:
+        return plain
+    readable = _DECIMAL.fullmatch(typed) and any(digit.isdigit() for digit in typed)
+    value = float(typed) if readable else -1.0
+    if not least <= value <= most:
+        raise _refused(name, option, typed, f"a number from {least:g} to {most:g}")
+    return value
+
+
+def _refused(name: TextName, option: str, typed: str, rule: str) -> SettingsError:
+    return SettingsError(
+        f"{option}={safe_parsing.quoted(typed)} of the text {safe_parsing.quoted(name.asked)} must be {rule}"
+    )

@@ -1,0 +1,194 @@
+"""Answers: which tokens does a text give, as calibration sequences or as one stream for perplexity?
+
+Calibration sequences never overlap (section 4: 2048 sequences of 128 tokens): the stream is cut into
+consecutive blocks and a seeded permutation chooses among them. Documents are tokenised one by one with
+the special tokens that the tokenizer adds by itself; texts that the literature reads as one string are
+tokenised once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gprune.data.texts.source import BLANK_LINE, Source, documents, resolve
+from gprune.records import Array, Tokens
+from gprune.system.errors import CorpusError, SettingsError
+
+_BATCH_CHARACTERS = 1 << 20
+_BATCH_DOCUMENTS = 1024
+# of the documents of a hub text as many are read as give this many times the tokens asked for
+_HUB_FACTOR = 4
+
+
+def draw(
+    text: str, tokenizer: Any, samples: int, length: int, seed: int, cache: Path | None = None
+) -> Tokens:
+    """Draws a calibration set: token-disjoint sequences of equal length.
+
+    Args:
+        text: the text's name as typed.
+        tokenizer: a Hugging Face tokenizer.
+        samples: sequences to draw.
+        length: tokens of each sequence.
+        seed: seed of the permutation that chooses and orders the sequences.
+        cache: folder that keeps embedded texts from call to call.
+
+    Returns:
+        Tokens with ids of shape (samples, length).
+
+    Raises:
+        SettingsError: samples, length or seed is out of range, or the name is not valid.
+        CorpusError: the text cannot be read or is too short.
+    """
+    for setting, value, least in (("samples", samples, 1), ("length", length, 1), ("seed", seed, 0)):
+        if value < least:
+            raise SettingsError(f"{setting} must be at least {least} (got {value})")
+    wanted = drawn_from(samples, length)
+    source = resolve(text, "calibration", download=True, tokens=wanted)
+    partial = source.kind == "hub" and not source.joined
+    return choose(text, _flow(source, tokenizer, cache, wanted if partial else None), samples, length, seed)
+
+
+def drawn_from(samples: int, length: int) -> int:
+    """Tokens of a hub text among which a calibration set is drawn."""
+    return _HUB_FACTOR * samples * length
+
+
+def choose(text: str, flow: Array, samples: int, length: int, seed: int) -> Tokens:
+    """Cuts a token stream into blocks and draws a calibration set from them.
+
+    Args:
+        text: the text's name as typed.
+        flow: (tokens,) the stream.
+        samples: sequences to draw.
+        length: tokens of each sequence.
+        seed: seed of the permutation that chooses and orders the sequences.
+
+    Raises:
+        CorpusError: the text is too short.
+    """
+    available = len(flow) // length
+    if available < samples:
+        raise CorpusError(
+            f"the text {text!r} gives {available:,} sequences of {length} tokens ({len(flow):,} tokens in "
+            f"all) and {samples:,} were asked for: ask for fewer or shorter sequences, or give a longer text"
+        )
+    blocks = flow[: available * length].reshape(available, length)
+    ids = blocks[np.random.default_rng(seed).permutation(available)[:samples]]
+    return Tokens(text=text, fingerprint=token_fingerprint(ids), ids=ids, available=available)
+
+
+def stream(text: str, tokenizer: Any, cache: Path | None = None, limit: int | None = None) -> Array:
+    """The text as one token stream, for perplexity.
+
+    Args:
+        text: the text's name as typed.
+        tokenizer: a Hugging Face tokenizer.
+        cache: folder that keeps embedded texts from call to call.
+        limit: tokens wanted at most; the result is the same prefix, read sooner.
+
+    Returns:
+        (tokens,) int32 token ids.
+
+    Raises:
+        SettingsError: limit is out of range, or the name is not valid.
+        CorpusError: the text cannot be read or is empty.
+    """
+    if limit is not None and limit < 1:
+        raise SettingsError(f"limit must be at least 1 (got {limit})")
+    return _flow(resolve(text, "evaluation", download=True, tokens=limit), tokenizer, cache, limit)
+
+
+def require_known(ids: Array, text: str, vocabulary: int) -> None:
+    """Checks that a model knows all of some tokens.
+
+    Args:
+        ids: token ids, of any shape.
+        text: what the text is called.
+        vocabulary: how many tokens the model knows.
+
+    Raises:
+        CorpusError: they are of another tokenizer.
+    """
+    if ids.min() < 0 or ids.max() >= vocabulary:
+        raise CorpusError(
+            f"{text!r} holds token ids from {ids.min()} to {ids.max()}, but the model knows 0 to "
+            f"{vocabulary - 1}: tokenize it with the model's own tokenizer"
+        )
+
+
+def token_fingerprint(ids: Array) -> str:
+    """SHA-256 of token ids: of their shape and of the int32 values in little-endian order."""
+    digest = hashlib.sha256(repr(tuple(ids.shape)).encode())
+    digest.update(np.ascontiguousarray(ids, dtype="<i4").tobytes())
+    return digest.hexdigest()
+
+
+def _flow(source: Source, tokenizer: Any, cache: Path | None, enough: int | None) -> Array:
+    """Tokens of the whole text, or its first `enough` where that is known after fewer documents."""
+    if tokenizer is None:
+        raise CorpusError(
+            f"the text {source.name.asked!r} cannot be tokenised: the model's folder has no tokenizer. "
+            "Save the tokenizer's files beside the model"
+        )
+    pieces: list[Array] = []
+    found = 0
+    for batch in _batches(_strings(source, cache)):
+        pieces.append(encode(batch, tokenizer))
+        found += len(pieces[-1])
+        if enough is not None and found >= enough:
+            break
+    if not found:
+        raise CorpusError(f"the text {source.name.asked!r} is empty: give a text with words in it")
+    return np.concatenate(pieces)[:enough]
+
+
+def _strings(source: Source, cache: Path | None) -> Iterator[str]:
+    """What is tokenised at a time; a text of white space only counts as empty."""
+    if source.joined:
+        whole = BLANK_LINE.join(documents(source, cache))
+        yield from [whole] if whole.strip() else []
+        return
+    for document in documents(source, cache):
+        if document.strip():
+            yield document
+
+
+def _batches(strings: Iterator[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    characters = 0
+    for string in strings:
+        batch.append(string)
+        characters += len(string)
+        if characters >= _BATCH_CHARACTERS or len(batch) >= _BATCH_DOCUMENTS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def encode(batch: list[str], tokenizer: Any) -> Array:
+    """(tokens,) int32 ids of strings, one after the other, with the special tokens the tokenizer adds."""
+    encoded = tokenizer(
+        [_without_surrogates(string) for string in batch],
+        padding=False,
+        truncation=False,
+        return_attention_mask=False,
+        return_token_type_ids=False,
+        verbose=False,
+    )["input_ids"]
+    return np.concatenate([np.asarray(ids, dtype=np.int32) for ids in encoded])
+
+
+def _without_surrogates(string: str) -> str:
+    """JSON may hold half a surrogate pair, which no tokenizer takes."""
+    try:
+        string.encode("utf-8")
+    except UnicodeEncodeError:
+        return string.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return string

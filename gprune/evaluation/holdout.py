@@ -1,0 +1,168 @@
+"""Answers: has any method of a run read an evaluated text, or a text like it?
+
+The one definition of *unseen*: a text of another corpus than A and B, of which next to nothing stands in
+their calibration sets. What is declared (corpus and split by name, equal content) and what is measured (the
+overlap) are both told; neither alone suffices. The third text C prunes nothing and does not count. A text
+that the model has written itself is never unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gprune.data.texts import is_sampled
+from gprune.data.texts.corpus_relation import PART, SAME, Kinship, corpus, kinship
+from gprune.records import TextOverlap
+from gprune.study import Study
+
+LETTERS = {"primary": "A", "auxiliary": "B"}
+"""the calibration texts that prune, by role"""
+MOST_SHARED = 0.01
+"""share of an evaluated text's runs that may stand in a calibration set by chance or quotation"""
+_OF_A_COPY = 4
+"""a copy overlaps by the share that was drawn of the text; this part of it is too much already"""
+UNSEEN = "unseen"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What an evaluated text is to the calibration texts of a run."""
+
+    text: str
+    """the evaluation text, as typed"""
+    kin: Mapping[str, Kinship]
+    """how it is related to A and to B, as declared"""
+    overlap: TextOverlap | None
+    """what was measured; None where nothing was yet"""
+
+    @property
+    def related(self) -> dict[Kinship, str]:
+        """The letters of the calibration texts of its corpus, by how it is related to them."""
+        found = {kind: [letter for letter, own in self.kin.items() if own == kind] for kind in (SAME, PART)}
+        return {kind: " and ".join(letters) for kind, letters in found.items() if letters}
+
+    @property
+    def copied(self) -> str:
+        """The letters of the calibration sets in which too much of it stands; empty if in none."""
+        if self.overlap is None:
+            return ""
+        most = np.minimum(MOST_SHARED, self.overlap.drawn / _OF_A_COPY)
+        return " and ".join(
+            letter for letter, far in zip(self.kin, self.overlap.share > most, strict=True) if far
+        )
+
+    @property
+    def other(self) -> bool:
+        """Whether it is declared to be of another corpus, and nothing measured contradicts that."""
+        return not (self.own or self.related or self.copied)
+
+    @property
+    def own(self) -> bool:
+        """Whether the model has written it: it then says nothing that the model does not know."""
+        return is_sampled(self.text)
+
+    @property
+    def unseen(self) -> bool:
+        """Whether it may be called unseen."""
+        return self.other and self.overlap is not None
+
+    @property
+    def brief(self) -> str:
+        """What it is, in a few words."""
+        if self.own:
+            return "written by the model"
+        if SAME in self.related:
+            return f"same text as {self.related[SAME]}"
+        if PART in self.related:
+            return f"other split of {self.related[PART]}"
+        if self.copied:
+            return f"overlaps {self.copied}"
+        return UNSEEN if self.unseen else "other corpus, overlap unknown"
+
+    @property
+    def measured(self) -> str:
+        """The overlap in words; empty where it was not measured."""
+        if self.overlap is None:
+            return ""
+        run, shares = f"(runs of {self.overlap.run} tokens)", self.overlap.share
+        if not shares.any():
+            return f"none of it stands word for word in {' or '.join(self.kin)} {run}"
+        parts = [f"{_percent(share)} in {letter}" for letter, share in zip(self.kin, shares, strict=True)]
+        first, *others = parts
+        verb = first.replace(" in ", " of it stands word for word in ")
+        return f"{', '.join((verb, *others))} {run}"
+
+    @property
+    def sentence(self) -> str:
+        """What it is, why it is called so, and what was measured."""
+        measured = f"; {self.measured}" if self.measured else "; its overlap with A and B is not measured"
+        return f"{self.text}: {self._reason}{measured}"
+
+    @property
+    def _reason(self) -> str:
+        if self.own:
+            return "written by the model itself, so it is not unseen"
+        if SAME in self.related:
+            return f"the same text as {self.related[SAME]}"
+        if PART in self.related:
+            return f"another split of the corpus of {self.related[PART]}, not unseen"
+        if self.copied:
+            return f"another name, but it stands in {self.copied}, so it is not unseen"
+        return "another corpus than A and B: unseen" if self.unseen else "another corpus than A and B by name"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        found: dict[str, Any] = {"unseen": self.unseen, "is": self.brief, "sentence": self.sentence}
+        found |= {"declared": dict(self.kin)}
+        if self.overlap is not None:
+            shares = dict(zip(self.kin, map(float, self.overlap.share), strict=True))
+            found |= {"overlap": shares, "tokens of a run": self.overlap.run}
+        return found
+
+
+def standings(
+    study: Study,
+    calibration: Mapping[str, str],
+    evaluation: Mapping[str, str],
+    overlaps: Mapping[str, TextOverlap],
+) -> dict[str, Standing]:
+    """What every evaluation text of a study is to its calibration texts.
+
+    Args:
+        study: the study.
+        calibration: content of the calibration texts, by role.
+        evaluation: content of the evaluation texts, by name.
+        overlaps: what was measured, by evaluation text.
+    """
+    named = {role: corpus(getattr(study, role), "calibration") for role in LETTERS}
+    found = {}
+    for text in study.evaluation.texts:
+        own, content = corpus(text, "evaluation"), evaluation.get(text)
+        kin: dict[str, Kinship] = {}
+        for role, letter in LETTERS.items():
+            same = bool(content) and content == calibration.get(role)
+            kin[letter] = SAME if same else kinship(own, named[role])
+        found[text] = Standing(text, kin, overlaps.get(text))
+    return found
+
+
+def unseen(known: Mapping[str, Standing]) -> list[str]:
+    """The texts that may be called unseen."""
+    return [text for text, standing in known.items() if standing.unseen]
+
+
+def first(known: Mapping[str, Standing], study: Study) -> str:
+    """The text that a finding is told on: unseen, else of another corpus, else A, else any; may be empty."""
+    others = [text for text, standing in known.items() if standing.other]
+    return next(iter(unseen(known) + others + [study.primary] * (study.primary in known) + [*known]), "")
+
+
+def _percent(share: float) -> str:
+    """A share with as many decimals as it needs, and nothing called 0 that is not."""
+    if not share:
+        return "none"
+    return "< 0.01 %" if share < 1e-4 else f"{100 * share:.{0 if share >= 0.1 else 2}f} %"

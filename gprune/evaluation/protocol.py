@@ -1,0 +1,171 @@
+"""Answers: by what protocol was a figure of quality measured, and may two of them stand in one column?
+
+A stamp says what a figure depends on besides the model: windows, stream, limit, scoring rule, number type and
+versions, all read from the records of the run. Figures of different stamps get a mark and a footnote.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gprune.data.texts import catalogue, naming
+from gprune.records import Accuracy, Perplexity
+from gprune.system.errors import SettingsError
+
+MARKS = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖ"
+"""in the order in which they are given; those beyond the last share it"""
+PUBLISHED = (
+    "windows of 128 tokens, all of them; accuracies zero-shot, of whole tasks; number type and versions "
+    "not given"
+)
+"""the stamp of the paper's own figures, as far as the paper gives it"""
+_PACKAGES = {"gprune": "gprune", "torch": "torch", "transformers": "transformers"}
+_HARNESS = {"lm_eval": "lm-eval"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What a figure depends on besides the model."""
+
+    what: str
+    """measure and size: `perplexity over 80 windows of 128 tokens`"""
+    stream: str
+    """how the text became windows, or the documents questions"""
+    rule: str
+    """how the figure follows from what the model gives"""
+    precision: str
+    """number type of the model; empty where not recorded"""
+    versions: tuple[tuple[str, str], ...]
+    """of the programs that measured; empty where not recorded"""
+    limit: str = field(default="", compare=False)
+    """what was asked for at most; two figures of equal size are alike whatever their limits"""
+
+    @property
+    def line(self) -> str:
+        """The compact form of a stamp."""
+        limited = f" ({self.limit})" if self.limit else ""
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions)
+        parts = (f"{self.what}{limited}", self.stream, self.rule, self.precision)
+        return "; ".join(part for part in (*parts, versions or "versions not recorded") if part)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        values = {name: getattr(self, name) for name in ("what", "limit", "stream", "rule", "precision")}
+        return values | {"versions": dict(self.versions)}
+
+
+def of_perplexity(
+    found: Perplexity, made: Mapping[str, Any], precision: str = "", limit: int | None = None
+) -> Stamp:
+    """The stamp of a perplexity.
+
+    Args:
+        found: its record.
+        made: what is kept beside it: versions by package.
+        precision: number type of the model.
+        limit: windows asked for at most; None for all.
+    """
+    return Stamp(
+        what=f"perplexity over {found.windows} windows of {found.length} tokens",
+        stream=f"{_stream(found.text)}, consecutive windows, tail dropped",
+        rule=f"exp of the mean loss of {found.length - 1} predictions a window",
+        precision=precision,
+        versions=_versions(made, _PACKAGES),
+        limit=_limit(limit),
+    )
+
+
+def of_accuracy(found: Accuracy, made: Mapping[str, Any], rule: str = "", precision: str = "") -> Stamp:
+    """The stamp of an accuracy.
+
+    Args:
+        found: its record.
+        made: what is kept beside it: versions by package.
+        rule: which of its two figures counts, max or fixed; empty where both are told.
+        precision: number type of the model.
+    """
+    task = f"task version {found.version}" if found.version else ""
+    return Stamp(
+        what=f"accuracy on {found.samples} documents",
+        stream=", ".join(filter(None, ("zero-shot", task))),
+        rule=f"rule {rule}" if rule else "acc and acc_norm",
+        precision=precision,
+        versions=_versions(made, _PACKAGES | _HARNESS),
+        limit=_limit(found.limit or None),
+    )
+
+
+def _stream(text: str) -> str:
+    """How the documents of a text follow each other."""
+    try:
+        name = naming.parse(text)
+    except SettingsError:
+        return "one stream"
+    known = catalogue.HUB_TEXTS.get(name.place)
+    joined = known.joined if known is not None else name.joined
+    return "one stream" + (", documents joined by blank lines" if joined else "")
+
+
+def _versions(made: Mapping[str, Any], packages: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    known = ((label, made.get(name)) for name, label in packages.items())
+    return tuple((label, str(version)) for label, version in known if version)
+
+
+def _limit(limit: int | None) -> str:
+    return "all" if limit is None else f"at most {limit}"
+
+
+class Marks:
+    """The marks of a table: in every column the commonest stamp has none, and each other one its own."""
+
+    def __init__(self, columns: Mapping[str, Iterable[Stamp | None]]) -> None:
+        """Compares the stamps of each column.
+
+        Args:
+            columns: the stamps of a column's figures, by its name; None where the protocol is not known.
+        """
+        self._marks: dict[tuple[str, Stamp], str] = {}
+        self._meaning: dict[str, str] = {}
+        self.usual: dict[str, Stamp] = {}
+        """the stamp of the figures without a mark, by column"""
+        for name, stamps in columns.items():
+            ordered = [stamp for stamp, _ in Counter(filter(None, stamps)).most_common()]
+            if ordered:
+                self.usual[name] = ordered[0]
+            for stamp in ordered[1:]:
+                words = difference(stamp, ordered[0])
+                self._marks[name, stamp] = self._meaning.setdefault(words, self._next())
+
+    def _next(self) -> str:
+        return MARKS[min(len(self._meaning), len(MARKS) - 1)]
+
+    def of(self, column: str, *stamps: Stamp | None) -> str:
+        """The mark of a figure in a column, or of one made of several; empty under the usual stamp."""
+        found = (self._marks.get((column, stamp), "") for stamp in stamps if stamp is not None)
+        return "".join(dict.fromkeys(found))
+
+    @property
+    def footnotes(self) -> list[str]:
+        """What each mark stands for: in what its stamp differs from the usual one."""
+        return [f"{mark} {words}" for words, mark in self._meaning.items()]
+
+
+def difference(one: Stamp, usual: Stamp) -> str:
+    """In what a stamp differs from another."""
+    pairs = [(getattr(one, name), getattr(usual, name)) for name in ("what", "stream", "rule", "precision")]
+    other = dict(usual.versions)
+    pairs += [(f"{name} {version}", f"{name} {other.get(name, 'unknown')}") for name, version in one.versions]
+    parts = [
+        f"{mine or 'not recorded'} instead of {theirs or 'not recorded'}"
+        for mine, theirs in pairs
+        if mine != theirs
+    ]
+    return "; ".join(parts) or "versions not recorded"
+
+
+def lines(stamps: Iterable[Stamp | None]) -> list[str]:
+    """The compact form of some stamps, each once, in the order of first appearance."""
+    return list(dict.fromkeys(stamp.line for stamp in stamps if stamp is not None))

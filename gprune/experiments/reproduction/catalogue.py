@@ -1,0 +1,141 @@
+"""Answers: which reproductions are in the cache, and what do their tables say?
+
+For the pages: no model, no study is run, only the folders that `reproduce` has written are read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gprune.analysis.studies import StudyRow
+from gprune.data.published import RULES
+from gprune.experiments.reproduction.writing import INDEX, read_index
+from gprune.system import safe_parsing
+from gprune.system.errors import StoreError
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,120}")
+_MOST_MARKS = 40
+"""letters of the marks of a number"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduced:
+    """One reproduced table."""
+
+    name: str
+    title: str
+    notes: tuple[str, ...]
+    filled: int
+    """rows that have their numbers"""
+    rows: dict[str, tuple[StudyRow, ...]]
+    """the rows with their numbers, by accuracy rule"""
+    display: pd.DataFrame
+    """the short form: text cells"""
+    published: pd.DataFrame
+    """the paper's own figures, to stand beside and never among the measured ones; may be empty"""
+    published_title: str
+    """what they belong to"""
+    versions: dict[str, tuple[str, ...]]
+    """versions and commits behind the rows, by program; more than one where runs differ"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """All tables of one model at one scale."""
+
+    name: str
+    """name of its folder"""
+    folder: Path
+    model: str
+    scale: dict[str, Any]
+    """every field of gprune.experiments.reproduction.scale.Scale"""
+    updated: str
+    """time of the last change, ISO 8601, UTC"""
+    command: str
+    """the command line that goes on with it"""
+    tables: tuple[str, ...]
+    """names of its tables"""
+
+
+def reproductions(cache: Path) -> list[Reproduction]:
+    """Every reproduction of a cache, the latest first; folders that cannot be read are passed over."""
+    home = cache / "reproductions"
+    try:
+        names = [name for name in os.listdir(home) if _NAME.fullmatch(name)]
+    except OSError:
+        return []
+    found = [made for name in names if (made := _reproduction(home / name)) is not None]
+    return sorted(found, key=lambda made: (made.updated, made.name), reverse=True)
+
+
+def load(cache: Path, name: str, table: str) -> Reproduced | None:
+    """One table of a reproduction; None where it has not been made.
+
+    Raises:
+        StoreError: there is no such reproduction, or what its index says of the table is damaged.
+    """
+    folder = cache / "reproductions" / name
+    index = read_index(folder) if _NAME.fullmatch(name) else None
+    if index is None:
+        raise StoreError(f"there is no reproduction {name[:80]!r} in {cache}: choose one from the list")
+    if table not in index["tables"]:
+        return None
+    try:
+        return _reproduced(table, index["tables"][table])
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        where = f"the table {safe_parsing.quoted(table)} in {folder / INDEX}"
+        reason = safe_parsing.sentence(repr(error), 160)
+        raise StoreError(f"{where} is damaged ({reason}): run `reproduce` again") from error
+
+
+def _reproduction(folder: Path) -> Reproduction | None:
+    index = read_index(folder)
+    if index is None or not isinstance(index.get("scale"), dict):
+        return None
+    texts = {key: str(index.get(key, "")) for key in ("model", "updated", "command")}
+    return Reproduction(
+        folder.name, folder, scale=dict(index["scale"]), tables=tuple(map(str, index["tables"])), **texts
+    )
+
+
+def _reproduced(name: str, entry: dict[str, Any]) -> Reproduced:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not the name of a table")
+    return Reproduced(
+        name=name,
+        title=str(entry["title"]),
+        notes=tuple(map(str, entry["notes"])),
+        filled=int(entry["filled"]),
+        rows={rule: tuple(map(_row, entry["rows"][rule])) for rule in RULES},
+        display=_frame(entry["display"]),
+        published=_frame(entry["published"]),
+        published_title=str(entry["published"]["title"]),
+        versions={
+            str(program): tuple(map(str, known)) for program, known in dict(entry.get("versions", {})).items()
+        },
+    )
+
+
+def _row(values: dict[str, Any]) -> StudyRow:
+    """A row of the index; a number that it has not is none."""
+    # tables of earlier versions have no marks
+    lacking = {field.name for field in fields(StudyRow)} - set(values) - {"marks"}
+    if lacking:
+        raise ValueError(f"a row lacks {min(lacking)!r}")
+    row = StudyRow(**{**values, "kept": float("nan") if values["kept"] is None else float(values["kept"])})
+    numbers = (*row.values.values(), *row.errors.values(), row.retention, row.seed)
+    if not all(isinstance(number, int | float) for number in numbers):
+        raise ValueError(f"a row of {row.method!r} holds something else than numbers")
+    if not all(isinstance(mark, str) and len(mark) <= _MOST_MARKS for mark in row.marks.values()):
+        raise ValueError(f"a row of {row.method!r} holds something else than marks")
+    return row
+
+
+def _frame(values: dict[str, Any]) -> pd.DataFrame:
+    return pd.DataFrame(values["cells"], columns=values["columns"])

@@ -1,0 +1,65 @@
+"""Answers: which rows does a comparison need that is fair to every method?
+
+Every baseline in every form, the controls that say where a gain comes from, and GPrune under both profiles,
+at each retention under each seed, on the same texts and windows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gprune.analysis.claims import RECOMMENDED, repaired
+from gprune.experiments.reproduction.grid import Row, Series, label, together
+from gprune.records import REPAIRS
+from gprune.study import profiles
+from gprune.study.methods import BUILT_IN, METHODS
+
+FAIR = "study"
+"""name of the table"""
+
+
+def fair_rows(series: Series) -> list[Row]:
+    """One row a retention, seed and method; the dense model once."""
+    scale = series.scale
+    rows = []
+    for retention in scale.retentions:
+        for seed in scale.seeds:
+            rows += _rows(series, retention, seed)
+    first = replace(rows[0].study, methods=("dense",))
+    return [Row({"retention": 1.0, "seed": scale.seed, "method": "dense"}, first, "dense"), *rows]
+
+
+def compared() -> tuple[str, ...]:
+    """Every method but those that are the same as another by definition, and the dense model."""
+    same = {METHODS[name].same_as for name in BUILT_IN}
+    return together(name for name in BUILT_IN if name != "dense" and name not in same)
+
+
+def _rows(series: Series, retention: float, seed: int) -> list[Row]:
+    study = series.study(methods=compared(), retention=retention, seed=seed)
+    labels = {"retention": retention, "seed": seed}
+    rows = []
+    for name in compared():
+        row = Row(labels, replace(study, methods=(name,)), name, extra=METHODS[name].control)
+        rows.append(replace(row, labels=labels | {"method": label(row)}))
+    for name, words, changes in _variants():
+        changed = series.study(retention=retention, seed=seed, changes=changes)
+        # the settings one by one would be no name
+        changed = changed.renamed(f"{study.name} {words}")
+        rows.append(Row(labels | {"method": f"GPrune (FLAP), {words}"}, changed, item=name))
+    return rows
+
+
+def _variants() -> list[tuple[str, str, dict[str, Any]]]:
+    """Id, words and settings of what GPrune is compared as besides; what changes nothing is left out."""
+    found = [
+        (repaired(repair), repair.label, {f"sparsity.{repair.name}": True}) for repair in REPAIRS.values()
+    ]
+    recommended = dict(profiles.profile("recommended").settings)
+    return found + [(RECOMMENDED, "recommended profile", recommended)] * bool(recommended)
+
+
+def identifier(row: Row) -> str:
+    """What tells a row's method from the others of its retention and seed."""
+    return str(row.item) or row.method

@@ -1,0 +1,174 @@
+"""Writes reproduced tables into a document, each between two marks, with all that it takes to repeat it.
+
+    <!-- table: main of demo at demo -->
+    ... what stands here is replaced ...
+    <!-- end of table -->
+
+`main` is the name of a table, or `against` for GPrune beside the best baseline and two controls; `demo at
+demo` are model and scale of the reproduction. Reproductions that differ in their seeds alone are taken
+together; of several groups of them the one with most seeds counts, and of equal ones the latest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gprune.analysis import studies
+from gprune.analysis.studies import Setting, StudyRow
+from gprune.analysis.table import Table
+from gprune.analysis.tables import ACCURACY
+from gprune.analysis.vs_baselines import against
+from gprune.data.published import RULES
+from gprune.experiments.reproduction import catalogue
+from gprune.experiments.reproduction.catalogue import Reproduced, Reproduction
+from gprune.experiments.reproduction.cells import digits, heading
+from gprune.experiments.reproduction.tables import TABLES
+from gprune.study import short
+
+AGAINST, MAIN = "against", "main"
+END = "<!-- end of table -->"
+_BEGIN = re.compile(r"<!-- table: ([a-z0-9-]{1,60}) of (\S{1,200}) at ([a-z]{1,20}) -->")
+_AGAINST_TITLE = "GPrune against the best baseline of each text, chosen in hindsight, and two controls"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One table of reproductions that differ in their seeds alone."""
+
+    title: str
+    made: tuple[tuple[Reproduction, Reproduced], ...]
+    """the reproductions with their table, at least one"""
+
+    def rows(self, rule: str = RULES[0]) -> list[StudyRow]:
+        """The rows of all of them under an accuracy rule, each seed once."""
+        found: dict[tuple[object, ...], StudyRow] = {}
+        for _, table in self.made:
+            for row in table.rows[rule]:
+                found.setdefault((tuple(row.labels.items()), row.method, row.retention, row.seed), row)
+        return list(found.values())
+
+
+def rewritten(text: str, cache: Path) -> tuple[str, list[str]]:
+    """A document with its tables written anew from a cache.
+
+    Args:
+        text: the document.
+        cache: folder whose reproductions hold the tables.
+
+    Returns:
+        The document, and the tables that the cache does not have: they stay as they were.
+
+    Raises:
+        StoreError: a table of the cache is damaged.
+    """
+    pieces, missing, place = [], [], 0
+    for begin in _BEGIN.finditer(text):
+        end = text.find(END, begin.end())
+        if end < 0 or begin.start() < place:
+            continue
+        source = _source(cache, begin[1], begin[2], begin[3])
+        if source is None:
+            missing.append(f"{begin[1]} of {begin[2]} at {begin[3]}")
+            continue
+        pieces += [text[place : begin.end()], f"\n{block(begin[1], source)}\n"]
+        place = end
+    return "".join([*pieces, text[place:]]), missing
+
+
+def _source(cache: Path, name: str, model: str, scale: str) -> Source | None:
+    found, own = [], MAIN if name == AGAINST else name
+    for made in catalogue.reproductions(cache):
+        if (short(made.model), str(made.scale.get("name"))) == (model, scale) and own in made.tables:
+            table = catalogue.load(cache, made.name, own)
+            if table is not None and table.filled:
+                found.append((made, table))
+    groups = [[pair for pair in found if _but_seeds(pair[0]) == _but_seeds(one[0])] for one in found]
+    alike = max(groups, key=len, default=[])
+    title = _AGAINST_TITLE if name == AGAINST else alike[0][1].title if alike else ""
+    return Source(title, tuple(alike)) if alike else None
+
+
+def _but_seeds(made: Reproduction) -> tuple[str, dict[str, object]]:
+    return made.model, {name: value for name, value in made.scale.items() if name != "seeds"}
+
+
+def block(name: str, source: Source) -> str:
+    """A table as Markdown, under what it takes to repeat it and what its figures are.
+
+    Args:
+        name: of the table.
+        source: where it is from.
+    """
+    rows = source.rows()
+    lines = [
+        f"### {name}: {source.title}",
+        "",
+        *_origin(source, rows),
+        "",
+        Table(_shown(name, source)).markdown(),
+        "",
+    ]
+    notes = dict.fromkeys(note for _, table in source.made for note in table.notes)
+    return "\n".join([*lines, *(f"- {note}" for note in notes)]).rstrip()
+
+
+def _origin(source: Source, rows: Iterable[StudyRow]) -> list[str]:
+    commands = dict.fromkeys(made.command for made, _ in source.made)
+    versions: dict[str, list[str]] = {}
+    for _, table in source.made:
+        for program, known in table.versions.items():
+            versions.setdefault(program, []).extend(
+                one for one in known if one not in versions.get(program, ())
+            )
+    commits = ", ".join(versions.pop("commit", []))
+    commits = commits or ("none, of a package" if "package" in versions else "not recorded")
+    seeds = sorted({row.seed for row in rows if row.values})
+    spread = "the standard error over windows or documents, or the deviation over layers"
+    if any(len(one.filled) > 1 for one in studies.settings(rows)):
+        spread = f"the deviation over seeds, divided by their number; of a single seed {spread}"
+    programs = ", ".join(f"{name} {' and '.join(known)}" for name, known in versions.items())
+    return [
+        *(f"- Command: `{command}`" for command in commands),
+        f"- Commit: {commits}; {programs or 'versions not recorded'}",
+        f"- Seeds: {', '.join(map(str, seeds))}; ± is {spread}",
+    ]
+
+
+def _shown(name: str, source: Source) -> pd.DataFrame:
+    if name == AGAINST:
+        return against(source.rows())
+    if TABLES[name].derived:
+        return source.made[0][1].display
+    return _table(*(studies.settings(source.rows(rule)) for rule in RULES))
+
+
+def _table(first: list[Setting], other: list[Setting]) -> pd.DataFrame:
+    """Every setting with its figures, their spread and their marks.
+
+    Args:
+        first: the settings under the first accuracy rule.
+        other: the same under the other one.
+    """
+    names = [name for name in studies.columns(first) if not name.startswith(ACCURACY)]
+    ruled = dict(zip(RULES, (first, other), strict=True)) if ACCURACY in studies.columns(first) else {}
+    lines = []
+    for place, one in enumerate(first):
+        line = dict(one.labels) | ({"kept": f"{one.kept:.1%}"} if np.isfinite(one.kept) else {})
+        line |= {heading(name): _cell(one, name) for name in names}
+        lines.append(
+            line | {f"{ACCURACY} ({rule})": _cell(own[place], ACCURACY) for rule, own in ruled.items()}
+        )
+    return pd.DataFrame(lines).fillna("")
+
+
+def _cell(one: Setting, column: str) -> str:
+    if not one.values(column):
+        return ""
+    shown, spread = f"{one.mean(column):,.{digits(column)}f}{one.mark(column)}", one.spread(column)
+    return shown + (f" ± {spread:,.{digits(column)}f}" if np.isfinite(spread) else "")

@@ -1,0 +1,184 @@
+"""Answers: which rows do the paper's figures have, and what do a run's records say in each?
+
+Figs. 1 and 3 and the table of module agreement (appendix): numbers of records, not perplexities.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from gprune.analysis import agreement, decisions, drift
+from gprune.experiments.reproduction.grid import Row, Series
+from gprune.pipeline import stages
+from gprune.pipeline.stages import Graph, Results, Stage
+from gprune.pipeline.stages.comparisons import COMPARISONS, CONTROL, SUBSTITUTION, Comparison, compared
+from gprune.records import RankDrift
+from gprune.study import Study, short
+from gprune.system.errors import MethodError
+
+BINS = 5
+HISTOGRAM_BINS = 50
+OVERLAP_NOTE = (
+    "mean and standard deviation over layers; a shared k-means seed alone makes partitions agree, hence the "
+    "controls"
+)
+SWAP_NOTE = (
+    "mean and standard deviation over layers; the size of the drift is the same in both orders of the texts, "
+    "so a swap says something of direction-aware profiles and of groups from one text only"
+)
+RETAINED_NOTE = "fraction of the neurons that is kept, modules in five bins of rising mean rank drift"
+JACCARD_NOTE = (
+    "agreement of the kept neurons with FLAP's, modules in five bins of rising mean rank drift; chance is "
+    "the agreement of independent choices of the same sizes"
+)
+_CURVES = {
+    drift.CROSS: "the texts switched",
+    drift.FLOOR_PRIMARY: "A re-sampled",
+    drift.FLOOR_AUXILIARY: "B re-sampled",
+    drift.HALVES: "the texts switched, half of each",
+}
+
+Measure = tuple[str, float, float]
+"""name, value and standard deviation (NaN where there is none)"""
+
+
+def module_overlap(series: Series) -> list[Row]:
+    """Modules under substitution of each text, with two controls."""
+    study = series.study(substitute=series.scale.substitute)
+
+    def label(comparison: Comparison) -> str:
+        if comparison.kind != SUBSTITUTION:
+            return comparison.title
+        sides = (comparison.first.texts, comparison.second.texts)
+        return " vs. ".join("–".join(short(getattr(series.scale, role)) for role in texts) for texts in sides)
+
+    return [_agreement_row(study, made, {"comparison": label(made)}) for made in _compared(study)]
+
+
+def figure_1b(series: Series) -> list[Row]:
+    """Modules of token-weighted FLAP and FANG's groups when the texts swap; beside it, substitutions."""
+    study = series.study(metric="twflap", substitute=series.scale.substitute)
+
+    def labels(comparison: Comparison) -> dict[str, str]:
+        title = comparison.title
+        if comparison.kind != CONTROL:
+            title = title.removeprefix(f"{comparison.kind}: ")
+        return {"method": "FANG" if comparison.fang else "GPrune (twFLAP)", "comparison": title}
+
+    # the paper's own rows are those of A and B alone
+    rows = [
+        _agreement_row(study, made, labels(made), "substitute" in made.texts) for made in _compared(study)
+    ]
+    return sorted(rows, key=lambda row: (row.extra, row.method == "fang"))
+
+
+def _compared(study: Study) -> tuple[Comparison, ...]:
+    return compared(study.metric, study.methods, study.substitute)
+
+
+def _agreement_row(study: Study, comparison: Comparison, labels: dict[str, str], extra: bool = False) -> Row:
+    method = "fang" if comparison.fang else "gprune"
+    extra = extra or comparison.kind == CONTROL
+    return Row(labels, study, method, "agreement", comparison.name, extra)
+
+
+def figure_1a(series: Series) -> list[Row]:
+    """Rank correlation when the text changes, above the floor of re-sampling it."""
+    study = series.study()
+    return [
+        Row({"comparison": words}, study, reads="drift", item=curve, extra=curve == drift.HALVES)
+        for curve, words in _CURVES.items()
+    ]
+
+
+def figure_3(series: Series) -> list[Row]:
+    """GPrune beside FLAP in five bins of rising rank drift."""
+    study = series.study(methods=("gprune", "flap"))
+    return [
+        Row({"drift bin": name}, study, reads="bins", item=index)
+        for index, name in enumerate(decisions.bin_names(BINS))
+    ]
+
+
+def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
+    """The stages that a figure's row is read from.
+
+    Args:
+        row: a row that reads neither perplexities nor a clock.
+        graph: that of its study.
+
+    Raises:
+        MethodError: its study does not make this comparison.
+    """
+    if row.reads == "agreement":
+        made = stages.agreements(graph)
+        if row.item not in made:
+            raise MethodError(f"the study has no comparison {COMPARISONS[str(row.item)].title!r}")
+        return (made[str(row.item)],)
+    if row.reads == "drift":
+        return (stages.drift(graph),)
+    ours = stages.masks(graph, "gprune")
+    if row.reads == "masks":
+        return (ours,)
+    return stages.drift(graph), stages.partition(graph), ours, stages.masks(graph, "flap")
+
+
+def measures(row: Row, results: Results) -> list[Measure]:
+    """What a figure's row says.
+
+    Args:
+        row: a row that reads neither perplexities nor a clock.
+        results: what there is of its study, with all that the row is read from.
+
+    Returns:
+        The measures.
+
+    Raises:
+        MethodError: the model cannot have this row.
+        StoreError: a record is absent or damaged.
+    """
+    records = [results.record(stage) for stage in sources(row, results.graph)]
+    if row.reads == "drift":
+        return _drift(records[0], str(row.item))
+    if row.reads == "masks":
+        return [("kept", float(records[0].retention), np.nan)]
+    if row.reads == "agreement":
+        (found,) = records
+        return [
+            ("ARI", *agreement.spread(found.ari)),
+            ("matched overlap", *agreement.spread(found.overlap)),
+        ]
+    moved, partition, ours, base = records
+    return _bin(decisions.compare(moved.magnitude, partition, ours, base, BINS), int(row.item))
+
+
+def _drift(record: RankDrift, name: str) -> list[Measure]:
+    curve = next(curve for curve in drift.distributions(record, HISTOGRAM_BINS) if curve.name == name)
+    return [("rank correlation", curve.correlation, np.nan), ("median drift", curve.median, np.nan)]
+
+
+def _bin(bins: decisions.Bins, index: int) -> list[Measure]:
+    if len(bins.names) < BINS:
+        raise MethodError(f"the model has only {len(bins.names)} modules, too few for {BINS} bins")
+    columns = {
+        "mean drift": bins.drift,
+        "retained, GPrune": bins.ours,
+        "retained, FLAP": bins.base,
+        "difference": bins.ours - bins.base,
+        "Jaccard": bins.jaccard,
+        "Jaccard by chance": bins.chance,
+    }
+    return [(name, float(values[index]), np.nan) for name, values in columns.items()]
+
+
+SHOWN = {
+    "figure-3a": ("mean drift", "retained, GPrune", "retained, FLAP", "difference"),
+    "figure-3b": ("mean drift", "Jaccard", "Jaccard by chance"),
+}
+"""measures that a table of bins shows; the others belong to its sister"""
+
+
+def histogram(record: RankDrift) -> pd.DataFrame:
+    """The curves of Figure 1a: share of neurons in bins of rank drift."""
+    return drift.distribution_table(drift.distributions(record, HISTOGRAM_BINS))

@@ -1,0 +1,220 @@
+"""Answers: which study does a row of a table need, and which rows can one study fill?
+
+Rows of different tables that ask for the same setting get equal studies, so that each is run once (the full
+GPrune on FLAP at 50 % retention stands in seven of the paper's tables).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from gprune.experiments.reproduction.scale import Scale
+from gprune.jobs.job import measures_speed
+from gprune.models import identity as models
+from gprune.pipeline.stages import UNTIL
+from gprune.study import Study, short
+from gprune.study.methods import BUILT_IN, METHODS, METRICS
+from gprune.system import limits, safe_parsing
+from gprune.system.errors import ModelError
+
+GROUP = "reproduce"
+Reads = Literal["perplexity", "drift", "agreement", "bins", "masks", "speed", "alignment"]
+"""alignment is perplexity and speed of a row; masks stand in no table, but are learned before a clock runs"""
+TIMED: tuple[Reads, ...] = ("speed", "alignment")
+"""rows whose study measures speed, and must have the machine to itself"""
+FIGURES: tuple[Reads, ...] = ("drift", "agreement", "bins", "masks")
+"""rows that are read from no model that runs, but from what is decided before"""
+_UNTIL = {"drift": "drift", "agreement": "agreement", "bins": "masks", "masks": "masks"}
+TASKS = ("tasks", "limit", "task_folder")
+"""fields that say which zero-shot tasks a study measures, and how"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a table and the study that produces it."""
+
+    labels: dict[str, Any]
+    """what names the row, by column, as the paper does"""
+    study: Study
+    """what to run; its methods are those that this row reads"""
+    method: str = "gprune"
+    """the method of the study that the row reports"""
+    reads: Reads = "perplexity"
+    """which results the row is made of"""
+    item: str | int = ""
+    """which part of them: the name of a comparison or a curve, the number of a bin"""
+    extra: bool = False
+    """whether the row stands beside the paper's own rows, as a control"""
+    before: Study | None = None
+    """of a row with a clock: the study without one whose masks it uses"""
+
+    @property
+    def method_id(self) -> str:
+        """The method with its base metric, as gprune.data.published names it: `gprune:flap`, `fang`."""
+        return f"gprune:{self.study.metric}" if self.method == "gprune" else self.method
+
+    @property
+    def until(self) -> str:
+        """How far the study must have come, one of gprune.pipeline.stages.UNTIL."""
+        return _UNTIL.get(self.reads, "perplexity")
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """A study to run, for all rows that need it."""
+
+    study: Study
+    """with the methods of all its rows"""
+    until: str
+    """how far"""
+    rows: tuple[Row, ...]
+    """the rows it fills"""
+
+    @property
+    def shared(self) -> Study:
+        """What its rows have in common, and what tells it from other errands."""
+        return shared(self.study)
+
+    @property
+    def timed(self) -> bool:
+        """Whether it measures speed, and nothing may run beside it."""
+        return measures_speed(self.study, self.until)
+
+
+def label(row: Row) -> str:
+    """A row's method as tables name it: `GPrune (FLAP)`, `Wanda-sp`."""
+    known = METHODS[row.method]
+    return f"{known.label} ({called(row.study.metric)})" if known.decision == "learned" else known.label
+
+
+def called(metric: str) -> str:
+    """A metric as tables name it."""
+    return "twFLAP" if metric == "twflap" else METRICS[metric]
+
+
+class Series:
+    """All studies of one reproduction."""
+
+    def __init__(self, model: str, scale: Scale) -> None:
+        """Builds the study that every other differs from.
+
+        Args:
+            model: folder or hub name of the model, or `demo`.
+            scale: how large.
+
+        Raises:
+            SettingsError: a setting of the scale is not valid.
+        """
+        self.model, self.scale = model, scale
+        plain = Study(
+            model=model,
+            primary=scale.primary,
+            auxiliary=scale.auxiliary,
+            retention=scale.retention,
+            seed=scale.seed,
+            methods=("gprune",),
+            group=GROUP,
+        )
+        evaluation: dict[str, Any] = {"evaluation.texts": scale.texts, "evaluation.windows": scale.windows}
+        sizes: dict[str, Any] = {"calibration.samples": scale.samples, "sparsity.epochs": scale.epochs}
+        values = sizes | {"sparsity.batch": scale.batch} | evaluation
+        self.base = plain.with_settings(values | dict(scale.settings))
+        self._tasks = {f"evaluation.{name}": getattr(scale, name) for name in TASKS} if scale.tasks else {}
+        self.tasks = self.base.with_settings(self._tasks).evaluation
+        """how zero-shot tasks are measured, in the studies that measure any"""
+
+    @cached_property
+    def width(self) -> int | None:
+        """FFN width of the dense model; None where the model is not on this machine."""
+        try:
+            values = models.configuration(models.locate(self.model))
+        except ModelError:
+            return None
+        width = values.get("intermediate_size")
+        return width if isinstance(width, int) and width > 0 else None
+
+    def study(
+        self,
+        *,
+        metric: str = "flap",
+        methods: tuple[str, ...] = ("gprune",),
+        pair: tuple[str, str] | None = None,
+        changes: dict[str, Any] | None = None,
+        **fields: Any,
+    ) -> Study:
+        """One study of the series.
+
+        Args:
+            metric: base metric of GPrune.
+            methods: what to prune and measure.
+            pair: primary and auxiliary text, where they are not the series' own.
+            changes: dotted settings that differ.
+            **fields: retention, seed or substitute.
+
+        Returns:
+            A study named after what sets it apart. Whether it measures zero-shot tasks follows from its
+            settings alone, so that a study that stands in several tables is one and the same in all.
+        """
+        first, second = pair or (self.base.primary, self.base.auxiliary)
+        made = replace(self.base, metric=metric, methods=methods, primary=first, auxiliary=second, **fields)
+        made = made.with_settings(changes) if changes else made
+        if self._tasks and self._with_tasks(made):
+            made = made.with_settings(self._tasks)
+        return made.renamed(self._name(made))
+
+    def _with_tasks(self, study: Study) -> bool:
+        if study.evaluation.speed != "none":
+            return False
+        base = self.base
+        common = replace(study, metric=base.metric, retention=base.retention, methods=base.methods)
+        in_main = common == base and study.retention in self.scale.retentions
+        return self.scale.tasks_in == "all" or in_main
+
+    def _name(self, study: Study) -> str:
+        words = [short(study.model), called(study.metric), f"{study.retention:.0%}"]
+        if (study.primary, study.auxiliary) != (self.base.primary, self.base.auxiliary):
+            words.append(f"{short(study.primary)}+{short(study.auxiliary)}")
+        if study.substitute:
+            words.append("agreement")
+        words += [f"seed {study.seed}"] * (study.seed != self.base.seed)
+        mine, common = study.to_dict(), self.base.to_dict()
+        for section, values in mine.items():
+            if isinstance(values, dict):
+                told = (name for name in values if name not in TASKS)
+                changed = (name for name in told if values[name] != common[section][name])
+                words += [f"{name.replace('_', ' ')} {values[name]}" for name in changed]
+        # a name is for people: what does not fit is in the settings
+        return safe_parsing.sentence(" ".join(words), limits.LONGEST_NAME)
+
+
+def shared(study: Study) -> Study:
+    """What the studies of one run's rows have in common: all but their methods, names and device."""
+    return replace(study, methods=BUILT_IN, name="", group="", device="auto")
+
+
+def together(methods: Iterable[str]) -> tuple[str, ...]:
+    """Methods in the order in which a study runs them."""
+    wanted = set(methods)
+    return tuple(name for name in METHODS if name in wanted)
+
+
+def errands(rows: Iterable[Row]) -> list[Errand]:
+    """Groups rows into as few studies as fill them, in the order of the rows, those with a clock last."""
+    groups: dict[Study, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(shared(row.study), []).append(row)
+    return sorted((_errand(group) for group in groups.values()), key=lambda errand: errand.timed)
+
+
+def before(rows: Iterable[Row]) -> list[Row]:
+    """What rows with a clock need to be there first, so that the learning does not wait for its turn."""
+    return [Row({}, row.before, reads="masks") for row in rows if row.before is not None]
+
+
+def _errand(rows: list[Row]) -> Errand:
+    methods = together(name for row in rows for name in row.study.methods)
+    until = max((row.until for row in rows), key=UNTIL.index)
+    return Errand(replace(rows[0].study, methods=methods), until, tuple(rows))

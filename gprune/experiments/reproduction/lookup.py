@@ -1,0 +1,262 @@
+"""Answers: what do the results in the cache say of a row, and which rows has no run answered yet?
+
+Results are looked up by the keys of the row's study, so any run's count, the app's as well. What changes a
+number (a text, the model, a setting, a formula) changes its key, and the row is open again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from gprune.evaluation.protocol import Stamp, of_accuracy, of_perplexity
+from gprune.experiments.reproduction import figures, throughput
+from gprune.experiments.reproduction.grid import FIGURES, TASKS, TIMED, Row, together
+from gprune.experiments.reproduction.runs import Runs
+from gprune.pipeline.stages import Graph, Results, Stage, accuracy, drift, masks, perplexity, speed
+from gprune.pipeline.summary import sizes
+from gprune.records import Accuracy, Array, RankDrift, Throughput
+from gprune.store import Store
+from gprune.study import Study
+from gprune.study.methods import METHODS
+from gprune.system.errors import MethodError, StoreError
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One number of a row."""
+
+    measure: str
+    """perplexity, or what a figure measures"""
+    subject: str
+    """the text; empty for figures"""
+    value: float
+    """the number"""
+    error: float = NAN
+    """standard error; of figures the deviation over layers, of speed the quartile range of repetitions"""
+    windows: int = 0
+    """perplexity windows behind it; 0 where none"""
+    length: int = 0
+    """tokens of a window"""
+    samples: int = 0
+    """documents of a task; 0 elsewhere"""
+    chance: float = NAN
+    """accuracy of guessing; NaN elsewhere"""
+    version: str = ""
+    """version of a task and of the harness"""
+    losses: Array = field(default_factory=lambda: np.empty(0), compare=False)
+    """(windows,) mean negative log-likelihood of each perplexity window, nats per token; empty elsewhere"""
+    stamp: Stamp | None = None
+    """by what protocol it was measured; None where that is no figure of quality"""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is known of a row."""
+
+    row: Row
+    run: str = ""
+    """the latest run that has its result, or that says why there is none; empty where no run does"""
+    values: tuple[Value, ...] = ()
+    """its numbers; none where `reason` says why"""
+    accuracies: tuple[Accuracy, ...] = ()
+    """of the tasks asked for that have data; where none is asked for, of those that happen to be there"""
+    protocols: tuple[Stamp, ...] = ()
+    """by what protocol each of them was measured; none where that is not known"""
+    missing_tasks: tuple[tuple[str, str], ...] = ()
+    """tasks that were asked for and cannot be measured, with the reason"""
+    drift: RankDrift | None = None
+    """what a row of rank drift was read from"""
+    clock: Throughput | None = None
+    """what a row with a clock was read from; the same object for all rows of a measurement"""
+    retention: float = NAN
+    """fraction of the decoder's weights that was kept"""
+    parameters: int = 0
+    """parameters of the model; 0 where not known"""
+    reason: str = ""
+    """why there are no numbers"""
+    precision: str = ""
+    """number type of the model"""
+    versions: dict[str, Any] = field(default_factory=dict)
+    """of the packages and the commit that made the result"""
+
+    @property
+    def tasks(self) -> list[tuple[Accuracy, Stamp | None]]:
+        """Its accuracies with the protocol of each."""
+        return list(zip_longest(self.accuracies, self.protocols))[: len(self.accuracies)]
+
+    @property
+    def filled(self) -> bool:
+        """Whether the row has its numbers."""
+        return bool(self.values)
+
+
+class Finished:
+    """What a cache has of the rows, whichever runs made it."""
+
+    def __init__(self, store: Store) -> None:
+        """Reads the records of all runs.
+
+        Args:
+            store: the cache.
+        """
+        self.store = store
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Reads the records again, and once more what the studies read from outside."""
+        self._runs = Runs(self.store)
+        self._clocks: dict[str, Throughput] = {}
+
+    def answer(self, row: Row) -> Answer | None:
+        """What the results of a row's study say of it.
+
+        Returns:
+            Its numbers, or the reason why it can have none; None where a run is still needed.
+        """
+        refused = None
+        for results in self._runs.results(row.study):
+            try:
+                found = self._read(row, results)
+            except StoreError:
+                continue
+            except MethodError as error:
+                found = Answer(row, reason=str(error))
+            if found is not None and found.filled:
+                return found
+            refused = refused or found
+        return refused
+
+    def failure(self, row: Row) -> str:
+        """The error of the latest run of a row's study, if that run failed; else empty."""
+        return self._runs.failure(row.study)
+
+    def _read(self, row: Row, results: Results) -> Answer | None:
+        stages = self._stages(row, results)
+        values = self._values(row, results, stages) if all(map(results.there, stages)) else []
+        if not values:
+            return self._refusal(row, results, stages)
+        first = stages[0]
+        kept, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
+        measured = self._accuracies(row, results, first)
+        return Answer(
+            row=row,
+            run=next((run.name for run in self._runs.makers(first)), ""),
+            values=tuple(values),
+            accuracies=tuple(found for found, _ in measured),
+            protocols=tuple(stamp for _, stamp in measured),
+            missing_tasks=tuple((self._runs.missing_tasks(row.study) | self._refused(row, results)).items()),
+            drift=results.get(drift) if row.reads == "drift" else None,
+            clock=self._clock(first, results) if row.reads in TIMED else None,
+            retention=kept,
+            parameters=parameters,
+            precision=results.graph.inputs.precision,
+            versions=results.details(first),
+        )
+
+    def _stages(self, row: Row, results: Results) -> list[Stage[Any]]:
+        """The results that a row is read from; the first is what it is all about."""
+        if row.reads in FIGURES:
+            return list(figures.sources(row, results.graph))
+        found: list[Stage[Any]] = [self._speed(row, results)] if row.reads in TIMED else []
+        if row.reads != "speed":
+            texts = row.study.evaluation.texts
+            found += [perplexity(results.graph, row.method, text) for text in texts]
+        refused = self._refused(row, results)
+        tasks = _tasks(row, results) if row.reads == "perplexity" else {}
+        return found + [stage for task, stage in tasks.items() if task not in refused]
+
+    def _refused(self, row: Row, results: Results) -> dict[str, str]:
+        """Why a row's method could not be measured on tasks that have data, by task."""
+        noted = {task: self._runs.refused(stage, results) for task, stage in _tasks(row, results).items()}
+        return {task: reason.words for task, reason in noted.items() if reason is not None}
+
+    def _speed(self, row: Row, results: Results) -> Stage[Throughput]:
+        """The measurement of all methods of a row's study side by side, alone or with more of them."""
+        own, inputs = together(row.study.methods), results.graph.inputs
+        larger = (run.study.methods for run in self._runs.every if set(own) <= set(run.study.methods))
+        studies = [replace(row.study, methods=methods) for methods in dict.fromkeys((*larger, own))]
+        stages = [speed(Graph(study, inputs)) for study in studies]
+        return next(filter(results.holds, stages), stages[-1])
+
+    def _clock(self, stage: Stage[Throughput], results: Results) -> Throughput:
+        if stage.key not in self._clocks:
+            self._clocks[stage.key] = results.record(stage)
+        return self._clocks[stage.key]
+
+    def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
+        """Every number of a row but accuracies; none where its method was not measured."""
+        if row.reads in FIGURES:
+            return _measured(figures.measures(row, results))
+        texts = row.study.evaluation.texts if row.reads != "speed" else ()
+        values = [_perplexity(results, row.method, text) for text in texts]
+        if row.reads not in TIMED:
+            return values
+        timed = throughput.measures(self._clock(stages[0], results), row.method)
+        return [*values, *_measured(timed)] if timed else []
+
+    def _accuracies(self, row: Row, results: Results, first: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
+        """Of the tasks of the study; where it has none, of those of a run with the same perplexity."""
+        if row.reads != "perplexity":
+            return []
+        if row.study.evaluation.tasks:
+            return [_accuracy(results, one) for one in _tasks(row, results).values() if results.there(one)]
+        studies = (_with_tasks(row.study, run.study) for run in self._runs.makers(first))
+        for study in studies:
+            for other in self._runs.results(study) if study.evaluation.tasks else ():
+                if other.graph.inputs.precision == results.graph.inputs.precision:
+                    return [_accuracy(other, one) for one in _tasks(row, other).values() if other.there(one)]
+        return []
+
+    def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
+        """Why a row can have no numbers, where a run says so; else None."""
+        # a measurement side by side does without the methods that cannot run
+        asked = [stage for stage in stages if not stage.optional]
+        method = METHODS[row.method]
+        if row.reads in TIMED and method.decision != "none":
+            asked.append(masks(results.graph, method.masks))
+        reason = self._runs.reason(asked, results)
+        return None if reason is None else Answer(row, reason.run, reason=reason.words)
+
+
+def _tasks(row: Row, results: Results) -> dict[str, Stage[Any]]:
+    """The accuracies of a row's method on the tasks that have data, by task."""
+    return {task: accuracy(results.graph, row.method, task) for task in results.graph.inputs.tasks}
+
+
+def _with_tasks(study: Study, other: Study) -> Study:
+    """A study with the tasks of another."""
+    return study.with_settings({f"evaluation.{name}": getattr(other.evaluation, name) for name in TASKS})
+
+
+def _measured(found: list[figures.Measure]) -> list[Value]:
+    return [Value(name, "", value, error) for name, value, error in found]
+
+
+def _perplexity(results: Results, method: str, text: str) -> Value:
+    stage, graph = perplexity(results.graph, method, text), results.graph
+    found = results.record(stage)
+    precision, asked = graph.inputs.precision, graph.study.evaluation.windows
+    stamp = of_perplexity(found, results.details(stage), precision, asked)
+    value, error = float(found.perplexity), float(found.standard_error)
+    windows, length = int(found.windows), int(found.length)
+    return Value("perplexity", text, value, error, windows, length, stamp=stamp, losses=found.losses)
+
+
+def _accuracy(results: Results, stage: Stage[Any]) -> tuple[Accuracy, Stamp]:
+    found = results.record(stage)
+    return found, of_accuracy(found, results.details(stage), precision=results.graph.inputs.precision)
+
+
+def _size(row: Row, results: Results) -> tuple[float, int]:
+    """Kept fraction of the decoder's weights and parameters of the model, where they are known."""
+    try:
+        found = sizes(results, [row.method])
+    except StoreError:
+        return NAN, 0
+    return float(found["retention"][row.method]), int(found["parameters"][row.method])

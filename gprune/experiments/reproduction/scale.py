@@ -1,0 +1,193 @@
+"""Answers: how large is a reproduction, the paper's own size or one that ends over a coffee?
+
+Section 4 and the appendix on detailed settings: 2048 samples, 2 epochs, retentions and RASA's quantiles of
+each model. `demo` runs the same tables on fewer sequences, and changes no formula; `study` is `demo` with
+more sequences and windows, for a comparison that is to say something of two small models.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from gprune.data import published
+from gprune.data.demo import questions
+from gprune.study.demo import TEXTS
+from gprune.study.methods import require_known
+from gprune.study.settings import require, require_choice, require_choices
+from gprune.system.errors import SettingsError
+
+SCALES = ("paper", "demo", "study")
+SUITES = {"paper": published.TASKS, "demo": questions.NAMES, "none": ()}
+"""words for several tasks at once"""
+PAPER_TEXTS = ("wikitext2", "ptb", "c4")
+PAPER_EPOCHS = 2
+RETENTIONS = (0.8, 0.7, 0.5)
+LARGE = "LLaMA2-13B"
+_LARGE_RETENTIONS = (0.5, 0.4, 0.3)
+_NAMES = {
+    published.MODELS[0]: r"(llama27b|llama2v?7b)(hf)?",
+    published.MODELS[1]: r"vicuna(v?157b|7bv15)",
+    LARGE: r"llama2v?13b(hf)?",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What all studies of a reproduction have in common."""
+
+    name: str
+    """one of SCALES"""
+    primary: str = PAPER_TEXTS[0]
+    """calibration text A"""
+    auxiliary: str = PAPER_TEXTS[1]
+    """calibration text B"""
+    substitute: str = PAPER_TEXTS[2]
+    """third text C, which takes the place of A or of B"""
+    texts: tuple[str, ...] = PAPER_TEXTS
+    """texts whose perplexity is measured"""
+    samples: int = 2048
+    """sequences of each calibration text"""
+    epochs: int = PAPER_EPOCHS
+    """epochs of modular sparsity learning"""
+    batch: int = 32
+    """sequences of one of its steps"""
+    windows: int | None = None
+    """perplexity windows at most; None measures all"""
+    retentions: tuple[float, ...] = RETENTIONS
+    """retentions of the main table, the mildest first"""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """seeds of the seed table; every other table takes the first"""
+    tasks: tuple[str, ...] = published.TASKS
+    """zero-shot tasks; none leaves the accuracy columns out"""
+    tasks_in: Literal["all", "main"] = "all"
+    """whether every study is measured on them, or those of the main table only"""
+    limit: int | None = None
+    """documents of each task at most; None measures all"""
+    task_folder: str = ""
+    """folder with local files of the seven tasks; empty reads them from the hub"""
+    speed: Literal["auto", "cpu", "gpu"] = "auto"
+    """setting of the speed tables"""
+    methods: tuple[str, ...] = ()
+    """methods of the main table, in place of the paper's rows and of the controls; empty for those"""
+    controls: bool = True
+    """whether rows of controls stand beside the paper's own, in the main table and the ablation"""
+    settings: tuple[tuple[str, Any], ...] = ()
+    """further fields of every study, as ("reliability.score_quantile", 0.85)"""
+
+    def __post_init__(self) -> None:
+        """Checks what the studies themselves cannot."""
+        require(bool(self.retentions), "--retentions", self.retentions, "at least one")
+        require(bool(self.seeds), "--seeds", self.seeds, "at least one")
+        require(bool(self.texts), "--evaluate", self.texts, "at least one text")
+        for name, values in (("--retentions", self.retentions), ("--seeds", self.seeds)):
+            require(len(set(values)) == len(values), name, values, "values that differ from each other")
+        require_choices(self, "--")
+        for method in self.methods:
+            require_known("--methods", method)
+        three = (self.primary, self.auxiliary, self.substitute)
+        rule = "three texts that differ from each other: A, B and C"
+        require(all(three) and len(set(three)) == 3, "--primary, --auxiliary and --substitute", three, rule)
+
+    @property
+    def retention(self) -> float:
+        """Retention of every table but the main one: 0.5 where it is asked for, else the lowest."""
+        return 0.5 if 0.5 in self.retentions else min(self.retentions)
+
+    @property
+    def seed(self) -> int:
+        """Seed of every table but that of the seeds."""
+        return self.seeds[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field as plain JSON values."""
+        values = asdict(self)
+        # reproductions that name none have been written down without this field
+        return values if self.methods else {name: values[name] for name in values if name != "methods"}
+
+
+def paper_model(model: str) -> str:
+    """The paper's name of a model that it measures, by the last part of a folder or hub name; else empty."""
+    own = stem(model)
+    return next((name for name, pattern in _NAMES.items() if re.fullmatch(pattern, own)), "")
+
+
+def stem(model: str) -> str:
+    """The last part of a folder or hub name, in small letters and digits alone."""
+    return re.sub(r"[^a-z0-9]", "", model.rstrip("/").split("/")[-1].lower())
+
+
+def choose(model: str, name: str | None = None, changes: dict[str, Any] | None = None) -> Scale:
+    """The scale of a reproduction.
+
+    Args:
+        model: folder or hub name of the model, or `demo`.
+        name: one of SCALES; by default demo for the bundled model and paper for every other.
+        changes: fields of Scale to replace; None values are left out. Tasks may be suites (paper, demo, none)
+            and are then measured in every study; a limit of 0 measures all documents.
+
+    Returns:
+        The scale.
+
+    Raises:
+        SettingsError: the name or a field is not valid.
+    """
+    name = name or ("demo" if model == "demo" else "paper")
+    require_choice("--scale", name, SCALES)
+    scale = {"paper": _paper, "demo": _demo, "study": _study}[name](model)
+    given = {field: value for field, value in (changes or {}).items() if value is not None}
+    texts = ("primary", "auxiliary", "substitute")
+    if "texts" not in given and any(field in given for field in texts):
+        given["texts"] = tuple(given.get(field, getattr(scale, field)) for field in texts)
+    given["settings"] = scale.settings + tuple(given.get("settings", ()))
+    if "methods" in given:
+        given["methods"] = tuple(dict.fromkeys(given["methods"]))
+    if "tasks" in given:
+        given |= {"tasks": _suites(given["tasks"]), "tasks_in": "all"}
+    if given.get("limit") == 0:
+        given["limit"] = None
+    try:
+        return replace(scale, **given)
+    except TypeError as error:
+        raise SettingsError(f"a scale has no such field ({error})") from error
+
+
+def _suites(words: Iterable[str]) -> tuple[str, ...]:
+    """Tasks by name, each once; a suite stands for all of its tasks."""
+    return tuple(dict.fromkeys(task for word in words for task in SUITES.get(word, (word,))))
+
+
+def _paper(model: str) -> Scale:
+    known = paper_model(model)
+    # the paper's one setting that depends on the model, and its one epoch more for the large one
+    quantile = (("reliability.score_quantile", 0.85),) if known.startswith("Vicuna") else ()
+    if known == LARGE:
+        return Scale("paper", retentions=_LARGE_RETENTIONS, epochs=PAPER_EPOCHS + 1)
+    return Scale("paper", settings=quantile)
+
+
+def _demo(model: str) -> Scale:
+    texts = TEXTS if model == "demo" else PAPER_TEXTS
+    primary, auxiliary, substitute = texts
+    return replace(
+        _paper(model),
+        name="demo",
+        primary=primary,
+        auxiliary=auxiliary,
+        substitute=substitute,
+        texts=texts,
+        samples=96,
+        epochs=PAPER_EPOCHS,
+        batch=16,
+        windows=48,
+        tasks=questions.NAMES if model == "demo" else (),
+        tasks_in="main",
+        limit=48,
+        speed="cpu",
+    )
+
+
+def _study(model: str) -> Scale:
+    return replace(_demo(model), name="study", tasks=(), samples=128, windows=96, retentions=(0.5, 0.3))

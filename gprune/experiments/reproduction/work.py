@@ -1,0 +1,144 @@
+"""Reproduces tables: finds what is missing, has it run, and writes each table as soon as it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gprune import jobs
+from gprune.experiments.reproduction import grid as grouping
+from gprune.experiments.reproduction.assembly import Assembled, assemble
+from gprune.experiments.reproduction.grid import Errand, Series, shared
+from gprune.experiments.reproduction.lookup import Finished
+from gprune.experiments.reproduction.tables import PaperTable
+from gprune.experiments.reproduction.writing import write
+from gprune.experiments.scheduler import INCOMPLETE, Schedule, Watcher
+from gprune.jobs.slurm.settings import SlurmSettings
+from gprune.pipeline import opened
+from gprune.pipeline.eta import expected
+from gprune.pipeline.stages import course
+from gprune.pipeline.stages.inputs import read
+from gprune.store import Store
+from gprune.study import Study
+
+
+def needed(tables: Sequence[PaperTable], series: Series) -> list[Errand]:
+    """Every study behind some tables, each once, in the order of the tables; those with a clock last."""
+    rows = [row for table in tables for row in table.rows(series)]
+    return grouping.errands([*rows, *grouping.before(rows)])
+
+
+def missing(tables: Sequence[PaperTable], series: Series, finished: Finished) -> list[Errand]:
+    """The studies that still have to run, with the methods that no run has yet."""
+    every = (row for table in tables for row in table.rows(series))
+    rows = [row for row in every if finished.answer(row) is None]
+    first = (row for row in grouping.before(rows) if finished.answer(row) is None)
+    return grouping.errands([*rows, *first])
+
+
+def prepare(series: Series, substitute: str | None = None) -> None:
+    """Makes sure that all that the studies read is on this machine, before the first one starts.
+
+    Tasks without data stop nothing: the studies leave them out, and say why.
+
+    Args:
+        series: the studies.
+        substitute: the third text, where it is not the scale's; empty for studies that have none.
+
+    Raises:
+        ModelError: there is no such model, or it cannot be downloaded.
+        CorpusError: a text is missing, or cannot be downloaded.
+        SettingsError: the name of a text or of a task is not valid, or two texts hold the same content.
+    """
+    third = series.scale.substitute if substitute is None else substitute
+    read(replace(series.base, substitute=third, evaluation=series.tasks))
+
+
+class Work:
+    """The tables of one command."""
+
+    def __init__(
+        self,
+        store: Store,
+        series: Series,
+        tables: Sequence[PaperTable],
+        folder: Path,
+        *,
+        command: str = "",
+    ) -> None:
+        """Reads what is there; nothing is started or written yet.
+
+        Args:
+            store: the cache.
+            series: the studies.
+            tables: which tables.
+            folder: where they are written.
+            command: the command line, for the index.
+        """
+        self.store, self.series, self.tables, self.folder = store, series, tuple(tables), folder
+        self.command = command
+        self.finished = Finished(store)
+        self.failures: dict[Study, str] = {}
+
+    def run(
+        self,
+        watch: Watcher = lambda _: None,
+        told: Callable[[Errand, str], None] = lambda _errand, _reason: None,
+        build: jobs.CommandBuilder = jobs.worker_command,
+        slurm: SlurmSettings | None = None,
+    ) -> list[Assembled]:
+        """Has the missing studies run and writes the tables, again after every study.
+
+        Args:
+            watch: told where the work stands.
+            told: told of every study that has ended, with the reason where it failed.
+            build: makes a run's argument list, as for gprune.jobs.submit.
+            slurm: has Slurm run the studies, as it is told here; None uses this machine's queue.
+
+        Returns:
+            The tables as they are at the end.
+
+        Raises:
+            GpruneError: the cache or the folder cannot be written; the work under way is cancelled.
+        """
+
+        def ended(errand: Errand, reason: str) -> None:
+            if reason:
+                self.failures[errand.shared] = reason
+            if self._needed(errand) and not reason:
+                self.failures[errand.shared] = INCOMPLETE
+            self.write([table for table in self.tables if self._has(table, errand)])
+            told(errand, self.failures.get(errand.shared, ""))
+
+        self.write(self.tables)
+        left = missing(self.tables, self.series, self.finished)
+        Schedule(self.store.root, watch, ended, self._needed, build, slurm).run(left)
+        return self.write(self.tables)
+
+    def outlook(self) -> tuple[int, float]:
+        """How many studies are missing, and about how many seconds they take, one after the other."""
+        left = missing(self.tables, self.series, self.finished)
+        seconds = 0.0
+        for errand in left:
+            results = opened(errand.study, self.store)
+            stages = course(results.graph, errand.until, results.holds)
+            seconds += sum(expected(stages, results).values())
+        return len(left), seconds
+
+    def write(self, tables: Sequence[PaperTable]) -> list[Assembled]:
+        """Assembles tables of what is there now and writes them."""
+        made = [self.assemble(table) for table in tables]
+        write(self.folder, self.series, made, self.command)
+        return made
+
+    def assemble(self, table: PaperTable) -> Assembled:
+        """One table of what is there now."""
+        return assemble(table, self.series, self.finished, self.failures)
+
+    def _needed(self, errand: Errand) -> bool:
+        self.finished.refresh()
+        return any(self.finished.answer(row) is None for row in errand.rows)
+
+    def _has(self, table: PaperTable, errand: Errand) -> bool:
+        return any(shared(row.study) == errand.shared for row in table.rows(self.series))

@@ -1,0 +1,208 @@
+"""Writes reproduced tables: CSV for machines, Markdown and LaTeX for people, and an index of them all.
+
+    <folder>/TABLE.csv, TABLE.md, TABLE.tex, TABLE-published.csv, TABLE-<attachment>.csv
+             main-fixed.md, main-fixed.tex, main-fixed-published.csv    (the other accuracy rule)
+             index.json
+
+Every file is written beside its place and moved into it, so that a reader meets the old table or the new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from gprune.analysis.studies import StudyRow
+from gprune.analysis.table import Table
+from gprune.experiments.reproduction.assembly import Assembled
+from gprune.experiments.reproduction.grid import Series
+from gprune.experiments.reproduction.scale import Scale, choose
+from gprune.store import explain, is_full
+from gprune.study import short
+from gprune.system import safe_parsing
+from gprune.system.errors import StoreError
+from gprune.system.files import make_folder, write_json, write_text
+from gprune.system.locks import Lock
+
+INDEX = "index.json"
+FORMAT = 2
+
+
+def folder_name(model: str, scale: Scale) -> str:
+    """Name of a reproduction's folder, safe whatever the model is called.
+
+    A hash follows where the name alone would not tell two reproductions apart: a model in a folder, or a
+    scale with settings of one's own.
+    """
+    stem = re.sub(r"[^a-z0-9]+", "-", short(model).lower()).strip("-")[:60] or "model"
+    name = f"{stem}-{scale.name}"
+    # another folder may hold a model of the same name
+    if model == "demo" and replace(scale, controls=True) == choose(model, scale.name):
+        return name
+    # with and without rows of controls it is one reproduction
+    own = {field: value for field, value in scale.to_dict().items() if field != "controls"}
+    content = json.dumps([model, own], sort_keys=True)
+    return f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+
+def default_folder(cache: Path, model: str, scale: Scale) -> Path:
+    """Where a reproduction's tables are kept."""
+    return cache / "reproductions" / folder_name(model, scale)
+
+
+def write(folder: Path, series: Series, tables: Iterable[Assembled], command: str = "") -> None:
+    """Writes tables and enters them into the folder's index; tables that are there already stay.
+
+    Args:
+        folder: where to; made if it is missing, for its owner alone.
+        series: the reproduction they belong to.
+        tables: what to write.
+        command: the command line that makes them, for the index.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    try:
+        make_folder(folder)
+        # another call may be adding its own tables to the same index
+        lock = Lock(folder / f".{INDEX}.lock")
+        while not lock.acquire(1.0):
+            pass
+        try:
+            _write(folder, series, tables, command)
+        finally:
+            lock.release()
+    except OSError as error:
+        if is_full(error):
+            raise explain(error, folder) from error
+        raise StoreError(
+            f"the tables cannot be written in {str(folder)!r} ({error.strerror or error}): choose another "
+            "folder with --out"
+        ) from error
+
+
+def _write(folder: Path, series: Series, tables: Iterable[Assembled], command: str) -> None:
+    index = read_index(folder) or {}
+    entries: dict[str, Any] = dict(index.get("tables", {}))
+    for table in tables:
+        entries[table.table.name] = _write_table(folder, series, table)
+    values = {
+        "format": FORMAT,
+        "model": series.model,
+        "scale": series.scale.to_dict(),
+        "command": command or index.get("command", ""),
+        "updated": datetime.now(UTC).isoformat(timespec="seconds"),
+        "study": series.base.to_dict(),
+        "tables": entries,
+    }
+    write_json(folder / INDEX, values)
+
+
+def read_index(folder: Path) -> dict[str, Any] | None:
+    """The index of a folder of tables; None where there is none that can be read."""
+    try:
+        values = safe_parsing.json_file(folder / INDEX, INDEX, finite=False)
+    except (OSError, ValueError):
+        return None
+    valid = (
+        isinstance(values, dict) and values.get("format") == FORMAT and isinstance(values.get("tables"), dict)
+    )
+    return values if valid else None
+
+
+def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, Any]:
+    """Writes the files of one table and returns its entry of the index."""
+    name = table.table.name
+    frames = {f"{name}.csv": table.long}
+    frames |= {f"{name}-{end}.csv": frame for end, frame in table.attachments.items()}
+    texts = {file: Table(frame).csv() for file, frame in frames.items()}
+    texts |= _short(name, table, series) | (
+        _short(f"{name}-fixed", table.fixed, series) if table.fixed else {}
+    )
+    for file, text in texts.items():
+        write_text(folder / file, text)
+    return {
+        "title": table.table.title,
+        "notes": list(table.notes),
+        "files": sorted(texts),
+        "filled": table.filled,
+        "rows": {rule: [_plain(row) for row in rows] for rule, rows in table.rows.items()},
+        "display": _cells(table.display),
+        "published": _cells(table.published) | {"title": table.published_title},
+        "versions": _versions(table),
+    }
+
+
+def _short(name: str, table: Assembled, series: Series) -> dict[str, str]:
+    """The files that people read, and the published figures of the same rule."""
+    texts = {f"{name}.md": markdown(table, series), f"{name}.tex": latex(table, series)}
+    if len(table.published):
+        texts[f"{name}-published.csv"] = Table(table.published).csv()
+    return texts
+
+
+def _plain(row: StudyRow) -> dict[str, Any]:
+    """A row as JSON, which has no numbers that are none."""
+    values = asdict(row)
+    return {
+        name: None if isinstance(value, float) and value != value else value for name, value in values.items()
+    }
+
+
+def _cells(frame: pd.DataFrame) -> dict[str, Any]:
+    return {"columns": [str(name) for name in frame.columns], "cells": frame.astype(str).to_numpy().tolist()}
+
+
+def _versions(table: Assembled) -> dict[str, list[str]]:
+    """Every version behind the rows of a table; more than one where runs differ."""
+    found: dict[str, list[str]] = {}
+    for answer in table.answers:
+        for name in ("gprune", "commit", "package", "torch", "transformers"):
+            version = str(answer.versions.get(name, ""))
+            if version and name == "commit" and answer.versions.get("uncommitted_changes"):
+                version += " with changes that were not committed"
+            if version and version not in found.setdefault(name, []):
+                found[name].append(version)
+    return found
+
+
+def setting(series: Series) -> str:
+    """What the measured rows of a series have in common, in one line."""
+    scale = series.scale
+    windows = "all windows" if scale.windows is None else f"at most {scale.windows} windows"
+    texts = f"A {short(scale.primary)}, B {short(scale.auxiliary)}, C {short(scale.substitute)}"
+    sizes = f"{scale.samples} sequences a text, epochs of MSL: {scale.epochs}, {windows}"
+    return f"measured, {short(series.model)}, scale {scale.name}: {texts}; {sizes}{_tasks(scale)}"
+
+
+def _tasks(scale: Scale) -> str:
+    if not scale.tasks:
+        return ""
+    where = "" if scale.tasks_in == "all" else ", in the studies of the main table"
+    limit = f", at most {scale.limit} documents each" if scale.limit else ""
+    return f"; tasks {', '.join(short(task) for task in scale.tasks)}{limit}{where}"
+
+
+def markdown(table: Assembled, series: Series) -> str:
+    """A table as Markdown, the published figures in a section of their own."""
+    parts = [f"# {table.table.name}: {table.table.title}", setting(series), Table(table.display).markdown()]
+    parts += [f"- {note}" for note in table.notes]
+    if len(table.published):
+        parts += [f"## {table.published_title}", Table(table.published).markdown()]
+    return "\n\n".join(parts) + "\n"
+
+
+def latex(table: Assembled, series: Series) -> str:
+    """A table as LaTeX for the booktabs package, the published figures as a table of their own."""
+    parts = [Table(table.display).latex(f"{table.table.title}. {setting(series)}")]
+    if len(table.published):
+        parts.append(Table(table.published).latex(f"{table.table.title}. {table.published_title}"))
+    return "\n".join(parts)

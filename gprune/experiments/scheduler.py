@@ -1,0 +1,284 @@
+"""Has missing studies run as jobs: as many at a time as the queue has places for.
+
+Studies that measure speed come last and one by one; that nothing of the cache disturbs their clock is the
+queue's own rule (gprune.jobs.device_slots).
+
+The queue of jobs is the only memory: killed and started again, the schedule finds what has finished in the
+cache and what still runs in the queue, and goes on from there. What several studies need is computed once:
+each result has a lock, and whoever comes second waits for it and says so (gprune.pipeline).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from gprune import jobs
+from gprune.jobs import device_slots
+from gprune.jobs.job import fingerprint
+from gprune.jobs.slurm import submission
+from gprune.jobs.slurm.settings import SlurmSettings
+from gprune.pipeline import opened
+from gprune.pipeline.stages.plan import wanted
+from gprune.store import Store
+from gprune.study import Study
+from gprune.system.errors import GpruneError, JobError
+
+POLL_SECONDS = 0.5
+RECONCILE_SECONDS = 2.0
+CANCELLED = "its job was cancelled: run the command again to go on"
+INTERRUPTED = "its job was interrupted: run the command again to go on"
+INCOMPLETE = "its run ended without this result: run the command again, and see the job's log"
+
+
+class Errand(Protocol):
+    """A study that is to run."""
+
+    @property
+    def study(self) -> Study:
+        """What to run."""
+
+    @property
+    def until(self) -> str:
+        """How far, one of gprune.pipeline.stages.UNTIL."""
+
+    @property
+    def shared(self) -> Study:
+        """What tells it from other errands."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether it measures speed, and nothing may run beside it."""
+
+
+E = TypeVar("E", bound=Errand)
+
+
+@dataclass(frozen=True, slots=True)
+class Open(Generic[E]):
+    """A job that has not ended."""
+
+    errand: E
+    job: str
+    """id of the job"""
+    own: bool
+    """whether this schedule started it; others are waited for, and never cancelled"""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How far a schedule has come."""
+
+    done: int
+    """studies that have ended"""
+    total: int
+    """studies in all"""
+    label: str
+    """the study that runs"""
+    stage: str
+    """its stage, with the share that is done"""
+    remaining: float | None
+    """seconds left at the mean time of a study so far; None before the first has ended"""
+
+
+Watcher = Callable[[Status], None]
+
+
+class Schedule(Generic[E]):
+    """Runs errands through the queue of jobs of one cache."""
+
+    def __init__(
+        self,
+        cache: Path,
+        watch: Watcher = lambda _: None,
+        ended: Callable[[E, str], None] = lambda _errand, _reason: None,
+        needed: Callable[[E], bool] = lambda _: True,
+        build: jobs.CommandBuilder = jobs.worker_command,
+        slurm: SlurmSettings | None = None,
+        *,
+        each: bool = False,
+    ) -> None:
+        """Prepares a schedule; nothing is started yet.
+
+        Args:
+            cache: the cache folder.
+            watch: told where the work stands.
+            ended: told of every errand that has ended, and the reason why it failed, empty where it did not.
+            needed: asked before an errand is started, since a job of an earlier command may just have ended.
+            build: makes a run's argument list, as for gprune.jobs.submit.
+            slurm: has Slurm run the studies, as it is told here, all at once; None uses this machine's queue.
+            each: whether every study is to leave a run of its own; where not, a job that is under way and
+                makes all that an errand wants is waited for, whatever study it is of.
+        """
+        self._slurm, self.cache, self._each = slurm, cache, each
+        self._watch, self._ended, self._needed, self._build = watch, ended, needed, build
+        self._waiting, self._open = deque[E](), list[Open[E]]()
+        self._seconds: list[float] = []
+        self._reconciled = 0.0
+
+    def run(self, errands: Sequence[E]) -> dict[Study, str]:
+        """Has every errand run once.
+
+        Args:
+            errands: what to run, in this order, those with a clock after all others.
+
+        Returns:
+            Why errands failed, by what tells them apart; those that ended well are absent.
+
+        Raises:
+            JobError: the cache cannot be written, or the number of slots is not valid.
+        """
+        # a job whose process was killed is under way no more
+        jobs.reconcile(self.cache)
+        self._waiting.extend(sorted(errands, key=lambda errand: errand.timed))
+        failures = dict[Study, str]()
+        try:
+            while self._waiting or self._open:
+                if self._slurm is not None:
+                    self._hand_over(self._slurm)
+                while self._waiting and self._room(self._waiting[0]):
+                    self._start(self._waiting.popleft())
+                self._look(failures)
+                self._watch(self._status(len(errands)))
+                if self._waiting or self._open:
+                    time.sleep(POLL_SECONDS)
+        except BaseException:
+            self._cancel()
+            raise
+        return failures
+
+    def _hand_over(self, slurm: SlurmSettings) -> None:
+        """Puts every errand into Slurm: one array, and one of those with a clock, which share no node."""
+        for timed in (False, True):
+            due = []
+            for errand in [errand for errand in self._waiting if errand.timed == timed]:
+                self._waiting.remove(errand)
+                # asked once: a run that another command ends meanwhile would be neither told nor submitted
+                if self._needed(errand):
+                    due.append(errand)
+                else:
+                    self._ended(errand, "")
+            some = [submission.Errand(errand.study, errand.study.name, _arguments(errand)) for errand in due]
+            known = self._known() if some else set()
+            found = jobs.submit_slurm(self.cache, some, slurm, exclusive=timed) if some else []
+            for errand, job in zip(due, found, strict=True):
+                self._open.append(Open(errand, job.id, own=job.id not in known))
+
+    def _room(self, errand: E) -> bool:
+        if errand.timed:
+            return not self._open
+        # one more than can run, so that the queue never stands still between two looks
+        return len(self._open) <= device_slots.at_once()
+
+    def _start(self, errand: E) -> None:
+        found = self._already_open(errand)
+        if found is not None:
+            self._open.append(found)
+            return
+        if not self._needed(errand):
+            self._ended(errand, "")
+            return
+        known = self._known()
+        job = jobs.submit(self.cache, errand.study, errand.study.name, _arguments(errand), self._build).id
+        self._open.append(Open(errand, job, own=job not in known))
+
+    def _known(self) -> set[str]:
+        """The jobs that are there: what is submitted and is one of them was somebody else's first."""
+        return {job.id for job in jobs.jobs(self.cache)}
+
+    def _already_open(self, errand: E) -> Open[E] | None:
+        """A job that is under way and makes what an errand wants, whoever started it."""
+        taken, digest = {item.job for item in self._open}, fingerprint(errand.study, _arguments(errand))
+        for job in jobs.jobs(self.cache):
+            if job.state not in ("queued", "running") or job.id in taken:
+                continue
+            if job.fingerprint == digest or (not self._each and self._makes(job, errand)):
+                return Open(errand, job.id, own=False)
+        return None
+
+    def _makes(self, job: jobs.Job, errand: E) -> bool:
+        """Whether a job makes all that an errand wants, under another name or beside more."""
+        if job.arguments not in (_arguments(errand), ()):
+            return False
+        # a model or a text that cannot be read here makes nothing
+        with contextlib.suppress(GpruneError):
+            study = jobs.study_of(self.cache, job.id)
+            own = self._keys(replace(errand.study, device=study.device), errand.until)
+            return own <= self._keys(study, errand.until if job.arguments else "all")
+        return False
+
+    def _keys(self, study: Study, until: str) -> set[str]:
+        """Keys of what a study wants."""
+        return {stage.key for stage in wanted(opened(study, Store(self.cache)).graph, until)}
+
+    def _look(self, failures: dict[Study, str]) -> None:
+        if time.monotonic() - self._reconciled >= RECONCILE_SECONDS:
+            jobs.reconcile(self.cache)
+            self._reconciled = time.monotonic()
+        for item in list(self._open):
+            reason = self._ending(item)
+            if reason is None:
+                continue
+            self._open.remove(item)
+            if not item.own and (self._killed(item) or (not reason and self._lacks(item.errand))):
+                # killed before its command began: it only looked as if it were under way; or done, and its
+                # run has another name, as that of a sweep with another title
+                self._waiting.appendleft(item.errand)
+                continue
+            if reason:
+                failures[item.errand.shared] = reason
+            self._ended(item.errand, reason)
+
+    def _lacks(self, errand: E) -> bool:
+        """Whether an errand still lacks the run of its own that it is to leave."""
+        return self._each and self._needed(errand)
+
+    def _killed(self, item: Open[E]) -> bool:
+        with contextlib.suppress(JobError):
+            return jobs.get(self.cache, item.job).killed
+        return False
+
+    def _ending(self, item: Open[E]) -> str | None:
+        """None while a job is under way; afterwards why it failed, or an empty text."""
+        try:
+            job = jobs.get(self.cache, item.job)
+        except JobError as error:
+            return str(error)
+        if job.active:
+            return None
+        if job.state == "done":
+            self._seconds.append(job.elapsed or 0.0)
+            return ""
+        if job.state == "interrupted":
+            return INTERRUPTED
+        return job.error if job.state == "failed" and job.error else CANCELLED
+
+    def _status(self, total: int) -> Status:
+        label = stage = ""
+        left = len(self._waiting) + len(self._open)
+        for item in self._open:
+            with contextlib.suppress(GpruneError):
+                progress = jobs.progress(self.cache, item.job)
+                if progress.stage:
+                    words = progress.waits or f"{progress.done}/{progress.total}"
+                    label, stage = item.errand.study.name, f"{progress.stage} {words}"
+                    break
+        mean = sum(self._seconds) / len(self._seconds) if self._seconds else None
+        remaining = mean * left / device_slots.at_once() if mean is not None else None
+        return Status(total - left, total, label, stage, remaining)
+
+    def _cancel(self) -> None:
+        """Asks the jobs of this schedule to stop, those that wait first; their own supervisors see to it."""
+        for item in reversed(self._open):
+            if item.own:
+                with contextlib.suppress(GpruneError):
+                    jobs.cancel(self.cache, item.job)
+
+
+def _arguments(errand: Errand) -> tuple[str, ...]:
+    return "--until", errand.until

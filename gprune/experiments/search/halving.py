@@ -1,0 +1,105 @@
+"""Answers: which configurations go on to the next round, and does the winner beat the study's own settings?
+
+A configuration's objective is the mean loss of GPrune's model over texts and seeds, nats per token: the
+logarithm of the geometric mean of its perplexities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gprune.analysis.paired_test import BETTER, Difference, over_both, over_texts
+from gprune.experiments.search.plan import Configuration, Plan, Rung
+from gprune.records import Array
+
+Losses = tuple[Array, ...]
+"""of each text (windows,) mean loss of every window, nats per token"""
+Measure = Callable[[Configuration, Rung, int], "Losses | None"]
+"""the losses of a configuration under a seed in a round; None where it could not be run"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Score:
+    """What one configuration reached in one round."""
+
+    configuration: Configuration
+    losses: tuple[Losses | None, ...]
+    """of each seed"""
+
+    @property
+    def objective(self) -> float:
+        """Mean loss over seeds and texts, nats per token; infinite where a seed could not be run."""
+        return float(np.mean(self.by_text())) if None not in self.losses else float("inf")
+
+    def by_text(self) -> Array:
+        """(seeds, texts) mean losses, nats per token; infinite where a seed could not be run."""
+        count = max((len(run) for run in self.losses if run is not None), default=1)
+        rows = [[np.inf] * count if run is None else [text.mean() for text in run] for run in self.losses]
+        return np.array(rows, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round that has ended."""
+
+    rung: Rung
+    scores: tuple[Score, ...]
+    """the study's own settings first, then the drawn ones, the best first"""
+
+
+def gain(score: Score, other: Score) -> Difference:
+    """Compares two configurations of one round on the windows that both read, texts weighing the same.
+
+    Args:
+        score: the first.
+        other: the second; the same seeds.
+
+    Returns:
+        The difference of their objectives, negative where the first is better; its error is infinite where
+        one of them could not be run.
+    """
+    pairs = list(zip(score.losses, other.losses, strict=True))
+    whole = [(one, two) for one, two in pairs if one is not None and two is not None]
+    if len(whole) < len(pairs):
+        return Difference(score.objective - other.objective, np.inf, False)
+    # of each seed and text (windows,), turned into one stack of seeds a text
+    differences = [[a - b for a, b in zip(one, two, strict=True)] for one, two in whole]
+    return over_texts([over_both(np.stack(text)) for text in zip(*differences, strict=True)])
+
+
+def search(plan: Plan, measure: Measure, ended: Callable[[Round], None] = lambda _: None) -> list[Round]:
+    """Goes through the rounds.
+
+    Args:
+        plan: the search.
+        measure: has a configuration run.
+        ended: told of every round.
+
+    Returns:
+        The rounds. The study's own settings take part in all of them.
+    """
+    rounds: list[Round] = []
+    taking_part = plan.configurations()
+    for rung in plan.rungs:
+        taking_part = taking_part[: rung.configurations + 1]
+        scores = [Score(one, tuple(measure(one, rung, seed) for seed in rung.seeds)) for one in taking_part]
+        own, drawn = scores[0], _ranked(scores[1:])
+        rounds.append(Round(rung, (own, *drawn)))
+        ended(rounds[-1])
+        taking_part = [own.configuration, *(score.configuration for score in drawn)]
+    return rounds
+
+
+def winner(last: Round) -> Score:
+    """The configuration to recommend: the best of the last round where it clearly beats the study's own."""
+    own, best = last.scores[0], last.scores[1]
+    if not np.isfinite(own.objective):
+        return min(own, best, key=lambda score: score.objective)
+    return best if gain(best, own).verdict == BETTER else own
+
+
+def _ranked(scores: Sequence[Score]) -> list[Score]:
+    return sorted(scores, key=lambda score: (score.objective, score.configuration.number))

@@ -1,0 +1,203 @@
+"""Answers: what is searched, in which steps, and which configurations are drawn?
+
+Successive halving (Jamieson and Talwalkar 2016): many configurations are measured on little data, the better
+ones on more, the best on most and under several seeds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from gprune.study import Study, field_names, from_dict, short
+from gprune.study.settings import read, require, require_object
+from gprune.system import limits, safe_parsing
+from gprune.system.errors import SettingsError
+
+FIXED = ("model", "primary", "auxiliary", "retention", "seed", "methods", "name", "group", "device", "dtype")
+"""fields of a study that a search does not vary: they say what is pruned, or change no result"""
+
+PARTS = {"modularization": "BCM", "reliability": "RASA", "sparsity": "MSL"}
+"""sections of a study that are parts of the method, with their names in the paper"""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One point of the space."""
+
+    number: int
+    """0 is the study as it stands; the others as they were drawn"""
+    settings: tuple[tuple[str, Any], ...] = ()
+    """dotted fields of the study and their values, those alone that differ from the study's own"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One round: how many configurations it has, and on how much data each is measured."""
+
+    configurations: int
+    """drawn ones that take part; the study as it stands is measured in every round besides"""
+    settings: tuple[tuple[str, Any], ...] = ()
+    """dotted fields of the study that say how much data: samples, windows"""
+    seeds: tuple[int, ...] = (0,)
+    """seeds under which every configuration is run"""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A search."""
+
+    title: str
+    """what it is called on pages and in the report"""
+    study: Study
+    """what every trial differs from"""
+    space: tuple[tuple[str, tuple[Any, ...]], ...]
+    """dotted fields of the study, and the values that each may take"""
+    rungs: tuple[Rung, ...]
+    """the rounds, in order"""
+    seed: int = 0
+    """seed of the drawing"""
+
+    def __post_init__(self) -> None:
+        """Checks the rounds and every value of the space.
+
+        Raises:
+            SettingsError: a value is no valid setting, or there is nothing to choose.
+        """
+        require(bool(self.rungs), "rungs", list(self.rungs), "at least one round")
+        counts = [rung.configurations for rung in self.rungs]
+        falling = all(more > fewer >= 1 for more, fewer in itertools.pairwise(counts)) and counts[-1] >= 1
+        require(falling, "rungs", counts, "rounds of ever fewer configurations, at least 1")
+        most = min(math.prod(len(values) for _, values in self.space), limits.MOST_COUNT) - 1
+        require(counts[0] <= most, "rungs", counts[0], f"at most {most} configurations, which the space has")
+        require(bool(self.study.evaluation.texts), "study.evaluation.texts", (), "at least one text")
+        for name, values in self.space:
+            require(name not in FIXED and not name.startswith("evaluation."), "space", name, "free to vary")
+            require(len(set(values)) == len(values) > 1, f"space[{name}]", values, "several different values")
+            for value in values:
+                self.study.with_settings({name: value})
+        for rung in self.rungs:
+            require(bool(rung.seeds), "rungs.seeds", rung.seeds, "at least one seed")
+            self.study.with_settings(dict(rung.settings))
+
+    def configurations(self) -> list[Configuration]:
+        """The study as it stands, then the drawn ones, all different from each other and from it."""
+        from sklearn.model_selection import ParameterSampler
+
+        space = dict(self.space)
+        # one more than wanted: the study's own values may be among those drawn
+        drawn = ParameterSampler(space, self.rungs[0].configurations + 1, random_state=self.seed)
+        own = {name: attrgetter(name)(self.study) for name in space}
+        different = [point for point in drawn if point != own][: self.rungs[0].configurations]
+        points = [
+            tuple((name, value) for name, value in sorted(point.items()) if value != own[name])
+            for point in different
+        ]
+        return [Configuration(0), *itertools.starmap(Configuration, enumerate(points, start=1))]
+
+    def trial(self, configuration: Configuration, rung: Rung, seed: int) -> Study:
+        """The study that measures a configuration in a round."""
+        made = self.study.with_settings(dict(rung.settings) | dict(configuration.settings))
+        name = f"{self.title} {configuration.number}, {rung.configurations} left, seed {seed}"
+        return replace(made, seed=seed, methods=("gprune",), name=name, group=self.title)
+
+
+def from_file(path: Path, within: Path | None = None) -> Plan:
+    """Reads a plan.
+
+    Args:
+        path: the file.
+        within: folder that holds the model and the texts that the file names by relative paths.
+
+    Raises:
+        SettingsError: the file is missing, or does not hold a valid plan.
+    """
+    return read(path, "search file", lambda values: _plan(values, within))
+
+
+def _plan(values: Any, within: Path | None) -> Plan:
+    names = {field.name for field in fields(Plan)}
+    unknown = set(require_object(values, "a search")) - names
+    if unknown:
+        raise SettingsError(
+            f"a search has no field {safe_parsing.quoted(min(unknown))}; it has {', '.join(sorted(names))}"
+        )
+    lacking = {"title", "study", "space", "rungs"} - set(values)
+    require(not lacking, "a search", sorted(lacking), "a title, a study, a space and rungs; it lacks these")
+    require(isinstance(values["title"], str), "title", values["title"], "text")
+    limits.require_text("title", values["title"])
+    space = require_object(values["space"], "space")
+    known = set(field_names())
+    for name, choices in space.items():
+        require(name in known, "space", name, "fields of a study")
+        require(isinstance(choices, list), f"space[{name}]", choices, "a list of values")
+    rungs = values["rungs"]
+    require(isinstance(rungs, list), "rungs", rungs, "a list of rounds")
+    return Plan(
+        values["title"],
+        from_dict(_placed(require_object(values["study"], "study"), within)),
+        tuple((name, tuple(map(_fixed, choices))) for name, choices in space.items()),
+        tuple(_rung(rung) for rung in rungs),
+        _count("seed", values.get("seed", 0)),
+    )
+
+
+def _rung(values: Any) -> Rung:
+    unknown = set(require_object(values, "a round")) - {field.name for field in fields(Rung)}
+    require(not unknown, "a round", sorted(unknown), "made of configurations, settings and seeds")
+    seeds = values.get("seeds", [0])
+    require(isinstance(seeds, list), "rungs.seeds", seeds, "a list of whole numbers")
+    return Rung(
+        _count("rungs.configurations", values.get("configurations")),
+        tuple(require_object(values.get("settings", {}), "rungs.settings").items()),
+        tuple(_count("rungs.seeds", seed) for seed in seeds),
+    )
+
+
+def _count(name: str, value: Any) -> int:
+    whole = type(value) is int and 0 <= value <= limits.MOST_COUNT
+    require(whole, name, value, f"a whole number, 0 to {limits.MOST_COUNT}")
+    return int(value)
+
+
+def _fixed(value: Any) -> Any:
+    """A value of the space as settings hold it: lists are tuples there."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _placed(values: dict[str, Any], within: Path | None) -> dict[str, Any]:
+    """A study's values with the model and the texts found in a folder, where they are there."""
+    if within is None:
+        return values
+
+    def placed(name: Any) -> Any:
+        if not isinstance(name, str):
+            return name
+        place, sign, options = name.partition("#")
+        found = safe_parsing.path(str(within / place), "a file that the search names")
+        return f"{found.resolve()}{sign}{options}" if found.exists() else name
+
+    made = {name: placed(value) for name, value in values.items() if name in FIXED[:3]}
+    evaluation = values.get("evaluation")
+    if isinstance(evaluation, dict) and isinstance(evaluation.get("texts"), list):
+        made["evaluation"] = evaluation | {"texts": [placed(text) for text in evaluation["texts"]]}
+    return values | made
+
+
+def words(configuration: Configuration) -> str:
+    """What a configuration changes, as `MSL epochs 3, BCM temperature 0.1`."""
+    told = (f"{_field(name)} {_word(value)}" for name, value in configuration.settings)
+    return ", ".join(told) or "the study's own settings"
+
+
+def _field(name: str) -> str:
+    section, _, field = name.rpartition(".")
+    return f"{PARTS.get(section, section)} {field.replace('_', ' ')}".strip()
+
+
+def _word(value: Any) -> str:
+    return "/".join(map(str, value)) if isinstance(value, tuple) else short(str(value))

@@ -1,0 +1,195 @@
+"""Answers: which studies does a sweep make, and what is each called?"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gprune.pipeline.stages import UNTIL
+from gprune.study import Study, short, study
+from gprune.study.demo import demo_study
+from gprune.study.settings import read, require, require_object
+from gprune.system import limits, safe_parsing
+from gprune.system.errors import SettingsError
+
+FIELDS = ("title", "study", "space", "cases", "until")
+NOT_VARIED = ("name", "group")
+"""fields that tell no study from another: a sweep names its studies itself"""
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """One study of a sweep."""
+
+    settings: tuple[tuple[str, Any], ...]
+    """dotted fields that the sweep varies, with their values here"""
+    words: str
+    """the same, for people"""
+    study: Study
+    """what is run, named after the sweep and these words"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A study, and the values that some of its fields take."""
+
+    title: str
+    """what it is called; the group of its studies, and the beginning of their names"""
+    study: Study
+    """what all its studies differ from"""
+    space: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    """dotted fields of the study, and the values that each takes, every one with every other"""
+    cases: tuple[tuple[tuple[str, Any], ...], ...] = ()
+    """sets of fields that are changed together, as two texts; each with every point of the space"""
+    until: str = "perplexity"
+    """how far the studies go, one of gprune.pipeline.stages.UNTIL"""
+
+    def __post_init__(self) -> None:
+        """Checks the names, and how many studies there are; their values are checked when they are made.
+
+        Raises:
+            SettingsError: nothing or too much is varied, or a field twice.
+        """
+        require(self.until in UNTIL, "until", self.until, f"one of {', '.join(UNTIL)}")
+        require(bool(self.space or self.cases), "space", {}, "given at least one field, or cases beside it")
+        for name, values in self.space:
+            require(bool(values), f"space[{name}]", list(values), "a list of at least one value")
+        fields = {name for name, _ in self.space} | {name for case in self.cases for name, _ in case}
+        for name in fields:
+            within = next((other for other in fields if name.startswith(f"{other}.")), "")
+            require(not within, "space", name, f"varied alone, without {within!r}, which holds it")
+        varied = Counter(name for name, _ in self.space)
+        varied.update({name for case in self.cases for name, _ in case})
+        for name, times in varied.items():
+            require(times == 1, "space", name, "varied in the space or in the cases, not in both")
+            require(name not in NOT_VARIED, "space", name, "free to vary: studies are named by the sweep")
+        most = limits.MOST_STUDIES
+        if self.count > most:
+            raise SettingsError(
+                f"the sweep makes {self.count:,} studies, of which at most {most:,} are taken: shorten a list"
+            )
+
+    @property
+    def count(self) -> int:
+        """How many studies it makes."""
+        return math.prod(len(values) for _, values in self.space) * max(1, len(self.cases))
+
+    def variations(self) -> list[Variation]:
+        """Its studies, the last field varied first.
+
+        Raises:
+            SettingsError: a field is unknown, a value is not valid, or two studies are the same.
+        """
+        axes = [[(name, value) for value in values] for name, values in self.space]
+        points = [(*case, *point) for case in self.cases or ((),) for point in itertools.product(*axes)]
+        told = [words(point) for point in points]
+        times = Counter(told)
+        # two files of one name in different folders: whoever compares them is to know which is which
+        told = [
+            each if times[each] == 1 else words(point, whole=True)
+            for each, point in zip(told, points, strict=True)
+        ]
+        made = [self._variation(*one) for one in zip(itertools.count(1), points, told, strict=False)]
+        require_distinct(made)
+        return made
+
+    def _variation(self, number: int, settings: tuple[tuple[str, Any], ...], told: str) -> Variation:
+        try:
+            made = self.study.with_settings(dict(settings))
+        except SettingsError as error:
+            raise SettingsError(f"study {number} of {self.count} ({told}): {error}") from error
+        # a name is for people: what does not fit is in the settings
+        name = safe_parsing.sentence(f"{self.title}: {told}", limits.LONGEST_NAME)
+        return Variation(settings, told, replace(made, name=name, group=self.title))
+
+
+def require_distinct(made: Sequence[Variation]) -> None:
+    """Checks that no two studies are the same one.
+
+    Raises:
+        SettingsError: two are.
+    """
+    seen: dict[str, Variation] = {}
+    for one in made:
+        other = seen.setdefault(one.study.digest, one)
+        if other is not one:
+            raise SettingsError(f"{one.words!r} and {other.words!r} are the same study: name each value once")
+
+
+def words(settings: tuple[tuple[str, Any], ...], *, whole: bool = False) -> str:
+    """Settings for people: `drift quantile 0.85, seed 1`.
+
+    Args:
+        settings: dotted fields with their values.
+        whole: whether texts keep their folders, and numbers all their digits.
+    """
+    ends = Counter(name.rpartition(".")[2] for name, _ in settings)
+
+    def called(name: str) -> str:
+        end = name.rpartition(".")[2]
+        return (end if ends[end] == 1 else name).replace("_", " ")
+
+    return safe_parsing.sentence(
+        ", ".join(f"{called(name)} {_word(value, whole)}" for name, value in settings)
+    )
+
+
+def _word(value: Any, whole: bool) -> str:
+    if isinstance(value, list | tuple):
+        return "+".join(_word(one, whole) for one in value)
+    if isinstance(value, float) and not whole:
+        return f"{value:g}"
+    return short(value) if isinstance(value, str) and not whole else str(value)
+
+
+def from_file(path: Path) -> Sweep:
+    """Reads a sweep.
+
+    Args:
+        path: the file; a study that it names by a path lies beside it.
+
+    Raises:
+        SettingsError: the file is missing, or does not hold a valid sweep.
+    """
+    return read(path, "sweep file", lambda values: _sweep(values, path))
+
+
+def _sweep(values: Any, path: Path) -> Sweep:
+    unknown = set(require_object(values, "a sweep")) - set(FIELDS)
+    if unknown:
+        raise SettingsError(
+            f"a sweep has no field {safe_parsing.quoted(min(unknown))}; it has {', '.join(FIELDS)}"
+        )
+    require("study" in values, "study", None, "`demo`, the path of a study file, or a study")
+    title, cases = values.get("title", path.stem), values.get("cases", [])
+    fits = isinstance(title, str) and title.isprintable() and 0 < len(title) <= limits.LONGEST_NAME
+    fits = fits and bool(title.strip())
+    require(fits, "title", title, f"text in one line, of at most {limits.LONGEST_NAME} characters")
+    space = require_object(values.get("space", {}), "space")
+    for name, choices in space.items():
+        require(isinstance(choices, list), f"space[{name}]", choices, "a list of values")
+    require(isinstance(cases, list), "cases", cases, "a list of objects with named fields")
+    made = Sweep(
+        title,
+        _study(values["study"], path.parent),
+        tuple((name, tuple(choices)) for name, choices in space.items()),
+        tuple(tuple(require_object(case, "a case").items()) for case in cases),
+        values.get("until", "perplexity"),
+    )
+    made.variations()
+    return made
+
+
+def _study(value: Any, folder: Path) -> Study:
+    """The study that a sweep starts from."""
+    if not isinstance(value, str):
+        return study.from_dict(require_object(value, "study"))
+    if value == "demo":
+        return demo_study()
+    with safe_parsing.refused_as(SettingsError):
+        return study.from_file(folder / safe_parsing.path(value, "the study file"))

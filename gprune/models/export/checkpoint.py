@@ -1,0 +1,349 @@
+"""Answers: how is a pruned model saved so that others load it, and does it read back as it was?
+
+A checkpoint folder holds safetensors, a configuration with the widths of each layer, the modelling file that
+builds such layers, the tokenizer and the plan. It loads with ``trust_remote_code=True`` where this project is
+not installed, and with plain ``from_pretrained`` after ``register()``.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gprune.models import devices
+from gprune.models.export import modeling_gprune, plan_file
+from gprune.models.export.plan_file import CutPlan
+from gprune.models.export.writing import as_checkpoint_error, new_folder, require_room
+from gprune.models.families import FAMILIES, PRUNED_PREFIX
+from gprune.models.identity import CONFIG_FILE, configuration, weight_files
+from gprune.models.loading import (
+    DTYPES,
+    device_of,
+    load_tokenizer,
+    move,
+    quiet,
+    read_model,
+    require_finite,
+    require_readable,
+)
+from gprune.records import Array, PrunedModel, PruningMasks
+from gprune.store import manifests
+from gprune.system.errors import CheckpointError, ModelError
+
+_PROBE_TOKENS = 16
+_PROBE_LOGITS = 64
+_PROBE_TEXT = "In 1987, Zoë's <unk> weren't (quite)  done\n\n\tyet: 3.50 % — n't @-@"
+# Largest difference of logits, relative to the largest logit: of two loads on one device in float32 and in
+# 16 bits, and of two devices likewise.
+_SAME_DEVICE = (1e-5, 1e-2)
+_ANY_DEVICE = (1e-4, 5e-2)
+
+
+def register() -> None:
+    """Lets ``AutoConfig`` and ``AutoModelForCausalLM`` load pruned checkpoints without remote code."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    for model_type, model_class in modeling_gprune.MODEL_CLASSES.items():
+        AutoConfig.register(model_type, model_class.config_class, exist_ok=True)
+        AutoModelForCausalLM.register(model_class.config_class, model_class, exist_ok=True)
+
+
+def save(
+    model: nn.Module,
+    tokenizer: Any,
+    folder: Path,
+    pruned: PruningMasks | PrunedModel,
+    *,
+    source: str,
+    fingerprint: str,
+    study: dict[str, Any] | None = None,
+) -> Path:
+    """Saves a cut model, reads it back in full and compares the two; only then the folder gets its name.
+
+    Args:
+        model: what ``gprune.pruning.surgery.cut`` returned.
+        tokenizer: the dense model's tokenizer, or None.
+        folder: where to; it must not exist, or be empty.
+        pruned: what was cut: the masks, and what was done to the weights that stay.
+        source: the dense model as the person named it.
+        fingerprint: of the dense model.
+        study: the settings that led to the masks.
+
+    Returns:
+        The folder.
+
+    Raises:
+        CheckpointError: the folder is taken, the disk is full, the masks are not those of the model, or the
+            saved model does not read back as it was. Nothing is left behind.
+    """
+    folder = Path(folder).absolute()
+    model_class = _pruned_class(model)
+    pruned = PrunedModel.of(pruned)
+    widths = _widths(model, pruned.masks)
+    require_room(folder, sum(p.numel() * p.element_size() for p in model.parameters()))
+    ids, logits = _probe(model)
+    biases = _biases(model, pruned) if pruned.biased else None
+    dtype = str(_dtype(model)).removeprefix("torch.")
+    plan = CutPlan(pruned, source, fingerprint, study, ids, logits, dtype, biases)
+    with new_folder(folder) as partial:
+        _write(model, tokenizer, partial, model_class, widths)
+        plan_file.write(partial, plan)
+        loaded = _verified(partial, model)
+        require_same_tensors(model.state_dict(), loaded.state_dict())
+        require_same_logits(model, loaded)
+        require_same_tokens(tokenizer, partial)
+    return folder
+
+
+def load(folder: Path, device: str = "auto", dtype: str = "auto") -> nn.Module:
+    """Loads a pruned checkpoint.
+
+    Args:
+        folder: a folder that ``save`` made.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        dtype: ``auto`` (float32 on a CPU, the checkpoint's type on a GPU), float32, bfloat16 or float16.
+
+    Returns:
+        A causal language model in evaluation mode.
+
+    Raises:
+        CheckpointError: the folder is no pruned checkpoint or is damaged.
+        SettingsError: the device is not available.
+    """
+    place = device_of(device)
+    automatic = torch.float32 if place.type == "cpu" else "auto"
+    with as_checkpoint_error(f"the checkpoint {str(folder)!r} cannot be loaded"):
+        return move(_read(Path(folder), DTYPES.get(dtype, automatic)), place)
+
+
+def load_verified(folder: Path) -> nn.Module:
+    """Loads a checkpoint on the CPU and checks it on its own.
+
+    Files, plan, widths, finite weights, and the answer that the model gave when it was saved.
+
+    Returns:
+        The model, in the number type of the file.
+
+    Raises:
+        CheckpointError: something is missing, damaged or changed.
+    """
+    folder = Path(folder)
+    with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
+        require_as_written(folder)
+        return _verified(folder, None)
+
+
+def require_as_written(place: Path) -> None:
+    """Holds a model, or a file of it, against the checksums of the cache that it lies in.
+
+    Raises:
+        CheckpointError: it is not what was written.
+    """
+    fault = manifests.spoilt(place)
+    if fault:
+        raise CheckpointError(f"{fault}: run the study again, it is made anew and finished stages are kept")
+
+
+def _verified(folder: Path, live: nn.Module | None) -> nn.Module:
+    """Loads a checkpoint and holds it against its own plan.
+
+    The live model that it was made from tells device and number type; None reads it on the CPU in the type of
+    the file.
+    """
+    plan = plan_file.read(folder)
+    values = configuration(folder)
+    kept = plan.pruned.masks.ffn.sum(axis=1).tolist(), plan.pruned.masks.heads.sum(axis=1).tolist()
+    if kept != (values.get("ffn_widths"), values.get("key_value_groups")):
+        raise CheckpointError(
+            f"{CONFIG_FILE} and {plan_file.PLAN_FILE} name different widths: save the model again"
+        )
+    model = _read(folder, "auto" if live is None else _dtype(live))
+    if live is not None:
+        model = _beside(model, live)
+    require_finite(model, folder)
+    require_plan_answer(model, plan)
+    return model
+
+
+def _beside(model: nn.Module, live: nn.Module) -> nn.Module:
+    """Moves a model to the device of another if there is room; it is as good a proof on the CPU."""
+    try:
+        return move(model, _device(live))
+    except ModelError:
+        model = model.to("cpu")
+        devices.give_back()
+        return model
+
+
+def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:
+    model_type = str(configuration(folder).get("model_type"))
+    model_class = modeling_gprune.MODEL_CLASSES.get(model_type)
+    if model_class is None:
+        raise CheckpointError(
+            f"the folder {str(folder)!r} holds a model of type {model_type!r}, not a pruned one"
+        )
+    require_readable(weight_files(folder))
+    return read_model(model_class, folder, dtype=dtype).requires_grad_(False)
+
+
+def _write(model: Any, tokenizer: Any, folder: Path, model_class: Any, widths: dict[str, Any]) -> None:
+    with quiet():
+        model.save_pretrained(folder)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(folder)
+    shutil.copyfile(modeling_gprune.__file__, folder / "modeling_gprune.py")
+    values = configuration(folder) | widths
+    values["model_type"] = model_class.config_class.model_type
+    values["architectures"] = [model_class.__name__]
+    values["auto_map"] = {
+        "AutoConfig": f"modeling_gprune.{model_class.config_class.__name__}",
+        "AutoModelForCausalLM": f"modeling_gprune.{model_class.__name__}",
+    }
+    (folder / CONFIG_FILE).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+def _pruned_class(model: nn.Module) -> Any:
+    model_type = getattr(getattr(model, "config", None), "model_type", None)
+    if model_type not in FAMILIES:
+        raise CheckpointError(
+            f"a model of type {model_type!r} cannot be saved: cut one of {', '.join(FAMILIES)}"
+        )
+    return modeling_gprune.MODEL_CLASSES[PRUNED_PREFIX + str(model_type)]
+
+
+def _widths(model: Any, masks: PruningMasks) -> dict[str, Any]:
+    """The configuration's own fields, from the model itself, checked against the masks."""
+    layout = FAMILIES[model.config.model_type]
+    layers = list(model.get_submodule(layout.layers).children())
+    head_width = layers[0].get_submodule(layout.attention).head_dim
+    ffn = [layer.get_submodule(layout.down_proj).in_features for layer in layers]
+    groups = [layer.get_submodule(layout.k_proj).out_features // head_width for layer in layers]
+    if (ffn, groups) != (masks.ffn.sum(axis=1).tolist(), masks.heads.sum(axis=1).tolist()):
+        raise CheckpointError(
+            f"the model has layers of {ffn} neurons and {groups} key/value groups, which the {masks.method} "
+            "masks do not keep: save the model that was cut with these masks"
+        )
+    bias = {
+        name: [layer.get_submodule(getattr(layout, name)).bias is not None for layer in layers]
+        for name in ("o_proj", "down_proj")
+    }
+    flags = {f"{name}_bias": any(present) for name, present in bias.items()}
+    return {"ffn_widths": ffn, "key_value_groups": groups, **flags}
+
+
+def _biases(model: Any, pruned: PrunedModel) -> dict[str, Array]:
+    """(layers, hidden) float32 biases of the projections that a repair gives one."""
+    layout = FAMILIES[model.config.model_type]
+    layers = list(model.get_submodule(layout.layers).children())
+    biases = {}
+    for name in plan_file.BIASES:
+        rows = [layer.get_submodule(getattr(layout, name)).bias for layer in layers]
+        if any(row is None for row in rows):
+            raise CheckpointError(
+                f"the model has no bias in {name}: cut it with the statistics of the calibration text, or "
+                f"save it without {pruned.repaired_by}"
+            )
+        biases[name] = torch.stack(rows).float().cpu().numpy()
+    return biases
+
+
+def _probe(model: Any, ids: tuple[int, ...] = ()) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Tokens spread over the vocabulary, and logits after the last of them, at tokens spread likewise."""
+    vocabulary = model.get_input_embeddings().num_embeddings
+    ids = ids or tuple(torch.linspace(0, vocabulary - 1, _PROBE_TOKENS).long().tolist())
+    last = _logits(model, ids)[-1]
+    chosen = torch.linspace(0, vocabulary - 1, min(_PROBE_LOGITS, vocabulary)).long()
+    return ids, tuple(last[chosen].tolist())
+
+
+@torch.inference_mode()
+def _logits(model: Any, ids: tuple[int, ...]) -> torch.Tensor:
+    """(tokens, vocabulary) float32 on the CPU."""
+    batch = torch.tensor([ids], device=_device(model))
+    logits: torch.Tensor = model(input_ids=batch, use_cache=False).logits[0].float().cpu()
+    return logits
+
+
+def require_same_tensors(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> None:
+    """Compares two state dicts bit for bit.
+
+    Raises:
+        CheckpointError: a tensor is missing, left over or different.
+    """
+    for name in sorted(before.keys() | after.keys()):
+        if name not in before or name not in after or not _equal(before[name], after[name]):
+            raise CheckpointError(
+                f"the saved model differs from the live one in {name}: check the disk and save again"
+            )
+
+
+def _equal(before: torch.Tensor, after: torch.Tensor) -> bool:
+    return torch.equal(before.to(after.device), after)
+
+
+def require_same_logits(live: nn.Module, loaded: nn.Module) -> None:
+    """Compares the logits of two models of one number type at all tokens of a short input.
+
+    Raises:
+        CheckpointError: they differ by more than rounding.
+    """
+    ids, _ = _probe(live)
+    tolerances = _SAME_DEVICE if _device(live) == _device(loaded) else _ANY_DEVICE
+    _require_close(_logits(live, ids), _logits(loaded, ids), live, tolerances)
+
+
+def require_plan_answer(model: nn.Module, plan: CutPlan) -> None:
+    """Compares a model's answer with the one that the checkpoint of a plan gave when it was saved.
+
+    Raises:
+        CheckpointError: they differ by more than rounding.
+    """
+    _, logits = _probe(model, plan.probe_ids)
+    _require_close(torch.tensor(plan.probe_logits), torch.tensor(logits), model, _ANY_DEVICE)
+
+
+def require_same_tokens(tokenizer: Any, folder: Path) -> None:
+    """Compares a tokenizer with the one that a folder holds, on a text with accents, spaces and signs.
+
+    Raises:
+        CheckpointError: they split it differently.
+    """
+    if tokenizer is None:
+        return
+    expected = tokenizer(_PROBE_TEXT).input_ids
+    actual = load_tokenizer(str(folder))(_PROBE_TEXT).input_ids
+    if actual != expected:
+        raise CheckpointError(
+            f"the saved tokenizer splits {_PROBE_TEXT!r} into {actual} instead of {expected}: copy the dense "
+            "model's tokenizer files into a folder of their own and load the model from there"
+        )
+
+
+def _require_close(
+    expected: torch.Tensor, actual: torch.Tensor, model: nn.Module, tolerances: tuple[float, float]
+) -> None:
+    tolerance = tolerances[0] if _dtype(model) == torch.float32 else tolerances[1]
+    difference = float((expected - actual).abs().max() / expected.abs().max().clamp(min=1e-30))
+    if not difference <= tolerance:
+        raise CheckpointError(
+            f"the saved model's logits differ from the live one's by {difference:.1e} of the largest (at "
+            f"most {tolerance:.0e} is rounding): its weights or configuration have changed, save it again"
+        )
+
+
+def _device(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device
+
+
+def _dtype(model: nn.Module) -> torch.dtype:
+    return next(model.parameters()).dtype
+
+
+# whoever imports this can load what it saves; a modelling file that is itself being imported is not ready yet
+if hasattr(modeling_gprune, "MODEL_CLASSES"):
+    register()

@@ -1,0 +1,231 @@
+"""Answers: how does a pruned model run in llama.cpp?
+
+A GGUF file of the architecture ``deci``, the one that llama.cpp builds with another number of heads,
+key/value heads and FFN neurons in every layer. Needs the package ``gguf`` (requirements-gguf.txt).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gprune.models.export import checkpoint
+from gprune.models.export.gguf_vocabulary import Vocabulary, vocabulary_of
+from gprune.models.export.writing import as_checkpoint_error, new_file, require_room
+from gprune.models.loading import load_tokenizer
+from gprune.records import Array
+from gprune.system.errors import CheckpointError
+from gprune.system.progress import Progress, silent
+
+ARCHITECTURE = "deci"
+DTYPES = ("float32", "float16")
+"""Number types of the matrices; norms and biases are float32 in both."""
+_STEPS = 4
+_OUTSIDE = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
+_INSIDE = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+_ROTATED = ("self_attn.q_proj", "self_attn.k_proj")
+# Scalings of the rotary positions that divide each frequency by a constant.
+_ROPE_TYPES = ("default", "linear", "llama3")
+
+
+def save(folder: Path, file: Path, dtype: str = "float32", on_progress: Progress = silent) -> int:
+    """Writes a pruned checkpoint with its tokenizer as one GGUF file, and reads it back.
+
+    Args:
+        folder: a folder that ``gprune.models.export.checkpoint.save`` made.
+        file: where to; it must not exist.
+        dtype: number type of the matrices, one of ``DTYPES``.
+        on_progress: told each of the four steps.
+
+    Returns:
+        Size of the file in bytes.
+
+    Raises:
+        CheckpointError: the package is missing, the checkpoint is damaged, llama.cpp has no place for a part
+            of the model or of its tokenizer, the target is taken, the disk is full, or the file does not read
+            back as it was written. Nothing is left behind.
+    """
+    folder, file = Path(folder), Path(file).absolute()
+    _require_package()
+    if dtype not in DTYPES:
+        raise CheckpointError(f"the number type of a GGUF file is {' or '.join(DTYPES)} (got {dtype!r})")
+    if file.exists():
+        raise CheckpointError(f"{str(file)!r} exists already: choose another file name")
+    on_progress(0, _STEPS, "reading the checkpoint")
+    model: Any = checkpoint.load_verified(folder)
+    factors = _rope_factors(model)
+    _require_supported(model)
+    on_progress(1, _STEPS, "reading the tokenizer")
+    with as_checkpoint_error(f"the tokenizer in {str(folder)!r} cannot be written"):
+        vocabulary = vocabulary_of(load_tokenizer(str(folder)), model.config.vocab_size)
+    require_room(file, sum(p.numel() for p in model.parameters()) * np.dtype(dtype).itemsize)
+
+    def tensors() -> Iterator[tuple[str, Array]]:
+        return _tensors(model, factors, np.dtype(dtype))
+
+    with new_file(file) as partial:
+        on_progress(2, _STEPS, "writing")
+        _write(partial, model, vocabulary, tensors, dtype)
+        on_progress(3, _STEPS, "reading back")
+        _require_same(partial, tensors)
+    on_progress(_STEPS, _STEPS, "written")
+    return file.stat().st_size
+
+
+def _require_package() -> None:
+    if find_spec("gguf") is None:
+        raise CheckpointError(
+            "GGUF files need the package gguf, which is not installed: run pip install -r "
+            "requirements-gguf.txt, or pip install gguf"
+        )
+
+
+def _require_supported(model: Any) -> None:
+    """llama.cpp's deci computes llama's layer: SiLU, no norms of queries and keys."""
+    config = model.config
+    if any(".q_norm." in name for name, _ in model.named_parameters()):
+        raise CheckpointError(
+            "a qwen3 model has norms of queries and keys, which llama.cpp's deci architecture has not: pad "
+            "the model and convert the padded folder with llama.cpp's own converter"
+        )
+    if config.hidden_act != "silu":
+        raise CheckpointError(f"llama.cpp's deci architecture uses SiLU, the model {config.hidden_act!r}")
+
+
+def _rope_factors(model: Any) -> Array | None:
+    """(head_width / 2,) float32 divisors of the rotary frequencies; None where they are all 1."""
+    rotary, config = model.model.rotary_emb, model.config
+    kind = config.rope_parameters["rope_type"]
+    width = model.model.layers[0].self_attn.head_dim
+    if kind not in _ROPE_TYPES or len(rotary.inv_freq) * 2 != width:
+        raise CheckpointError(
+            f"rotary positions of type {kind!r} over {len(rotary.inv_freq) * 2} of {width} channels cannot "
+            f"be written: llama.cpp's deci architecture takes {', '.join(_ROPE_TYPES)} over all channels"
+        )
+    exponents = np.arange(0, width, 2, dtype=np.float64) / width
+    plain = config.rope_parameters["rope_theta"] ** -exponents
+    factors: Array = (plain / rotary.inv_freq.double().numpy()).astype(np.float32)
+    return None if np.allclose(factors, 1, rtol=1e-5, atol=0) else factors
+
+
+def _tensors(model: Any, factors: Array | None, dtype: np.dtype[Any]) -> Iterator[tuple[str, Array]]:
+    """Every tensor under llama.cpp's name, one at a time."""
+    tied = model.config.tie_word_embeddings
+    for name, tensor in model.state_dict().items():
+        if tied and name == "lm_head.weight":
+            continue
+        values = tensor.float()
+        if any(f".{part}." in name for part in _ROTATED):
+            values = _interleaved(values, model.model.layers[0].self_attn.head_dim)
+        yield _name(name), _converted(name, values, dtype)
+    if factors is not None:
+        yield "rope_freqs.weight", factors
+
+
+def _name(name: str) -> str:
+    if name in _OUTSIDE:
+        return _OUTSIDE[name]
+    parts = name.removeprefix("model.layers.").split(".")
+    inside = _INSIDE.get(".".join(parts[1:-1]))
+    if inside is None:
+        raise CheckpointError(f"llama.cpp's deci architecture has no place for {name}")
+    return f"blk.{parts[0]}.{inside}.{parts[-1]}"
+
+
+def _interleaved(tensor: torch.Tensor, head_width: int) -> torch.Tensor:
+    """Rows of each head reordered from two halves to pairs of neighbours.
+
+    The two channels that rotate together lie half a head apart in transformers and side by side in deci.
+    """
+    halves = tensor.reshape(-1, 2, head_width // 2, *tensor.shape[1:])
+    return halves.transpose(1, 2).reshape(tensor.shape)
+
+
+def _converted(name: str, values: torch.Tensor, dtype: np.dtype[Any]) -> Array:
+    array: Array = values.contiguous().numpy()
+    if array.ndim == 1 or dtype == array.dtype:
+        return array
+    largest = float(np.abs(array).max())
+    if largest > float(np.finfo(dtype).max):
+        raise CheckpointError(f"{name} holds {largest:.3g}, which is beyond float16: write float32")
+    return array.astype(dtype)
+
+
+def _write(
+    file: Path,
+    model: Any,
+    vocabulary: Vocabulary,
+    tensors: Callable[[], Iterator[tuple[str, Array]]],
+    dtype: str,
+) -> None:
+    """Header first, then the tensors one after the other, so that only one is in memory twice."""
+    import gguf
+
+    writer = gguf.GGUFWriter(file, ARCHITECTURE)
+    try:
+        kinds = gguf.LlamaFileType
+        writer.add_file_type(kinds.ALL_F32 if dtype == "float32" else kinds.MOSTLY_F16)
+        _add_shape(writer, model)
+        vocabulary.add_to(writer)
+        for name, values in tensors():
+            writer.add_tensor_info(name, values.shape, values.dtype, values.nbytes)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        for _, values in tensors():
+            writer.write_tensor_data(values)
+    finally:
+        writer.close()
+
+
+def _add_shape(writer: Any, model: Any) -> None:
+    """The widths of each layer and the constants of the architecture."""
+    config, layers = model.config, model.model.layers
+    width = layers[0].self_attn.head_dim
+    group_size = config.num_attention_heads // config.num_key_value_heads
+    window = getattr(config, "sliding_window", None) or config.max_position_embeddings
+    writer.add_block_count(len(layers))
+    # up to the window, attention to the window is attention to all that is past
+    writer.add_context_length(min(window, config.max_position_embeddings))
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(list(config.ffn_widths))
+    writer.add_head_count([group_size * groups for groups in config.key_value_groups])
+    writer.add_head_count_kv(list(config.key_value_groups))
+    writer.add_key_length(width)
+    writer.add_value_length(width)
+    writer.add_rope_dimension_count(width)
+    writer.add_rope_freq_base(float(config.rope_parameters["rope_theta"]))
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+
+
+def _require_same(file: Path, tensors: Callable[[], Iterator[tuple[str, Array]]]) -> None:
+    """Every tensor of the file, bit for bit."""
+    import gguf
+
+    written = {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}
+    for name, values in tensors():
+        tensor = written.pop(name, None)
+        if tensor is None or not np.array_equal(tensor.data.reshape(values.shape), values):
+            raise CheckpointError(f"the tensor {name} does not read back as it was written: check the disk")
+    if written:
+        raise CheckpointError(f"the file holds tensors that were not written: {', '.join(sorted(written))}")

@@ -1,0 +1,209 @@
+"""Answers: how does llama.cpp split text as the model's own tokenizer does?
+
+It knows two kinds of byte-pair encoding: SentencePiece's, with a score for each token, and the byte-level
+one, with a list of merges and one of the splittings it has built in. A tokenizer that it would read otherwise
+is refused, because a model that is fed other tokens only seems to be a bad model.
+
+``gguf.SpecialVocab`` would read the special tokens, the merges and the chat template from the files. But it
+guesses from them what is added to a text, and says nothing of a token that is not added, which llama.cpp then
+adds where that is its default; here both are seen on a text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from gprune.system import safe_parsing
+from gprune.system.errors import CheckpointError
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+"""Kinds of token, as GGUF numbers them."""
+_BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
+_NEVER_MERGED = -1e6
+_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|"
+_LINES = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_WORD = r"[^\r\n\p{L}\p{N}]?\p{L}+|"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_LEAD = r"[^\r\n\p{L}\p{N}]?"
+_PATTERNS = {
+    (_CONTRACTIONS + _WORD + r"\p{N}{1,3}|" + _LINES, True): "llama-bpe",
+    (_CONTRACTIONS + _WORD + r"\p{N}{1,3}|" + _LINES, False): "smaug-bpe",
+    (_CONTRACTIONS + _WORD + r"\p{N}|" + _LINES, False): "qwen2",
+    (
+        f"{_LEAD}{_UPPER}*{_LOWER}+|{_LEAD}{_UPPER}+{_LOWER}*|"
+        r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        True,
+    ): "tekken",
+}
+"""llama.cpp's name of a splitting: by its regular expression, and whether whole words go before merges"""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """A tokenizer in llama.cpp's terms."""
+
+    model: str
+    """``llama`` (SentencePiece) or ``gpt2`` (byte-level)"""
+    split: str
+    """llama.cpp's name of how text is split before merging"""
+    tokens: list[str]
+    """text of every token, in order of its number"""
+    kinds: list[int]
+    """kind of every token"""
+    scores: list[float] | None
+    """SentencePiece: which merge comes first; higher is earlier"""
+    merges: list[str] | None
+    """byte-level: the pairs in order, parted by a space"""
+    special: dict[str, int] = field(default_factory=dict)
+    """numbers of the tokens bos, eos, unk and pad"""
+    flags: dict[str, bool] = field(default_factory=dict)
+    """add_bos_token, add_eos_token and add_space_prefix"""
+    chat_template: str | None = None
+    """Jinja template of a conversation"""
+
+    def add_to(self, writer: Any) -> None:
+        """Adds every field to a ``gguf.GGUFWriter``."""
+        writer.add_tokenizer_model(self.model)
+        writer.add_tokenizer_pre(self.split)
+        writer.add_token_list(self.tokens)
+        writer.add_token_types(self.kinds)
+        if self.scores is not None:
+            writer.add_token_scores(self.scores)
+        if self.merges:
+            writer.add_token_merges(self.merges)
+        for name, number in self.special.items():
+            getattr(writer, f"add_{name}_token_id")(number)
+        for name, value in self.flags.items():
+            getattr(writer, f"add_{name}")(value)
+        if self.chat_template is not None:
+            writer.add_chat_template(self.chat_template)
+
+
+def vocabulary_of(tokenizer: Any, size: int) -> Vocabulary:
+    """Puts a tokenizer into llama.cpp's terms.
+
+    Args:
+        tokenizer: of transformers, with a ``backend_tokenizer``.
+        size: rows of the model's embedding; rows without a token become unused tokens.
+
+    Raises:
+        CheckpointError: llama.cpp would split text otherwise, or the embedding has too few rows.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise CheckpointError(f"a {type(tokenizer).__name__} has no tokenizer.json, from which it is written")
+    values = safe_parsing.json_object(backend.to_str(), "the tokenizer", finite=False)
+    model = values["model"]
+    if model["type"] != "BPE" or model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
+        raise CheckpointError(
+            f"the tokenizer is of type {model['type']!r}, llama.cpp is given byte-pair encodings only"
+        )
+    merges = [tuple(pair.split(" ", 1) if isinstance(pair, str) else pair) for pair in model["merges"]]
+    tokens, kinds = _tokens(values, size)
+    common: dict[str, Any] = {
+        "special": _special(tokenizer),
+        "flags": _ends(tokenizer),
+        "chat_template": _template(tokenizer),
+    }
+    if not model.get("byte_fallback"):
+        pairs = [" ".join(pair) for pair in merges]
+        return Vocabulary("gpt2", _split(values), tokens, kinds, None, pairs, **common)
+    scores = _scores(tokens, kinds, merges)
+    common["flags"]["add_space_prefix"] = _space_prefix(values)
+    return Vocabulary("llama", "default", tokens, kinds, scores, None, **common)
+
+
+def _tokens(values: dict[str, Any], size: int) -> tuple[list[str], list[int]]:
+    """Text and kind of every token; the embedding may have more rows than there are tokens."""
+    model = values["model"]
+    texts = {number: text for text, number in model["vocab"].items()}
+    kinds = dict.fromkeys(texts, NORMAL)
+    for added in values["added_tokens"]:
+        texts[added["id"]] = added["content"]
+        kinds[added["id"]] = CONTROL if added["special"] else USER_DEFINED
+    if max(texts) >= size:
+        raise CheckpointError(
+            f"the tokenizer has a token {max(texts)}, the model only {size} embeddings: copy the dense "
+            "model's tokenizer again"
+        )
+    for number, text in texts.items():
+        if model.get("byte_fallback") and _BYTE_TOKEN.fullmatch(text):
+            kinds[number] = BYTE
+        elif text == model.get("unk_token"):
+            kinds[number] = UNKNOWN
+    tokens = [texts.get(number, f"[PAD{number}]") for number in range(size)]
+    return tokens, [kinds.get(number, UNUSED) for number in range(size)]
+
+
+def _scores(tokens: list[str], kinds: list[int], merges: list[tuple[str, ...]]) -> list[float]:
+    """Minus the place of the first merge that makes a token.
+
+    llama.cpp merges any two neighbours whose joined text is a token, so every such pair must be a merge.
+    """
+    known = {text for text, kind in zip(tokens, kinds, strict=True) if kind == NORMAL}
+    pairs = set(merges)
+    place: dict[str, int] = {}
+    for number, pair in enumerate(merges):
+        place.setdefault("".join(pair), number)
+    for text in known:
+        splits = ((text[:at], text[at:]) for at in range(1, len(text)))
+        extra = next((s for s in splits if s[0] in known and s[1] in known and s not in pairs), None)
+        if extra is not None:
+            raise CheckpointError(
+                f"the tokenizer does not merge {extra[0]!r} and {extra[1]!r}, which llama.cpp would merge "
+                f"into its token {text!r}: the model would be given other tokens"
+            )
+    return [-float(place[text]) if text in place else _NEVER_MERGED for text in tokens]
+
+
+def _split(values: dict[str, Any]) -> str:
+    """llama.cpp's name of how a byte-level tokenizer splits text."""
+    before = values.get("pre_tokenizer") or {}
+    steps = before.get("pretokenizers", [before])
+    ignores = bool(values["model"].get("ignore_merges"))
+    kinds = [step.get("type") for step in steps]
+    known = (values.get("normalizer") or {"type": "NFC"})["type"] == "NFC"
+    known &= kinds[-1:] == ["ByteLevel"] and not steps[-1].get("add_prefix_space")
+    own_pattern = known and steps[-1].get("use_regex", True)
+    if known and own_pattern and kinds == ["ByteLevel"] and not ignores:
+        return "gpt-2"
+    if known and own_pattern and kinds == ["Digits", "ByteLevel"] and steps[0]["individual_digits"]:
+        return "smollm"
+    if known and not own_pattern and kinds == ["Split", "ByteLevel"]:
+        name = _PATTERNS.get((steps[0]["pattern"].get("Regex", ""), ignores))
+        if name is not None and (steps[0]["behavior"], steps[0]["invert"]) == ("Isolated", False):
+            return name
+    raise CheckpointError(
+        f"the tokenizer splits text by {' and '.join(map(str, kinds))} in a way that is none of llama.cpp's "
+        f"known ones ({', '.join(['gpt-2', 'smollm', *_PATTERNS.values()])})"
+    )
+
+
+def _space_prefix(values: dict[str, Any]) -> bool:
+    """Whether a SentencePiece tokenizer puts a space before the text."""
+    normalizer, before = values.get("normalizer") or {}, values.get("pre_tokenizer") or {}
+    steps = normalizer.get("normalizers", [normalizer])
+    if before.get("type") == "Metaspace":
+        return before.get("prepend_scheme", "always") != "never"
+    return any(step.get("type") == "Prepend" for step in steps)
+
+
+def _special(tokenizer: Any) -> dict[str, int]:
+    numbers = {name: getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "unk", "pad")}
+    return {name: int(number) for name, number in numbers.items() if number is not None}
+
+
+def _ends(tokenizer: Any) -> dict[str, bool]:
+    """Whether a text begins with bos and ends with eos, seen on one."""
+    ids = tokenizer("a").input_ids
+    return {
+        "add_bos_token": ids[:1] == [tokenizer.bos_token_id],
+        "add_eos_token": ids[-1:] == [tokenizer.eos_token_id],
+    }
+
+
+def _template(tokenizer: Any) -> str | None:
+    template = getattr(tokenizer, "chat_template", None)
+    return template if isinstance(template, str) else None

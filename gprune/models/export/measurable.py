@@ -1,0 +1,124 @@
+"""Answers: which model does a name mean where speed is measured?
+
+Dense and pruned folders, and true shapes with random weights, `random:llama2-7b`, also cut to a narrower
+width in every layer, `random:llama2-7b@0.5`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+from transformers import AutoModelForCausalLM
+
+from gprune.models import loading, random_weights
+from gprune.models.export import checkpoint
+from gprune.models.export.modeling_gprune import MODEL_CLASSES
+from gprune.models.families import PRUNED_PREFIX, layout_of
+from gprune.models.identity import configuration, locate, weight_files
+from gprune.models.shapes import RANDOM, SHAPES, is_random
+from gprune.records import ModelShape, budget
+from gprune.system.errors import ModelError, SettingsError
+from gprune.system.safe_parsing import quoted
+
+
+def load(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
+    """A causal language model to measure, without its tokenizer.
+
+    Args:
+        name: a dense or pruned folder or hub name, ``demo``, or ``random:SHAPE[@RETENTION]``.
+        device: where it goes.
+        dtype: number type of its weights.
+        align: FFN widths of a random model that is cut are multiples of this.
+
+    Raises:
+        ModelError: there is no such model, or it cannot be read.
+        SettingsError: the device is not there, a shape is unknown, or the memory is too small.
+    """
+    if is_random(name):
+        return _random_model(name.removeprefix(RANDOM), device, dtype, align)
+    place, folder = loading.device_of(device), locate(name, download=True)
+    if str(configuration(folder).get("model_type")).startswith(PRUNED_PREFIX):
+        return checkpoint.load(folder, device, dtype)
+    loading.require_readable(weight_files(folder))
+    # left open, the library would ask on the terminal whether to run the model's code
+    arguments = {"dtype": loading.DTYPES[dtype], "trust_remote_code": False}
+    model = loading.read_model(AutoModelForCausalLM, folder, **arguments)
+    return loading.move(model.requires_grad_(False), place)
+
+
+def require_known(name: str, align: int = 1) -> None:
+    """Checks that a name means a model, long before it is loaded; a hub model is fetched.
+
+    Raises:
+        ModelError: there is no such model.
+        SettingsError: the retention or the alignment of a random model is none.
+    """
+    if is_random(name):
+        _random_config(name.removeprefix(RANDOM), align)
+    else:
+        folder = locate(name, download=True)
+        configuration(folder)
+        weight_files(folder)
+
+
+def _random_model(text: str, device: str, dtype: str, align: int) -> nn.Module:
+    """A model of a published shape with random weights, made on the device itself.
+
+    Args:
+        text: SHAPE or SHAPE@RETENTION; SHAPE is a key of ``SHAPES`` or a folder whose configuration is taken.
+        device: where the weights are made.
+        dtype: their number type.
+        align: with a retention, FFN widths are multiples of this.
+
+    Raises:
+        ModelError: there is no such shape.
+        SettingsError: the retention is none, or the memory is too small.
+    """
+    checkpoint.register()
+    config, place = _random_config(text, align), loading.device_of(device)
+    return random_weights.make(config, place, loading.DTYPES[dtype], text)
+
+
+def _random_config(text: str, align: int) -> Any:
+    name, sign, fraction = text.partition("@")
+    try:
+        folder = locate(RANDOM + name if name in SHAPES else name)
+    except ModelError as error:
+        raise ModelError(
+            f"{RANDOM}{name} is neither a folder nor one of {', '.join(SHAPES)}: check the spelling"
+        ) from error
+    config = random_weights.config_of(folder)
+    return _narrowed(config, _retention(fraction), align) if sign else config
+
+
+def _retention(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise SettingsError(f"after @ comes a retention between 0 and 1, as in @0.5 (got {quoted(text)})")
+    return value
+
+
+def _narrowed(config: Any, target: float, align: int) -> Any:
+    """The configuration of a model whose layers are all cut to one width near the target retention."""
+    if align < 1:
+        raise SettingsError(f"align must be 1 or more (got {align})")
+    layout_of(config.model_type, "a random model")
+    head_width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    shape = ModelShape(
+        layers=config.num_hidden_layers,
+        neurons=config.intermediate_size,
+        heads=config.num_attention_heads,
+        kv_heads=config.num_key_value_heads,
+        head_width=head_width,
+        hidden=config.hidden_size,
+    )
+    groups, neurons = budget.uniform_counts(shape, target)
+    width = min(max(budget.nearest_whole(neurons / align), 1) * align, shape.neurons)
+    values = {name: value for name, value in config.to_dict().items() if name != "model_type"}
+    return MODEL_CLASSES[PRUNED_PREFIX + config.model_type].config_class(
+        **values, ffn_widths=[width] * shape.layers, key_value_groups=[groups] * shape.layers
+    )

@@ -1,0 +1,85 @@
+"""Lets plain `from_pretrained` load pruned checkpoints once `gprune` is imported, at no cost before.
+
+Our model types are made known to transformers' Auto classes at the moment those classes are loaded: a finder
+in front of the others watches for the one module that holds them. Nothing heavy is imported before.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+
+AUTO_CLASSES = "transformers.models.auto.modeling_auto"
+_REGISTER = "gprune.models.export.checkpoint"
+
+
+def register() -> None:
+    """Lets `from_pretrained` load pruned checkpoints, at once and by a word of yours.
+
+    ``import gprune`` does the same as soon as transformers is loaded. This is for programs that want to see
+    it done, or that keep no foreign finders in ``sys.meta_path``. It imports torch and transformers; a second
+    call changes nothing.
+
+    Example:
+        >>> import gprune
+        >>> gprune.register()
+        >>> from transformers import AutoConfig
+        >>> AutoConfig.for_model("gprune_llama").model_type
+        'gprune_llama'
+    """
+    importlib.import_module(AUTO_CLASSES)
+    _register()
+
+
+def register_when_loaded() -> None:
+    """Registers now where the Auto classes are there already, else as soon as they are."""
+    if AUTO_CLASSES in sys.modules:
+        _register()
+    elif not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Watcher())
+
+
+def _register() -> None:
+    # what is being imported at this moment registers by itself at its end
+    if _REGISTER not in sys.modules:
+        # by name: it needs torch, which whoever imports gprune alone does not
+        importlib.import_module(_REGISTER)
+
+
+class _Watcher:
+    """Finds nothing by itself; hands the one module on with a loader that registers afterwards."""
+
+    # the base classes of finders and loaders take longer to import than all of this; they are not needed
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != AUTO_CLASSES:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader = cast("Loader", _Registering(spec.loader))
+        return spec
+
+
+class _Registering:
+    """Loads a module as its own loader does, and registers our model types after that."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.loader.exec_module(module)
+        _register()

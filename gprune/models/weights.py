@@ -1,0 +1,100 @@
+"""Answers: what are the weights of a layer, as numpy has them?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from gprune.models import shapes
+from gprune.models.decoder import Decoder, directions
+from gprune.models.families import layout_of
+from gprune.models.identity import configuration, locate, weight_files
+from gprune.models.loading import DTYPES
+from gprune.models.offloading import present
+from gprune.records import Array
+from gprune.system.errors import ModelError
+
+_PROJECTIONS = {
+    "gate": "gate_proj",
+    "up": "up_proj",
+    "down": "down_proj",
+    "query": "q_proj",
+    "key": "k_proj",
+    "value": "v_proj",
+    "out": "o_proj",
+}
+
+
+def layer_weights(decoder: Decoder, layer: int) -> Callable[[str], Array]:
+    """Reads the matrices of a layer, each when it is asked for.
+
+    Args:
+        decoder: the dense model.
+        layer: index of the layer.
+
+    Returns:
+        What gives a matrix by its name (gate, up, down, query, key, value, out): float32 (out, in), a
+        read-only copy on the CPU.
+    """
+
+    def read(name: str) -> Array:
+        linear = getattr(decoder, _PROJECTIONS[name])(layer)
+        with present(linear):
+            found: Array = linear.weight.detach().float().cpu().numpy().copy()
+        found.flags.writeable = False
+        return found
+
+    return read
+
+
+def neuron_parameters(name: str, layer: int, precision: str, decoder: Callable[[], Decoder]) -> Array:
+    """The direction of every neuron's weights in one layer, read from the model's files without the rest.
+
+    Args:
+        name: the model.
+        layer: counted from 0.
+        precision: the number type in which the run had its weights.
+        decoder: the whole model; asked for only where the weights are random and in no files.
+
+    Returns:
+        (neurons, 3 * hidden) float32, as `Decoder.neuron_parameters` gives them.
+
+    Raises:
+        ModelError: the model is gone, or its files do not hold the layer.
+    """
+    folder = locate(name)
+    if shapes.holds(folder):
+        return decoder().neuron_parameters(layer).cpu().numpy()
+    layout = layout_of(configuration(folder).get("model_type"), f"the model {str(folder)!r}")
+    parts = (layout.gate_proj, layout.up_proj, layout.down_proj)
+    files = [file for file in weight_files(folder) if file.suffix == ".safetensors"]
+    wanted = [f"{layout.layers}.{layer}.{part}.weight" for part in parts]
+    kind = DTYPES.get(precision, torch.float32)
+    gate, up, down = (_tensor(files, one, folder).to(kind).float() for one in wanted)
+    return directions(gate, up, down).numpy()
+
+
+def _tensor(files: list[Path], name: str, folder: Path) -> torch.Tensor:
+    """A tensor by its name, from whichever file holds it.
+
+    Raises:
+        ModelError: none does, or it cannot be read, or is not finite.
+    """
+    try:
+        for file in files:
+            with safe_open(str(file), framework="pt") as opened:
+                if name in opened.keys():  # noqa: SIM118  (it is no dictionary)
+                    found: torch.Tensor = opened.get_tensor(name)
+                    if not bool(torch.isfinite(found).all()):
+                        raise ModelError(
+                            f"{name} in {str(folder)!r} holds NaN or infinity: copy the model again"
+                        )
+                    return found
+    except (SafetensorError, OSError) as error:
+        raise ModelError(
+            f"the weights in {str(folder)!r} cannot be read ({error}): copy them again"
+        ) from error
+    raise ModelError(f"the weights in {str(folder)!r} hold no {name}: copy the model again")

@@ -1,0 +1,109 @@
+"""What goes into a pack, and what does not: the results of a run that are there, without model and texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gprune.pipeline import runs, stages
+from gprune.pipeline.archive.record import graph_of
+from gprune.pipeline.stages import KINDS, Results, Stage
+from gprune.pipeline.stages.inputs import roles
+from gprune.store import Store
+from gprune.study import Study
+from gprune.system.safe_parsing import quoted
+
+REASONS = TEXTS, MODEL, STEP = "texts", "model", "step"
+"""why a result is left out: a text can be had back from it, it is a model, or no page reads it"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contents:
+    """What a pack of a run holds."""
+
+    run: str
+    """name of the run"""
+    study: Study
+    """the study behind it"""
+    record: dict[str, Any]
+    """what its run.json holds"""
+    results: tuple[Stage[Any], ...]
+    """stages whose results go in, in the order of their places"""
+    left_out: dict[str, str]
+    """TEXTS, MODEL or STEP by the name of a stage whose result is there and stays"""
+    texts: tuple[str, ...]
+    """the texts that can be had back from the pack, as the study names them"""
+    size: int
+    """bytes of the results before they are compressed"""
+    lost: tuple[str, ...]
+    """what the run has made and the cache has not, in words"""
+
+
+def contents(store: Store, run: str, *, with_texts: bool = False, with_steps: bool = False) -> Contents:
+    """Chooses what goes into a pack; reads no array.
+
+    Args:
+        store: the cache.
+        run: name of the run.
+        with_texts: whether results go in from which texts can be had back.
+        with_steps: whether results go in that no page reads.
+
+    Raises:
+        StoreError: there is no such run, or its record cannot be used.
+    """
+    record = runs.required(store, run)
+    graph = graph_of(record, f"the record of the run {quoted(run)}")
+    results = Results(store, graph)
+    chosen: dict[tuple[str, str], Stage[Any]] = {}
+    left_out, lost, before = dict[str, str](), list[str](), _left_out_before(record)
+    for name, stage in stages.named(graph).items():
+        if not results.holds(stage):
+            if name in before:
+                left_out[name] = before[name]
+            elif not _reason(stage, with_texts, with_steps) and _was_made(record, stage):
+                lost.append(stage.title)
+            continue
+        reason = _reason(stage, with_texts, with_steps)
+        if reason:
+            left_out[name] = reason
+        else:
+            chosen[stage.kind, stage.key] = stage
+    size = sum(_size(store, stage) for stage in chosen.values())
+    texts = _texts(graph.study, [stage for stage in chosen.values() if KINDS[stage.kind].holds_text])
+    ordered = tuple(chosen[place] for place in sorted(chosen))
+    return Contents(run, graph.study, record, ordered, left_out, texts, size, tuple(lost))
+
+
+def _was_made(record: dict[str, Any], stage: Stage[Any]) -> bool:
+    """Whether the run says that it has made a result."""
+    entry = record["stages"].get(stage.name)
+    return isinstance(entry, dict) and entry.get("key") == stage.key
+
+
+def _left_out_before(record: dict[str, Any]) -> dict[str, str]:
+    """What the pack did not bring that the run itself was read from."""
+    packed = record.get("packed")
+    found = packed.get("left_out") if isinstance(packed, dict) else None
+    return {name: why for name, why in found.items() if why in REASONS} if isinstance(found, dict) else {}
+
+
+def _reason(stage: Stage[Any], with_texts: bool, with_steps: bool) -> str:
+    """Why a result is left out; empty where it goes in."""
+    kind = KINDS[stage.kind]
+    if kind.record is None:
+        return MODEL
+    if kind.holds_text and not with_texts:
+        return TEXTS
+    return STEP if not kind.on_pages and not with_steps else ""
+
+
+def _texts(study: Study, holding: list[Stage[Any]]) -> tuple[str, ...]:
+    """Names of the texts that some results hold."""
+    known = roles(study)
+    used = dict.fromkeys(known.get(role, role) for stage in holding for role in stage.id.texts)
+    return tuple(used)
+
+
+def _size(store: Store, stage: Stage[Any]) -> int:
+    folder = store.folder(stage.kind, stage.key)
+    return sum(path.stat().st_size for path in folder.glob("*.npy"))

@@ -1,0 +1,111 @@
+"""Every result array of a study under documented names, for people who go on in a notebook.
+
+The names and their shapes are listed in docs/arrays.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gprune.pipeline import stages
+from gprune.pipeline.stages import Results
+from gprune.records import Array
+from gprune.store import is_full
+from gprune.study.methods import METHODS
+from gprune.system.errors import SettingsError, StoreError
+from gprune.system.files import replaced
+
+
+def check_target(path: Path) -> None:
+    """Refuses a target that cannot be written, before hours of work are spent.
+
+    Raises:
+        SettingsError: the name does not end in .npz, or its folder does not exist.
+    """
+    if path.suffix != ".npz":
+        raise SettingsError(
+            f"the arrays are written as .npz (got {str(path)!r}): give a name that ends in .npz"
+        )
+    if not path.resolve().parent.is_dir():
+        raise SettingsError(f"the folder {str(path.resolve().parent)!r} does not exist: create it first")
+
+
+def collect(results: Results) -> dict[str, Array]:
+    """Reads the arrays of a study.
+
+    Args:
+        results: what is there of it.
+
+    Returns:
+        Arrays by documented name; those of modules and learning only where GPrune was among the methods, and
+        masks only of methods that could run.
+    """
+    arrays: dict[str, Array] = {}
+    for role in stages.PAIR:
+        arrays[f"tokens_{role}"] = results.get(stages.tokens, role).ids
+        scores = results.get(stages.scores, role)
+        arrays[f"scores_{role}_ffn"], arrays[f"scores_{role}_heads"] = scores.ffn, scores.heads
+    drift = results.get(stages.drift)
+    arrays |= {"drift": drift.magnitude, "signed_drift": drift.signed}
+    arrays["resample_drift_primary"] = drift.resample_primary
+    arrays["resample_drift_auxiliary"] = drift.resample_auxiliary
+    arrays["half_drift"] = drift.half
+    learned = "gprune" in results.graph.study.methods
+    if learned:
+        arrays |= _module_arrays(results)
+    cutting = (METHODS[name] for name in results.graph.study.methods)
+    for name in dict.fromkeys(method.masks for method in cutting if method.decision != "none"):
+        if results.has(stages.masks, name):
+            masks = results.get(stages.masks, name)
+            suffix = "" if name == "gprune" else f"_{name}"
+            arrays[f"ffn_mask{suffix}"], arrays[f"head_mask{suffix}"] = masks.ffn, masks.heads
+    if learned:
+        history = results.get(stages.learning)
+        arrays |= {"history": history.steps, "module_threshold": history.thresholds}
+        arrays["head_threshold"] = history.head_thresholds
+    return arrays
+
+
+def _module_arrays(results: Results) -> dict[str, Array]:
+    partition = results.get(stages.partition)
+    modules, adapted = results.get(stages.modules), results.get(stages.adapted)
+    return {
+        "labels": partition.labels,
+        "module_layer": partition.module_layer,
+        "module_size": modules.size,
+        "module_drift": modules.drift,
+        "module_score": modules.score,
+        "module_adapted": adapted.adapted,
+        "module_source": adapted.source,
+        "module_u_primary": modules.u_primary,
+        "module_u_auxiliary": modules.u_auxiliary,
+        "drift_threshold": np.array(adapted.drift_threshold),
+        "score_threshold": np.array(adapted.score_threshold),
+        "scores_adapted_ffn": adapted.scores,
+    }
+
+
+def write(results: Results, path: Path) -> tuple[str, ...]:
+    """Writes the arrays of a study to an .npz file, whole or not at all.
+
+    Args:
+        results: what is there of it, masks included.
+        path: file to write; an existing one is replaced.
+
+    Returns:
+        The names written.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    arrays: dict[str, Any] = collect(results)
+    try:
+        with replaced(path) as temporary:
+            np.savez_compressed(temporary, **arrays)
+    except OSError as error:
+        reason = "the disk is full" if is_full(error) else str(error)
+        raise StoreError(f"{str(path)!r} cannot be written: {reason}") from error
+    return tuple(sorted(arrays))

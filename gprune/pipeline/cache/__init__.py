@@ -1,0 +1,1 @@
+"""What the cache holds: what takes room, what is damaged, and what can go."""

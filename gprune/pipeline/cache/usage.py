@@ -1,0 +1,306 @@
+"""Answers: what takes how much room in a cache, which runs need it, and what can go?
+
+A run needs the results whose keys stand in its record, also where that cannot be read otherwise; one that has
+not come to its end needs those as well that it would go on with.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gprune.pipeline import runs as run_records
+from gprune.system import safe_parsing
+from gprune.system.errors import GpruneError, StoreError, UnreadableError
+from gprune.system.files import remove
+from gprune.pipeline.stages import KINDS, Graph, named
+from gprune.pipeline.stages.inputs import from_plain
+from gprune.store import DAMAGED, Store, explain, states
+from gprune.store.checksums import Stamp, stamp
+from gprune.study import from_dict
+
+_KEY = re.compile(r"[0-9a-f]{32}")
+RUNS, EXPORTS = "runs", "exports"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Stored:
+    """A result in the cache, whole or not."""
+
+    stage: str
+    key: str
+    size: int
+    """bytes of its files"""
+    begun: bool = False
+    """whether it is not the result, but what that is gone on with"""
+
+    @property
+    def name(self) -> str:
+        """Its place below the cache."""
+        return f"{self.stage}/{self.key}{states.SUFFIX if self.begun else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunUsage:
+    """The room that a run takes."""
+
+    total: int
+    """bytes of everything that it needs"""
+    own: int
+    """bytes of that which no other run needs: what comes free when it is removed"""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What a cache holds; all sizes in bytes."""
+
+    kinds: dict[str, tuple[int, int]]
+    """number and size of the results, by stage"""
+    runs: dict[str, RunUsage]
+    """the room of every run, the largest first"""
+    others: dict[str, int]
+    """size of what is no result, by folder; `unfinished` is what is gone on with"""
+    unneeded: list[Stored]
+    """results that no run needs"""
+
+    @property
+    def total(self) -> int:
+        """Of everything."""
+        return sum(size for _, size in self.kinds.values()) + sum(self.others.values())
+
+
+def stored(store: Store) -> list[Stored]:
+    """Every result of a cache, by stage and key; what is being written is left out."""
+    return [
+        Stored(kind, path.name, size_of(path))
+        for kind in sorted(KINDS)
+        for path in _listed(store.root / kind)
+        if _KEY.fullmatch(path.name)
+    ]
+
+
+def present(store: Store) -> list[Stored]:
+    """Every result, and what unfinished ones are gone on with."""
+    places = [one for kind in sorted(KINDS) for one in states.listed(store, kind) if _KEY.fullmatch(one.key)]
+    return stored(store) + [Stored(one.stage, one.key, _bytes(one.path), begun=True) for one in places]
+
+
+def size_of(place: Path) -> int:
+    """Bytes of a file, or of all files below a folder; what has just gone counts nothing."""
+    if not place.is_dir() or place.is_symlink():
+        return _bytes(place)
+    return sum(_bytes(Path(folder, name)) for folder, _, files in os.walk(place) for name in files)
+
+
+def needed_by(store: Store, found: Iterable[Stored] | None = None) -> dict[tuple[str, str], set[str]]:
+    """Which runs need the results that are there.
+
+    Args:
+        store: the cache.
+        found: what is there, where that is known already: looking takes a walk through the whole cache.
+
+    Returns:
+        Names of runs by stage and key; a result that no run needs has an empty set, finished or not.
+
+    Raises:
+        StoreError: the record of a run is there, and the disk does not give it.
+    """
+    there = present(store) if found is None else found
+    needed: dict[tuple[str, str], set[str]] = {(one.stage, one.key): set() for one in there}
+    by_key: dict[str, list[tuple[str, str]]] = {}
+    for stage, key in needed:
+        by_key.setdefault(key, []).append((stage, key))
+    for run, keys in _runs(store).items():
+        for key in keys & by_key.keys():
+            for place in by_key[key]:
+                needed[place].add(run)
+    return needed
+
+
+def of_run(store: Store, run: str) -> RunUsage:
+    """The room that a run takes, its record and its exports included.
+
+    Raises:
+        StoreError: the record of a run cannot be read, or the name is none.
+    """
+    found = present(store)
+    return _usage(store, store.folder(RUNS, run).name, found, needed_by(store, found))
+
+
+def overview(store: Store) -> Overview:
+    """What takes how much room in a cache, and for which runs.
+
+    Raises:
+        StoreError: the record of a run cannot be read.
+    """
+    found = present(store)
+    needed = needed_by(store, found)
+    kinds: dict[str, tuple[int, int]] = {}
+    for one in found:
+        count, total = kinds.get(one.stage, (0, 0))
+        if not one.begun:
+            kinds[one.stage] = count + 1, total + one.size
+    runs = {name: _usage(store, name, found, needed) for name in _runs(store)}
+    largest = sorted(runs.items(), key=lambda item: -item[1].total)
+    others = {path.name: size_of(path) for path in _listed(store.root) if path.name not in KINDS}
+    unfinished = sum(one.size for one in found if one.begun)
+    others |= {"unfinished": unfinished} if unfinished else {}
+    return Overview(kinds, dict(largest), others, _free(found, needed))
+
+
+def _usage(store: Store, run: str, found: list[Stored], needed: dict[tuple[str, str], set[str]]) -> RunUsage:
+    files = sum(size_of(store.root / part / run) for part in (RUNS, EXPORTS))
+    total = sum(one.size for one in found if run in needed[one.stage, one.key])
+    own = sum(one.size for one in found if needed[one.stage, one.key] == {run})
+    return RunUsage(files + total, files + own)
+
+
+def unneeded(store: Store) -> list[Stored]:
+    """The results that no run needs.
+
+    Raises:
+        StoreError: the record of a run cannot be read.
+    """
+    found = present(store)
+    return _free(found, needed_by(store, found))
+
+
+def _free(found: list[Stored], needed: dict[tuple[str, str], set[str]]) -> list[Stored]:
+    """What no run needs; nobody goes on with what is finished."""
+    ended = {(one.stage, one.key) for one in found if not one.begun}
+    over = [one for one in found if one.begun and (one.stage, one.key) in ended]
+    return [one for one in found if not needed[one.stage, one.key] or one in over]
+
+
+def remove_unneeded(store: Store, among: Iterable[Stored] | None = None) -> list[Stored]:
+    """Removes results that no run needs; those that a process is at work on stay.
+
+    Args:
+        store: the cache.
+        among: results of which to remove those that are still not needed; all by default.
+
+    Returns:
+        What was removed.
+
+    Raises:
+        StoreError: the cache cannot be written, or the record of a run not be read.
+    """
+    chosen = list(among) if among is not None else unneeded(store)
+    removed = []
+    for one in chosen:
+        try:
+            with store.lock(one.stage, one.key, _give_up):
+                # a run that has begun meanwhile has said so in its record
+                wanted = any(one.key in keys for keys in _runs(store).values())
+                if wanted and not (one.begun and store.has(one.stage, one.key)):
+                    continue
+                _discard(store, one)
+                removed.append(one)
+        except _BusyError:
+            continue
+    return removed
+
+
+def _discard(store: Store, one: Stored) -> None:
+    if one.begun:
+        states.StateFile(store, one.stage, one.key).remove()
+    else:
+        store.discard(one.stage, one.key)
+
+
+def set_aside(store: Store) -> list[Path]:
+    """What was set aside as damaged, by name; what else lies there, or where a link leads, is not ours."""
+    place = store.root / DAMAGED
+    listed = [] if place.is_symlink() else _listed(place)
+    return [path for path in listed if path.name.partition("-")[0] in KINDS]
+
+
+def remove_damaged(store: Store) -> list[tuple[str, int]]:
+    """Removes the results that were set aside, and gives their names and sizes.
+
+    Raises:
+        StoreError: the cache cannot be written.
+    """
+    gone = []
+    for path in set_aside(store):
+        size = size_of(path)
+        try:
+            remove(path)
+        except OSError as error:
+            raise explain(error, store.root) from error
+        gone.append((path.name, size))
+    return gone
+
+
+class _BusyError(Exception):
+    """Another process holds a result."""
+
+
+def _give_up() -> None:
+    raise _BusyError
+
+
+def _runs(store: Store) -> dict[str, frozenset[str]]:
+    """The keys that every run needs."""
+    found = {}
+    for folder in _listed(store.root / RUNS):
+        path = folder / "run.json"
+        try:
+            # a pipe would be waited for, and a folder is no record
+            if stat.S_ISREG(path.stat().st_mode):
+                found[folder.name] = _keys(str(path), stamp(path))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StoreError(
+                f"{path} cannot be read ({reason}): check the disk and its permissions"
+            ) from error
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _keys(path: str, _: Stamp) -> frozenset[str]:
+    """The keys that the run of a record needs; read again only when the file has changed."""
+    with open(path, "rb") as file:
+        # of a longer record nobody reads more
+        text = file.read(run_records.MOST_BYTES)
+    named_there = frozenset(_KEY.findall(text.decode("utf-8", "replace")))
+    try:
+        values = safe_parsing.json_object(text, path, finite=False)
+    except UnreadableError:
+        return named_there
+    return named_there if values.get("state") == "done" else named_there | _ahead(values)
+
+
+def _ahead(values: dict[str, Any]) -> frozenset[str]:
+    """The keys of all that a run may still come to."""
+    provenance = values.get("provenance")
+    inputs = from_plain(provenance.get("inputs") if isinstance(provenance, dict) else None)
+    if inputs is None:
+        return frozenset()
+    try:
+        return frozenset(stage.key for stage in named(Graph(from_dict(values["study"]), inputs)).values())
+    except (GpruneError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        return frozenset()
+
+
+def _listed(folder: Path) -> list[Path]:
+    """What a folder holds, without what is hidden; nothing where it is missing."""
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _bytes(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,49 @@
+"""Answers: is every result of a cache what was written?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gprune.pipeline.cache.usage import Stored, stored
+from gprune.system.errors import DamagedError, StoreError
+from gprune.pipeline.stages import KINDS
+from gprune.store import Store, manifests
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What reading a whole cache has shown."""
+
+    results: int
+    files: int
+    """those with a checksum and their manifests, and those of whose size alone is known"""
+    size: int
+    """bytes of the results"""
+    unsummed: int
+    """results without checksums"""
+    faults: dict[str, str]
+    """what is wrong, by the place of a result"""
+
+
+def verified(store: Store, progress: Callable[[Stored, int, int], None]) -> Verified:
+    """Reads every file of every result.
+
+    Args:
+        store: the cache.
+        progress: called with each result, how many are done, and how many there are.
+    """
+    found, faults, files, unsummed = stored(store), dict[str, str](), 0, 0
+    for done, one in enumerate(found, start=1):
+        kind = KINDS[one.stage].record
+        try:
+            manifest = store.manifest(one.stage, one.key, kind) or {}
+            store.check(one.stage, one.key, kind)
+            files += 1 + len(manifest.get("files", ()))
+            unsummed += manifests.SUMS not in manifest
+        except DamagedError as error:
+            faults[one.name] = error.fault
+        except StoreError as error:
+            faults[one.name] = str(error)
+        progress(one, done, len(found))
+    return Verified(len(found), files, sum(one.size for one in found), unsummed, faults)

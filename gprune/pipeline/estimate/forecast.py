@@ -1,0 +1,155 @@
+"""What every stage of a run will take that is still to be made: bytes and seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions, of_model
+from gprune.pipeline.estimate.memory import Case, Need, need
+from gprune.pipeline.estimate.operations import SHARED, Rate, operations, rate
+from gprune.pipeline.stages import Stage, StageId, on_the_way
+from gprune.study import Study
+from gprune.system import machine
+from gprune.system.errors import ModelError
+from gprune.system.limits import WEIGHTS_OF_A_GPU
+
+HOST_BASE = 0.7 * 2**30
+"""bytes of a process that has loaded its libraries"""
+CARD_BASE = 0.6 * 2**30
+"""bytes that the libraries take on a GPU"""
+
+
+@dataclass(frozen=True, slots=True)
+class StageNeed:
+    """What one stage takes."""
+
+    identity: StageId
+    """which stage"""
+    title: str
+    """what it does, in words"""
+    need: Need
+    """its memory"""
+    seconds: float | None
+    """its time; None where nobody can tell before"""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What there is."""
+
+    device: str
+    """what it is called: cpu, or the name of a card"""
+    gpu: bool
+    card: float
+    """bytes of the GPU; 0 on a CPU"""
+    host: float
+    """bytes of the machine's memory"""
+    free: float
+    """bytes of these that are free now"""
+    addresses: float
+    """bytes of addresses that a process may have; 0 where they are not limited"""
+
+    @classmethod
+    def of(cls, device: str) -> Capacity:
+        """Of this machine.
+
+        Args:
+            device: auto, cpu, cuda or cuda:1, as in a study.
+        """
+        free, whole = machine.memory()
+        gpu = device != "cpu" and machine.has_gpu()
+        number = device.partition(":")[2]
+        index = int(number) if number.isdecimal() else 0
+        known = gpu and index < len(machine.cards())
+        name = machine.cards()[index] if known else "cpu"
+        card = float(machine.card_memory(index)) if known else 0.0
+        return cls(name, known, card, float(whole), float(free), float(machine.address_space()))
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a run takes, stage by stage."""
+
+    model: Dimensions
+    study: Study
+    precision: str
+    capacity: Capacity
+    rate: Rate
+    stages: tuple[StageNeed, ...]
+    """those that are to be made, in their order"""
+    processes: int = 1
+    """that compute one model together"""
+
+    @property
+    def seconds(self) -> float:
+        """Of all stages of which somebody can tell."""
+        return sum(one.seconds or 0.0 for one in self.stages)
+
+    def on_device(self, one: Need, sequences: int) -> float:
+        """Bytes on each device with so many sequences at a time; on a CPU all that there is."""
+        if self.capacity.gpu:
+            return CARD_BASE + one.device(sequences)
+        return self.processes * (HOST_BASE + one.host + one.device(sequences))
+
+    def on_host(self, one: Need, sequences: int) -> float:
+        """Bytes in the machine's memory."""
+        beside = self.processes * (HOST_BASE + one.host)
+        return beside if self.capacity.gpu else self.on_device(one, sequences)
+
+
+def forecast(
+    study: Study,
+    precision: str,
+    stages: Iterable[Stage[Any]],
+    records: Iterable[Mapping[str, Any]],
+    last_time: Mapping[str, float | None] | None = None,
+    processes: int = 1,
+) -> Forecast | None:
+    """What a run takes; None where its model is not on this machine, so that its sizes are not known.
+
+    Args:
+        study: what runs.
+        precision: float32, bfloat16 or float16, as resolved on this machine.
+        stages: those that are to be made, in their order.
+        records: of the runs of the cache, the latest first; they tell how fast this machine is.
+        last_time: seconds that stages took when this cache last saw them, by name.
+        processes: that compute one model together, each on a GPU of its own.
+    """
+    try:
+        model = of_model(study.model)
+    except ModelError:
+        return None
+    capacity = Capacity.of(study.device)
+    width = WIDTHS.get(precision, 4)
+    case = Case(model, laid(study, model, width, capacity.card, processes), width, capacity.gpu, processes)
+    pace = rate(records, capacity.gpu, precision)
+    known, found, stages = last_time or {}, [], tuple(stages)
+    beside = on_the_way(stages)
+    for stage in stages:
+        takes = need(stage.id, case)
+        # what another stage makes on the way is in that one's memory and time
+        if takes is None or stage in beside:
+            continue
+        work = operations(stage.id, model, study)
+        seconds = known.get(stage.name)
+        if seconds is None and work is not None:
+            together = processes if stage.kind in SHARED and capacity.gpu else 1
+            seconds = work / pace.operations / together
+        found.append(StageNeed(stage.id, stage.title, takes, seconds))
+    return Forecast(model, case.study, precision, capacity, pace, tuple(found), processes)
+
+
+def laid(study: Study, model: Dimensions, width: int, card: float, processes: int) -> Study:
+    """The study as several processes run it: layers that one GPU cannot hold stay in their files.
+
+    Args:
+        study: what runs.
+        model: sizes of its model.
+        width: bytes of a number.
+        card: bytes of a GPU; 0 on a CPU.
+        processes: that compute it together.
+    """
+    large = bool(card) and model.parameters * width > WEIGHTS_OF_A_GPU * card
+    return replace(study, offload=True) if processes > 1 and large else study

@@ -1,0 +1,398 @@
+"""How many bytes a stage takes at its peak: the formulas, kind by kind.
+
+Each is the sum of what is there whatever the batch is, and of what every sequence at a time adds. They are
+held against allocations that were counted: on the CPU as they happen, and at the shapes of published models
+on the meta device (tests/pipeline/estimate).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+
+from gprune.pipeline.estimate.dimensions import Dimensions
+from gprune.pipeline.stages import StageId
+from gprune.study import Study
+from gprune.study.methods import METHODS, of_masks, repairs_of
+from gprune.system import machine
+
+CHOICE_TOKENS = 256
+"""tokens of the longest choice with its question that a task is reckoned with; none is read before"""
+SPEED_TOKENS = {"gpu": (8, 2048 + 512), "cpu": (1, 128 + 64), "none": (0, 0)}
+"""sequences, and tokens of prompt and answer, of the presets in gprune.evaluation.speed, which needs torch"""
+KRYLOV = 12
+"""blocks of half as many directions as there are components, in gprune.pruning.calibration.principal"""
+_WIDE = 8
+"""bytes of a number of the statistics"""
+_LOGITS = 2**24
+"""logits in float32 that perplexity and the gradients of contexts hold at a time"""
+_LEARNING_LOGITS = {True: 2**25, False: 2**18}
+"""those of sparsity learning, on a GPU and on a CPU"""
+_LEAST_ROWS = 64
+"""tokens whose logits it holds at least"""
+_PIECE = {True: 2**25, False: 2**17}
+"""activations that statistics widen to float32 at a time, on a GPU and on a CPU"""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The peak of a stage, in bytes."""
+
+    weights: float = 0.0
+    """models on the device; known exactly"""
+    fixed: float = 0.0
+    """on the device besides, whatever the batch"""
+    each: float = 0.0
+    """on the device for each sequence at a time"""
+    apart: float = 0.0
+    """on the device after the batches, when what these took is free again"""
+    host: float = 0.0
+    """in the machine's own memory, besides what the device holds"""
+    asked: int = 1
+    """sequences at a time that are asked for"""
+    setting: str = ""
+    """the setting that asks for them; empty where the stage takes no batches"""
+
+    def device(self, sequences: int) -> float:
+        """Bytes on the device with so many sequences at a time."""
+        return self.weights + self.fixed + max(sequences * self.each, self.apart)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a stage's memory depends on."""
+
+    model: Dimensions
+    study: Study
+    width: int
+    """bytes of a number of the model"""
+    gpu: bool
+    processes: int = 1
+    """that compute one model together, each on a GPU of its own"""
+
+    @property
+    def learned(self) -> float:
+        """Bytes of what sparsity learning has of the model on each device.
+
+        Of several processes each has a part of every layer, and whole ones while they are at work: that one
+        and the next. Embeddings and LM head are whole everywhere.
+        """
+        if self.processes == 1:
+            return self.weights
+        shape = self.model.shape
+        tables = self.model.parameters - shape.decoder_weights
+        layers = shape.decoder_weights * (1 / self.processes + 2 / shape.layers)
+        return float((tables + layers) * self.width)
+
+    @property
+    def evaluated(self) -> float:
+        """Bytes of the dense model where it is measured: over all devices where one does not hold it."""
+        if self.processes == 1 or not self.study.offload:
+            return self.weights
+        return float(self.model.parameters * self.width) / (self.processes if self.gpu else 1)
+
+    @property
+    def spread(self) -> bool:
+        """Whether models are measured over several devices."""
+        return self.processes > 1 and self.gpu and self.study.offload
+
+    @property
+    def weights(self) -> float:
+        """Bytes of the dense model; where its layers stay in their files, of what lies beside them."""
+        if not self.study.offload:
+            return float(self.model.parameters * self.width)
+        shape = self.model.shape
+        tables = self.model.parameters - shape.decoder_weights
+        # a module's weights are read and widened while the last one's are still there
+        return float((tables + 2 * shape.neurons * shape.hidden) * self.width)
+
+    def cut(self, method: str) -> float:
+        """Bytes of a method's model beside the dense one, of which embeddings and norms are shared."""
+        if METHODS[method].decision == "none":
+            return 0.0
+        size = self.study.retention * self.model.shape.decoder_weights * self.width
+        return size / self.processes if self.spread else size
+
+    def repaired(self, method: str) -> float:
+        """Bytes of the most that a repair of a method's weights takes while the model is cut."""
+        repairs = repairs_of(METHODS[method], self.study.sparsity)
+        shape, retention = self.model.shape, self.study.retention
+        return max((repair.bytes(shape, retention) for repair in repairs), default=0.0)
+
+    def forward(self, length: int) -> float:
+        """Bytes of a sequence on its way through one layer, of which none is kept for the way back."""
+        shape, width = self.model.shape, self.width
+        ffn = width * (2 * shape.hidden + 3 * shape.neurons)
+        norm = shape.hidden * (2 * width + 3 * 4)
+        attention = width * (2 * shape.hidden + 3 * self.model.channels + 3 * self.model.keys)
+        return float(length * max(ffn, norm, attention))
+
+    def kept(self, length: int, recomputed: bool = False) -> float:
+        """Bytes of a sequence that all layers keep for the way back through frozen weights.
+
+        In each layer the wide inputs of two norms; queries, keys, values, output and input of o_proj, with
+        the softmax's sums; gate, its activation, the up projection and their product. Learning computes the
+        wide inputs, the activation and the product again.
+        """
+        model, width = self.model, self.width
+        norms = 2 * (width if recomputed else 4) * model.shape.hidden
+        attention = width * (3 * model.channels + 2 * model.keys) + 4 * model.shape.heads
+        ffn = (2 if recomputed else 4) * width * model.shape.neurons
+        return float(length * model.shape.layers * (norms + attention + ffn))
+
+    def backward(self, length: int) -> float:
+        """Bytes of a sequence on its way back through one layer, beside what was kept."""
+        return float(length * self.model.shape.neurons * (3 * self.width + 4))
+
+    def logits(self, count: int, copies: int) -> float:
+        """Bytes of some logits in the model's number type, and of copies of them in float32."""
+        return float(count * (self.width + 4 * copies))
+
+
+def need(stage: StageId, case: Case) -> Need | None:
+    """What a stage takes; None for one that needs no model, and next to nothing."""
+    known = _KINDS.get(stage.kind)
+    return None if known is None else known(stage, case)
+
+
+def _statistics(stage: StageId, case: Case) -> Need:
+    calibration, model = case.study.calibration, case.model
+    moments = 2 * calibration.shards * model.units * _WIDE
+    released = 2 * 2 * model.units * _WIDE if "released" in stage.variant else 0
+    # a batch reaches into two shards, and what it changes stands beside what was there
+    merging = 4 * model.units * _WIDE
+    piece = 2 * 4 * min(_PIECE[case.gpu], calibration.batch * calibration.length * model.shape.neurons)
+    strongest, peaks = _strongest(case)
+    return Need(
+        weights=case.weights,
+        fixed=moments + released + merging + piece + strongest,
+        each=case.forward(calibration.length) + 2 * 4 * model.units + peaks,
+        host=3.0 * calibration.shards * model.units * _WIDE + strongest / 2,
+        asked=calibration.batch,
+        setting="calibration.batch",
+    )
+
+
+def _strongest(case: Case) -> tuple[float, float]:
+    """Bytes of the strongest positions of every neuron, and of what each sequence at a time adds."""
+    shape = case.model.shape
+    neurons, kept = shape.layers * shape.neurons, case.study.calibration.positions
+    if not kept:
+        return 0.0, 0.0
+    # value, place and sequence, and what a batch changes; the order of one layer takes next to nothing
+    return 2.0 * 3 * 4 * kept * neurons, 2.0 * 4 * neurons
+
+
+def _positions(_: StageId, case: Case) -> Need:
+    calibration = case.study.calibration
+    fixed, each = _strongest(case)
+    return Need(
+        weights=case.weights,
+        fixed=fixed,
+        each=case.forward(calibration.length) + each,
+        host=fixed / 2,
+        asked=calibration.batch,
+        setting="calibration.batch",
+    )
+
+
+def _contexts(_: StageId, case: Case) -> Need:
+    calibration, contexts, shape = case.study.calibration, case.study.contexts, case.model.shape
+    tokens = min(contexts.tokens + calibration.length, calibration.samples * calibration.length)
+    return Need(
+        weights=case.weights,
+        # a layer's inputs, widened and about their mean, and their images in the space of the components
+        apart=2.0 * 4 * tokens * shape.hidden + 2.0 * 4 * tokens * KRYLOV * contexts.dimensions / 2,
+        each=case.forward(calibration.length),
+        host=float(shape.layers * tokens * shape.hidden * case.width),
+        asked=calibration.batch,
+        setting="calibration.batch",
+    )
+
+
+def _context_statistics(stage: StageId, case: Case) -> Need:
+    calibration, shape, count = case.study.calibration, case.model.shape, case.study.contexts.count
+    gradient = "forward" not in stage.variant
+    groups = shape.layers * count * shape.neurons * _WIDE
+    length = calibration.length
+    each = case.forward(length) + 4.0 * shape.layers * 2 * count * length
+    if gradient:
+        each += case.kept(length) + case.backward(length) + 2.0 * length * shape.hidden * (case.width + 4)
+    # moments of every shard, the affinity, and what a batch in two shards changes
+    return Need(
+        weights=case.weights,
+        fixed=groups * (2.0 * calibration.shards + 6) + (case.logits(_LOGITS, 3) if gradient else 0.0),
+        each=each,
+        host=groups * (2.0 * calibration.shards + 1),
+        asked=calibration.batch,
+        setting="calibration.batch",
+    )
+
+
+def _clusters(_: StageId, case: Case) -> Need:
+    shape = case.model.shape
+    rows = 4.0 * shape.neurons * shape.neuron_weights
+    most = max(case.study.modularization.candidates)
+    return Need(weights=case.weights, fixed=2 * rows + _WIDE * 6.0 * shape.neurons * most)
+
+
+def _learning(_: StageId, case: Case) -> Need:
+    study, model = case.study, case.model
+    length, shape = study.calibration.length, model.shape
+    logits = max(_LEARNING_LOGITS[case.gpu], _LEAST_ROWS * model.vocabulary)
+    # several processes keep no states of the dense model
+    cached = 2.0 * study.calibration.samples * length * shape.hidden * case.width * (case.processes == 1)
+    # thresholds and what Adam knows of them, once in use and once as they were after the last step
+    thresholds = shape.layers * (max(study.modularization.candidates) + 1.0)
+    learned = 4.0 * 2 * 4 * thresholds
+    return Need(
+        weights=case.learned,
+        # masks of four subsets with their gradients, and the order of all units
+        fixed=case.logits(logits, 5)
+        + 4.0 * 4 * 2 * model.units
+        + 100.0 * shape.layers * shape.neurons
+        + learned,
+        each=case.kept(length, recomputed=True)
+        + case.backward(length)
+        + 4.0 * length * shape.hidden * case.width,
+        # a state is put together in memory before it is written
+        host=(cached if cached <= machine.spare() and study.sparsity.epochs > 1 else 0.0) + 4 * learned,
+        asked=ceil(study.sparsity.batch / case.processes),
+        setting="sparsity.batch",
+    )
+
+
+def _masks(stage: StageId, case: Case) -> Need | None:
+    """Only Wanda-sp in layers runs the model, all sequences waiting before a layer; and so may plug-ins."""
+    calibration, method = case.study.calibration, of_masks(stage.method)
+    if method.decision == "plugin" and method.plugin is not None and method.plugin.needs != "scores":
+        # what it does with the model only its author knows
+        return Need(weights=case.weights)
+    if method.decision != "sequential":
+        return None
+    waiting = 2.0 * calibration.samples * calibration.length * case.model.shape.hidden * case.width
+    return Need(
+        weights=case.weights,
+        fixed=4.0 * 2 * _PIECE[case.gpu],
+        each=case.forward(calibration.length),
+        host=waiting,
+        asked=calibration.batch,
+        setting="calibration.batch",
+    )
+
+
+def _scores(stage: StageId, case: Case) -> Need | None:
+    """Only LLM-Pruner's run the model: one batch, and the gradient of one matrix at a time."""
+    if stage.metric != "llm_pruner":
+        return None
+    baselines, shape = case.study.baselines, case.model.shape
+    inputs = shape.layers * 2 * shape.hidden * case.width * baselines.taylor_length
+    each = case.kept(baselines.taylor_length) + case.backward(baselines.taylor_length) + inputs
+    gradient = shape.neurons * shape.hidden * (case.width + 2.0 * 4)
+    fixed = gradient + baselines.taylor_samples * each
+    return Need(weights=case.weights, fixed=fixed + case.logits(_LOGITS, 3))
+
+
+def _perplexity(stage: StageId, case: Case) -> Need:
+    evaluation = case.study.evaluation
+    tokens = evaluation.batch * evaluation.length
+    states = 2.0 * tokens * case.model.shape.hidden * case.width
+    # in the model's own numbers, widened where these are narrow, and their logarithms
+    logits = case.logits(min(_LOGITS, tokens * case.model.vocabulary), 1 + (case.width < 4))
+    return Need(
+        weights=case.evaluated + case.cut(stage.method),
+        each=case.forward(evaluation.length),
+        apart=max(states + logits, case.repaired(stage.method)),
+        asked=evaluation.batch,
+        setting="evaluation.batch",
+    )
+
+
+def _accuracy(stage: StageId, case: Case) -> Need:
+    length = min(CHOICE_TOKENS, case.model.positions)
+    return Need(
+        weights=case.evaluated + case.cut(stage.method),
+        each=case.forward(length) + case.logits(length * case.model.vocabulary, 2),
+        apart=case.repaired(stage.method),
+        asked=case.study.evaluation.batch,
+        setting="evaluation.batch",
+    )
+
+
+def _speed(_: StageId, case: Case) -> Need:
+    """The dense model, the first one and one other, each with its cache of keys and values."""
+    preset = case.study.evaluation.speed
+    preset = ("gpu" if case.gpu else "cpu") if preset == "auto" else preset
+    batch, tokens = SPEED_TOKENS[preset]
+    tokens = min(tokens, case.model.positions)
+    cache = float(batch * tokens * case.model.shape.layers * 2 * case.model.keys * case.width)
+    first, *others = case.study.methods
+    shares = [
+        max((1.0 if METHODS[name].decision == "none" else case.study.retention for name in names), default=0)
+        for names in ([first], others)
+    ]
+    # buffers that a captured graph writes to stay; beside them whichever decodes without one has its own
+    caches = max(shares) + (sum(shares) if preset == "gpu" and case.gpu else 0)
+    return Need(
+        weights=case.evaluated + case.cut(first) + max((case.cut(name) for name in others), default=0),
+        fixed=cache * caches + case.forward(tokens) * batch,
+    )
+
+
+def _model(_: StageId, case: Case) -> Need:
+    """Loading reads a model into the machine's own memory first."""
+    return Need(weights=case.weights, host=case.weights if case.gpu else 0.0)
+
+
+def _checkpoint(_: StageId, case: Case) -> Need:
+    """The pruned model, and the whole of it once more, read back on the host where a GPU has no room."""
+    cut, shape = case.cut("gprune"), case.model.shape
+    back = cut + (case.model.parameters - shape.decoder_weights) * case.width
+    if case.gpu:
+        return Need(weights=case.evaluated + cut, host=back)
+    return Need(weights=case.evaluated + cut + back)
+
+
+def _weighed(_: StageId, case: Case) -> Need:
+    """A layer's weights beside the model, each widened in the machine's own memory."""
+    shape = case.model.shape
+    layer = 4.0 * shape.decoder_weights / shape.layers
+    return Need(weights=case.weights, host=layer + (case.weights if case.gpu else 0.0))
+
+
+OFFLOADED = (
+    "statistics",
+    "positions",
+    "contexts",
+    "clusters",
+    "partition",
+    "norms",
+    "size",
+    "shape",
+    "sampled",
+    "weighed",
+)
+"""the kinds that a model larger than memory can go through, its layers left in their files"""
+_KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
+    "statistics": _statistics,
+    "positions": _positions,
+    "contexts": _contexts,
+    "context_statistics": _context_statistics,
+    "clusters": _clusters,
+    "partition": _clusters,
+    "learning": _learning,
+    "masks": _masks,
+    "scores": _scores,
+    "perplexity": _perplexity,
+    "accuracy": _accuracy,
+    "answers": _accuracy,
+    "speed": _speed,
+    "checkpoint": _checkpoint,
+    "sampled": _model,
+    "norms": _model,
+    "size": _model,
+    "shape": _model,
+    "weighed": _weighed,
+}
+"""the kinds of stage that run the model or hold it"""

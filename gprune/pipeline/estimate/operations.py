@@ -1,0 +1,174 @@
+"""How much a stage computes, and how fast that goes here: floating-point operations over a stated rate.
+
+A weight and a token make two operations. The weights are frozen while thresholds are learned, so a way back
+costs as much as a way forward. Rates are those of the latest run of this cache, or of a matrix product that
+is timed on the spot; on a GPU that has run nothing yet the rate is assumed, and said to be.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from gprune.pipeline.estimate.dimensions import Dimensions, of_model
+from gprune.pipeline.estimate.memory import KRYLOV
+from gprune.pipeline.stages import StageId
+from gprune.study import Study
+from gprune.study.methods import METHODS, of_masks
+from gprune.system.errors import ModelError
+
+RATES = {"gpu": 5e13, "cpu": 5e10}
+"""floating-point operations a second where none were measured: a data-centre GPU, two cores"""
+SHARED = ("statistics", "positions", "learning")
+"""the kinds of stage whose work several processes share"""
+TEXT_TOKENS = 340_000
+"""tokens of an evaluation text that is measured whole: WikiText-2's test split has about as many"""
+_LEAST_SECONDS = 1.0
+"""a stage that took less says little of a machine"""
+_SIDE = 1024
+"""rows of the matrices whose product is timed"""
+_LLOYD = 15
+"""steps that k-means is reckoned to take"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How fast a machine computes."""
+
+    operations: float
+    """floating-point operations a second"""
+    source: str
+    """where that comes from, as a remark"""
+
+    @property
+    def words(self) -> str:
+        """The rate with its source."""
+        return f"{self.operations / 1e12:.3g} TFLOP/s ({self.source})"
+
+
+def operations(stage: StageId, model: Dimensions, study: Study) -> float | None:
+    """Floating-point operations of a stage; 0 for next to nothing, None where nobody can tell before.
+
+    Args:
+        stage: which one.
+        model: sizes of the dense model.
+        study: the study.
+    """
+    if stage.kind in ("accuracy", "speed", "sampled") or _foreign(stage):
+        return None
+    plain = 2.0 * model.shape.decoder_weights
+    return plain * _passes(stage, study) + _besides(stage, model, study)
+
+
+def _foreign(stage: StageId) -> bool:
+    """Whether code of another package runs the model."""
+    if stage.kind != "masks":
+        return False
+    method = of_masks(stage.method)
+    return method.decision == "plugin" and method.plugin is not None and method.plugin.needs != "scores"
+
+
+def _passes(stage: StageId, study: Study) -> float:
+    """Tokens that go through the dense model, those that come back counted again."""
+    calibration, evaluation = study.calibration, study.evaluation
+    one = float(calibration.samples * calibration.length)
+    if stage.kind == "perplexity":
+        windows = evaluation.windows
+        kept = 1.0 if METHODS[stage.method].decision == "none" else study.retention
+        return kept * (TEXT_TOKENS if windows is None else windows * evaluation.length)
+    if stage.kind == "learning":
+        # student, two ways back, and the teacher in the first epoch
+        return 2 * one * (3 * study.sparsity.epochs + 1)
+    if stage.kind == "masks" and of_masks(stage.method).decision == "sequential":
+        return 2 * one
+    if stage.kind == "scores" and stage.metric == "llm_pruner":
+        return 3.0 * study.baselines.taylor_samples * study.baselines.taylor_length
+    known = {
+        "statistics": one,
+        "positions": one,
+        "contexts": min(one, float(study.contexts.tokens)),
+        "context_statistics": one if "forward" in stage.variant else 2 * one,
+    }
+    return known.get(stage.kind, 0.0)
+
+
+def _besides(stage: StageId, model: Dimensions, study: Study) -> float:
+    """Operations outside of the model's layers."""
+    shape, one = model.shape, 2.0 * study.calibration.samples * study.calibration.length
+    head = 2.0 * shape.hidden * model.vocabulary
+    rows = 2.0 * shape.neurons * shape.neuron_weights
+    bcm = study.modularization
+    if stage.kind == "learning":
+        return one * study.sparsity.epochs * 4 * head
+    if stage.kind == "contexts":
+        tokens = min(one / 2, float(study.contexts.tokens))
+        # each block of directions meets the inputs twice
+        return shape.layers * 4.0 * tokens * shape.hidden * KRYLOV * study.contexts.dimensions / 2
+    if stage.kind == "clusters":
+        return shape.layers * rows * 2 * _LLOYD * bcm.restarts * sum(bcm.candidates)
+    if stage.kind == "partition":
+        profiles = 2 if bcm.direction == "auto" else 1
+        return shape.layers * rows * 3 * bcm.steps * profiles * float(np.mean(bcm.candidates))
+    return 0.0
+
+
+def rate(records: Iterable[Mapping[str, Any]], gpu: bool, precision: str) -> Rate:
+    """How fast this machine computes.
+
+    Args:
+        records: of the runs of the cache, the latest first.
+        gpu: whether the study runs on one.
+        precision: number type of the model.
+    """
+    kind = "gpu" if gpu else "cpu"
+    for record in records:
+        found = _measured(record, kind, precision)
+        if found is not None:
+            return found
+    if gpu:
+        return Rate(RATES["gpu"], "assumed: nothing has run on this GPU yet")
+    return Rate(_product(), "a matrix product in float32, just timed")
+
+
+def _measured(record: Mapping[str, Any], kind: str, precision: str) -> Rate | None:
+    """The rate of the longest pass that a run has made on such a device in such numbers."""
+    known = record.get("provenance") or {}
+    if known.get("device") != kind or (known.get("inputs") or {}).get("precision") != precision:
+        return None
+    taken = {
+        name: one
+        for name, one in record["stages"].items()
+        if one.get("passes") and (one.get("seconds") or 0.0) >= _LEAST_SECONDS
+    }
+    calibration = record["study"].get("calibration") or {}
+    try:
+        model = of_model(str(record["study"]["model"]))
+        tokens = float(calibration["samples"] * calibration["length"])
+    except (ModelError, KeyError, TypeError):
+        return None
+    if not taken:
+        return None
+    name = max(taken, key=lambda one: taken[one]["seconds"])
+    passes = sum(taken[name]["passes"].values())
+    found = 2.0 * model.shape.decoder_weights * tokens * passes / taken[name]["seconds"]
+    if name.startswith(SHARED):
+        # what one of them computes
+        found /= float(known.get("processes") or 1)
+    return Rate(found, f"measured by {name} of the run {record.get('run', '')}")
+
+
+@cache
+def _product() -> float:
+    """Operations a second of one matrix product on this machine's cores, the best of a few."""
+    left = np.ones((_SIDE, _SIDE), dtype=np.float32)
+    best = float("inf")
+    for _ in range(3):
+        began = time.perf_counter()
+        left @ left
+        best = min(best, time.perf_counter() - began)
+    return 2.0 * _SIDE**3 / best

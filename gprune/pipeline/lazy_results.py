@@ -1,0 +1,74 @@
+"""Results that no run wants and somebody asks for: made from what a run has kept, at their own keys.
+
+The record of the run says nothing of them. What they are made from must be there, but for other such results.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from gprune.models import identity
+from gprune.pipeline import provenance
+from gprune.pipeline.record import Listener
+from gprune.pipeline.stages import KINDS, Results, Stage, Work, needed, resolve
+from gprune.system import machine
+from gprune.system.errors import StoreError
+from gprune.system.progress import Waiting
+
+R = TypeVar("R")
+_OF_THE_MODEL = ("components", "edited_perplexity")
+"""those that read the dense model"""
+
+
+def made(results: Results, stage: Stage[R], listener: Listener) -> R:
+    """A result, computed unless it is there; see `every`."""
+    return every(results, [stage], listener)[0]
+
+
+def every(results: Results, wanted: Sequence[Stage[R]], listener: Listener) -> list[R]:
+    """Several results, computed unless they are there; what is loaded for one serves the others.
+
+    Args:
+        results: what is there of the study.
+        wanted: of kinds that are made on demand.
+        listener: told of progress; may raise Cancelled.
+
+    Raises:
+        StoreError: the run has not come to what one is made from.
+        ModelError: the model is gone, or is another one than the run has read.
+        GpruneError: as their stages.
+    """
+    graph = results.graph
+    work = Work(graph.study, graph.inputs, results.store.texts, partial(listener, "model"))
+    for stage in wanted:
+        _ensure(results, stage, work, listener)
+    return [results.record(stage) for stage in wanted]
+
+
+def _ensure(results: Results, stage: Stage[Any], work: Work, listener: Listener) -> None:
+    if results.there(stage) and (not KINDS[stage.kind].on_demand or results.whole(stage)):
+        return
+    if not KINDS[stage.kind].on_demand:
+        raise StoreError(f"this needs “{stage.title}”, which the run does not have: run the study first")
+    for need in needed(stage):
+        _ensure(results, need, work, listener)
+    if stage.kind in _OF_THE_MODEL:
+        study, memory = results.graph.study, results.store.digests
+        card = machine.card(study.device)
+        identity.require_same(study.model, results.graph.inputs.model, memory, card)
+    words = Waiting("waiting for another process that computes the same")
+    waiting = partial(listener, stage.kind, 0, 1, words)
+    with results.store.lock(stage.kind, stage.key, waiting):
+        if results.whole(stage):
+            return
+        listener(stage.kind, 0, 1, results.set_aside(stage))
+        started = time.perf_counter()
+        work.progress = partial(listener, stage.kind)
+        with work.within_memory(stage.title):
+            record = stage.make(work, **resolve(stage.needs, results.record))
+        details = {"seconds": round(time.perf_counter() - started, 3), **provenance.versions()}
+        results.store.put(stage.kind, stage.key, record, details)
+        listener(stage.kind, 1, 1, stage.title)

@@ -1,0 +1,27 @@
+"""The records that runs leave, `<cache>/runs/<run>/run.json`: written, read and checked in one place.
+
+A record is a file like any other: it may be damaged, from another version or made by hand. Whoever reads one
+gets it through here, with every field of the form that the program relies on, or a sentence about what is
+wrong with it.
+"""
+
+from gprune.pipeline.runs.notes import About
+from gprune.pipeline.runs.reading import MOST_BYTES, every, load, names, read, required
+from gprune.pipeline.runs.writer_lock import INTERRUPTED, Ownership, elsewhere, standing
+from gprune.pipeline.runs.writing import restate, save
+
+__all__ = [
+    "INTERRUPTED",
+    "MOST_BYTES",
+    "About",
+    "Ownership",
+    "elsewhere",
+    "every",
+    "load",
+    "names",
+    "read",
+    "required",
+    "restate",
+    "save",
+    "standing",
+]

@@ -1,0 +1,275 @@
+"""Reads runs and records from the cache; the only place of the pages that touches files of results.
+
+Records are shared between sessions, read-only. Every cache here is keyed by strings alone: a key in the store
+names its content, and a stamp its files as they are, so nothing that is cached can go stale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+from gprune import records
+from gprune.pipeline import runs, stages
+from gprune.pipeline.runs import cached
+from gprune.pipeline.stages import Graph, Results, Stage
+from gprune.pipeline.stages.results import Declaration
+from gprune.records import ModelShape, ModelSize
+from gprune.store import Store, default_cache
+from gprune.study import Study
+from gprune.study.methods import METHODS, of_masks
+from gprune.system.errors import StoreError
+from gprune.system.units import seconds_since_1970
+
+AGREEMENT_TITLE = "module agreement"
+R = TypeVar("R")
+P = ParamSpec("P")
+_RECORDS = {kind.record.__name__: kind.record for kind in stages.KINDS.values() if kind.record is not None}
+
+
+class MissingResultError(StoreError):
+    """A page needs a result that its run does not have."""
+
+    def __init__(self, title: str) -> None:
+        """Names the missing stage by what it does."""
+        super().__init__(f"“{title}” is not there yet")
+        self.title = title
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A run whose record cannot be used."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run as its record stands now."""
+
+    root: str
+    """the cache folder"""
+    name: str
+    """name of the run's folder"""
+    record: dict[str, Any]
+    """what run.json holds"""
+    study: Study
+    """the study behind it"""
+    graph: Graph
+    """its stages, under the digests of what the run has read"""
+    about: runs.About = runs.About()
+    """what a person says of it"""
+    complaint: str = ""
+    """why that cannot be read; empty if it can"""
+
+    @property
+    def title(self) -> str:
+        """What a person calls it, or the name of its study; may be empty."""
+        return self.about.name or self.study.name
+
+    @property
+    def state(self) -> str:
+        """running, done, failed, cancelled or interrupted, also where its process is just gone."""
+        return runs.standing(self.record)
+
+    @property
+    def stages(self) -> dict[str, dict[str, Any]]:
+        """What ran: finished stages by name."""
+        return cast("dict[str, dict[str, Any]]", self.record["stages"])
+
+    @property
+    def shape(self) -> ModelShape | None:
+        """Sizes of the model, once known."""
+        return self.load(stages.shape) if self.has(stages.shape) else None
+
+    @property
+    def size(self) -> ModelSize | None:
+        """Parameters and biases of the model, once known."""
+        return self.load(stages.size) if self.has(stages.size) else None
+
+    @property
+    def unavailable(self) -> dict[str, dict[str, Any]]:
+        """Stages that a method could not be brought through, by name: key and reason."""
+        return cast("dict[str, dict[str, Any]]", self.record.get("unavailable") or {})
+
+    @property
+    def missing_tasks(self) -> dict[str, str]:
+        """Why zero-shot tasks could not be measured, by task."""
+        return self.record.get("missing_tasks") or {}
+
+    @property
+    def doubtful_tasks(self) -> dict[str, str]:
+        """Why the data of zero-shot tasks is probably another split than the one meant, by task."""
+        return self.record.get("doubtful_tasks") or {}
+
+    @property
+    def outlook(self) -> dict[str, float]:
+        """Seconds that every stage was expected to take when the run began, by name, in order."""
+        return self.record.get("expected") or {}
+
+    @property
+    def complete(self) -> bool:
+        """Whether it ran to its end, or as far as it was asked to."""
+        return self.state == "done" and (bool(self.record.get("result")) or self.stopped_early)
+
+    @property
+    def stopped_early(self) -> bool:
+        """Whether it was only asked to go a part of the way, as far as drift or agreement."""
+        early = self.record.get("until") in stages.UNTIL[: stages.UNTIL.index("perplexity")]
+        return early and not self.record.get("result")
+
+    @property
+    def outdated(self) -> int:
+        """How many of its results are of another formula or layout than today's, and are not used."""
+        known = stages.named(self.graph)
+        now = {name: known[name].key if name in known else "" for name in self.stages}
+        return sum(entry["key"] != now[name] for name, entry in self.stages.items())
+
+    @property
+    def packed(self) -> bool:
+        """Whether it was read from a pack, which brings neither model nor texts."""
+        return isinstance(self.record.get("packed"), dict)
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why results did not come with its pack, by the name of their stage."""
+        found = self.record["packed"].get("left_out") if self.packed else None
+        entries = found.items() if isinstance(found, dict) else ()
+        return {name: reason for name, reason in entries if isinstance(reason, str)}
+
+    @property
+    def is_demo(self) -> bool:
+        """Whether the bundled model was run."""
+        return self.study.model == "demo"
+
+    @property
+    def results(self) -> Results:
+        """What is there of it; a result is there when its key is, whichever run made it."""
+        return Results(Store(Path(self.root)), self.graph)
+
+    def has(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Whether a result is there: `run.has(stages.scores, "primary")`."""
+        return self.there(declare(self.graph, *args, **kwargs))
+
+    def there(self, stage: Stage[Any]) -> bool:
+        """Whether a stage's result is there, or one that serves for it.
+
+        What the run itself has made counts as there, although it may be damaged or lost since: reading it
+        says so then, where a gap on the page would not.
+        """
+        return self._made(stages.served(stage, self._made))
+
+    def _made(self, stage: Stage[Any]) -> bool:
+        entry = self.stages.get(stage.name)
+        own = entry is not None and entry["key"] == stage.key and stage.name not in self.left_out
+        return bool(stage.key) and (own or self.results.holds(stage))
+
+    def key(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> str:
+        """Content key of a result that is there.
+
+        Raises:
+            MissingResultError: the run has not come that far.
+        """
+        return self._there(declare(self.graph, *args, **kwargs)).key
+
+    def load(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """A record: `run.load(stages.masks, "flap")`.
+
+        Raises:
+            MissingResultError: the run has not come that far.
+            StoreError: the result is damaged.
+        """
+        return self.read(declare(self.graph, *args, **kwargs))
+
+    def read(self, stage: Stage[R]) -> R:
+        """The record of a stage.
+
+        Raises:
+            MissingResultError: the run has not come that far.
+            StoreError: the result is damaged.
+        """
+        found = self._there(stage)
+        kind = stages.KINDS[found.kind].record
+        return cast(R, record(self.root, found.kind, found.key, kind.__name__ if kind else ""))
+
+    def _there(self, stage: Stage[R]) -> Stage[R]:
+        found = stages.served(stage, self._made)
+        if not self._made(found):
+            raise MissingResultError(stage.title)
+        return found
+
+    @property
+    def masked(self) -> list[str]:
+        """Masks that are there, by the names under which methods use them, GPrune's first, controls last."""
+        methods = {METHODS[name].masks for name in self.study.methods if METHODS[name].decision != "none"}
+        order = sorted(methods, key=lambda name: (name != "gprune", of_masks(name).control, name))
+        return [name for name in order if self.has(stages.masks, name)]
+
+    def masks(self) -> dict[str, records.PruningMasks]:
+        """The masks that are there.
+
+        Raises:
+            StoreError: one is damaged.
+        """
+        return {name: self.load(stages.masks, name) for name in self.masked}
+
+    def agreement(self) -> records.Agreement:
+        """The comparisons of modules that are there.
+
+        Raises:
+            MissingResultError: none is.
+        """
+        wanted = stages.agreements(self.graph)
+        rows = {name: self.read(stage) for name, stage in wanted.items() if self.there(stage)}
+        if not rows:
+            raise MissingResultError(AGREEMENT_TITLE)
+        return records.Agreement.of(rows)
+
+    @property
+    def has_agreement(self) -> bool:
+        """Whether any comparison of modules is there."""
+        return any(self.there(stage) for stage in stages.agreements(self.graph).values())
+
+
+def root() -> str:
+    """The cache folder that the app looks at."""
+    return str(default_cache().resolve())
+
+
+def record(root: str, stage: str, key: str, kind: str) -> Any:
+    """One record of the store, shared by all sessions, read-only.
+
+    Its files are looked at each time that it is handed out: one that another program has changed in place is
+    read and checked anew, because touching a memory map of a file that was shortened ends the whole app.
+
+    Raises:
+        StoreError: the result is absent or damaged.
+    """
+    return _record(root, stage, key, kind, Store(Path(root)).stamp(stage, key))
+
+
+# a large run has 233 records: four of them side by side
+@lru_cache(maxsize=1024)
+def _record(root: str, stage: str, key: str, kind: str, stamp: str) -> Any:
+    return Store(Path(root)).get(stage, key, _RECORDS[kind])
+
+
+def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
+    """Every run of a cache, the latest started first, and those that cannot be read."""
+    good: list[Run] = []
+    bad: list[Unreadable] = []
+    for path in sorted((Path(root) / "runs").glob("*/run.json")):
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        values, graph, reason = cached.record(path, status)
+        if values is None or graph is None:
+            bad.append(Unreadable(path.parent.name, reason))
+        else:
+            good.append(Run(root, path.parent.name, values, graph.study, graph, *cached.said_of(path.parent)))
+    good.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
+    return good, bad

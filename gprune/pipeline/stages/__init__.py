@@ -1,0 +1,49 @@
+"""Every result of a study, declared once: what it needs, its key, its words, how it is made.
+
+    graph = Graph(study, inputs)
+    results = Results(store, graph)
+    for stage in course(graph, "masks", results.holds): ...     # what a run goes through, in order
+    results.get(drift), results.get(scores, "auxiliary")        # records, by the keys that follow
+
+A stage is declared by a function of this package; what follows from the declarations is in `graph` (keys
+and order), `course` (what a study wants) and `results` (what a store has of it). Importing it loads no torch:
+what computes is imported when it computes.
+"""
+
+from gprune.pipeline.stages.calibration import (
+    context_statistics,
+    contexts,
+    groups,
+    norms,
+    positions,
+    sampled,
+    shape,
+    size,
+    statistics,
+    tokens,
+)
+from gprune.pipeline.stages.embedding import BEHAVIOUR, PARAMETERS, components, mapped_texts, neuron_map
+from gprune.pipeline.stages.evaluation import edited_perplexity, overlap, perplexity, speed
+from gprune.pipeline.stages.graph import (
+    KINDS,
+    PAIR,
+    Graph,
+    Stage,
+    StageId,
+    every_need,
+    needed,
+    on_the_way,
+    order,
+    resolve,
+    served,
+)
+from gprune.pipeline.stages.inputs import Inputs
+from gprune.pipeline.stages.method_inputs import Given, given, standings, unequal
+from gprune.pipeline.stages.plan import UNTIL, course, every, measured, named
+from gprune.pipeline.stages.pruning import checkpoint, learning, masks, pruned, pruned_model, repairs
+from gprune.pipeline.stages.ranking_groups import space
+from gprune.pipeline.stages.rasa import adapted, agreement, agreements, modules, side
+from gprune.pipeline.stages.results import Results
+from gprune.pipeline.stages.run_context import Work
+from gprune.pipeline.stages.scoring import clusters, drift, partition, scores
+from gprune.pipeline.stages.zero_shot import accuracy, answers, questions

@@ -1,0 +1,170 @@
+"""The stages that measure: perplexity and speed of every method (section 4).
+
+Beside them, how far an evaluated text is one that was calibrated on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from gprune.data import texts
+from gprune.data.texts import overlap as overlaps
+from gprune.pipeline.stages.calibration import sampled as sampled_text
+from gprune.pipeline.stages.calibration import tokens
+from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once
+from gprune.pipeline.stages.pruning import pruned, pruned_model, repair_versions
+from gprune.pipeline.stages.run_context import Work
+from gprune.records import (
+    Array,
+    Perplexity,
+    PruningMasks,
+    SampledText,
+    TextOverlap,
+    Throughput,
+    Tokens,
+)
+from gprune.study.methods import METHODS
+
+
+@once
+def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
+    """How much of an evaluation text's windows stands in the calibration sets of A and B."""
+    evaluation = graph.study.evaluation
+
+    def make(work: Work, calibration: list[Tokens], sampled: SampledText | None = None) -> TextOverlap:
+        windows = overlaps.cut(_stream(work, text, sampled), evaluation.length, evaluation.windows)
+        return overlaps.measured(text, windows, calibration, len(work.tokenizer))
+
+    index = evaluation.texts.index(text)
+    return graph.stage(
+        StageId("overlap", item=index),
+        f"overlap of text {index + 1} with A and B",
+        make,
+        needs={"calibration": [tokens(graph, role) for role in PAIR], **_written(graph, text)},
+        reads={"text": graph.inputs.evaluation[text], "tokenizer": graph.inputs.tokenizer},
+        settings={"length": evaluation.length, "windows": evaluation.windows},
+    )
+
+
+@once
+def perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
+    """Perplexity of a method on an evaluation text of the study."""
+    evaluation = graph.study.evaluation
+
+    def make(work: Work, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
+        from gprune.evaluation import perplexity as measurement
+
+        # the model first: a method that leaves nothing must not wait for a text
+        model = work.cut(method, pruned_model(graph, method, **parts))
+        stream = _stream(work, text, sampled)
+        return measurement.perplexity(model, stream, text, evaluation, work.progress)
+
+    index = evaluation.texts.index(text)
+    return graph.stage(
+        StageId("perplexity", method=method, item=index),
+        f"perplexity of {METHODS[method].label}, text {index + 1}",
+        make,
+        needs=pruned(graph, method) | _written(graph, text),
+        reads=_measured(graph, text),
+        settings=_asked(graph),
+    )
+
+
+def edited_perplexity(
+    graph: Graph, method: str, text: str, digest: str, edited: Callable[[], PruningMasks]
+) -> Stage[Perplexity]:
+    """Perplexity of a method whose masks were edited by hand; made when somebody asks for it.
+
+    Args:
+        graph: the study's graph.
+        method: whose masks were edited.
+        text: an evaluation text of the study.
+        digest: of which units are kept: edited masks are no result of a study and have no key.
+        edited: makes these masks again.
+    """
+    evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
+
+    def make(work: Work, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
+        from gprune.evaluation import perplexity as measurement
+
+        model = work.cut(digest, pruned_model(graph, method, edited(), **parts))
+        stream = _stream(work, text, sampled)
+        return measurement.perplexity(model, stream, text, evaluation, work.progress)
+
+    needs = pruned(graph, method) | _written(graph, text)
+    del needs["masks"]
+    return graph.stage(
+        StageId("edited_perplexity", method=method, variant=(digest[:16], f"text{index + 1}")),
+        f"perplexity of {METHODS[method].label} edited by hand, text {index + 1}",
+        make,
+        needs=needs,
+        reads=_measured(graph, text),
+        settings=_asked(graph) | {"masks": digest} | repair_versions(graph, method),
+    )
+
+
+def _measured(graph: Graph, text: str) -> dict[str, str]:
+    """What a perplexity reads."""
+    return graph.model | {"text": graph.inputs.evaluation[text], "tokenizer": graph.inputs.tokenizer}
+
+
+def _asked(graph: Graph) -> dict[str, Any]:
+    """The settings of a perplexity."""
+    return {"preset": graph.study.evaluation.preset, "windows": graph.study.evaluation.windows}
+
+
+def _written(graph: Graph, text: str) -> dict[str, Stage[SampledText]]:
+    """What an evaluation text needs that the model writes itself."""
+    return {"sampled": sampled_text(graph, text)} if texts.is_sampled(text) else {}
+
+
+def _stream(work: Work, text: str, sampled: SampledText | None) -> Array:
+    """The tokens of an evaluation text: read, or written by the model."""
+    return work.stream(text) if sampled is None else sampled.ids.ravel()
+
+
+@once
+def speed(graph: Graph) -> Stage[Throughput]:
+    """Tokens a second of the dense model and of every method that can run, side by side in one run.
+
+    Beside the dense model and the first one, one at a time is in memory. Prompt and new tokens shrink to what
+    the model can read. A method that does not fit ends the stage: its result has all methods or is none.
+    """
+    study = graph.study
+
+    def make(work: Work, models: dict[str, Any]) -> Throughput:
+        from gprune.evaluation import speed as measurement
+
+        decoder, chosen = work.decoder, measurement.preset(study.evaluation.speed)
+        if work.company is not None:
+            decoder.require_whole("speed")
+        fitting = measurement.fitting(decoder.model.config, chosen)
+        known = {"device": str(decoder.device), "dtype": work.inputs.precision}
+        chosen = measurement.with_changes(chosen, **known, **fitting)
+        # a method without masks could not run, unless it is the dense model
+        able = {n: parts for n, parts in models.items() if "masks" in parts or METHODS[n].decision == "none"}
+        work.let_go()
+        cuts = {
+            name: partial(work.pruned, pruned_model(graph, name, **parts)) for name, parts in able.items()
+        }
+        rows = measurement.measure(cuts, chosen, work.progress)
+        return Throughput(
+            chosen.describe(), measurement.where(decoder.device), tuple(asdict(row) for row in rows)
+        )
+
+    return graph.stage(
+        StageId("speed"),
+        "measuring tokens a second",
+        make,
+        needs={"models": {name: pruned(graph, name) for name in study.methods}},
+        reads=graph.model,
+        settings={
+            "preset": study.evaluation.speed,
+            "machine": graph.inputs.machine,
+            "order": list(study.methods),
+        },
+        optional=True,
+    )

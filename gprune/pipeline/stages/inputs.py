@@ -1,0 +1,284 @@
+"""What a study reads from outside, as digests: its model, its texts, its tasks, the machine it measures.
+
+All that a content key needs to know of the world. None of it loads a model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from gprune.data import texts as corpora
+from gprune.models import identity
+from gprune.plugins.discovery import Plugin
+from gprune.study import Study, methods
+from gprune.system import machine
+from gprune.system.errors import CorpusError, PluginError, SettingsError
+from gprune.system.progress import Progress
+
+ROLES = ("primary", "auxiliary", "substitute")
+"""the roles of A, B and C"""
+DIGEST = "digest"
+GRADIENT = "gradient"
+"""the role of the text that only LLM-Pruner reads, where that is not the primary text"""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Digests of everything a study reads from outside."""
+
+    model: str
+    """content of the model folder"""
+    tokenizer: str
+    """content of the tokenizer files"""
+    precision: str
+    """float32, bfloat16 or float16, as resolved on this machine"""
+    calibration: dict[str, str]
+    """content of the calibration texts, by role: primary, auxiliary, substitute, gradient"""
+    evaluation: dict[str, str]
+    """content of the evaluation texts, by the name they were given under"""
+    tasks: dict[str, str] = field(default_factory=dict)
+    """content of the zero-shot tasks that have data here, by the name they were given under"""
+    scoring: str = ""
+    """what asks and scores the tasks, with its version; empty without tasks"""
+    machine: str = ""
+    """where speed is measured, and with which libraries; empty where it is not"""
+    plugins: dict[str, dict[str, str]] = field(default_factory=dict)
+    """the metrics and methods of other packages that it names, by place: what they declare, and the digest of
+    package, version and content"""
+
+    def digest_of(self, plugin: Plugin) -> str:
+        """What the keys of a plug-in's results hold of it; empty where this study does not use it."""
+        return self.plugins.get(plugin.place, {}).get(DIGEST, "")
+
+    @classmethod
+    def unknown(cls, study: Study) -> Inputs:
+        """Blanks for all that a study reads."""
+        evaluation = study.evaluation
+        texts, tasks = dict.fromkeys(evaluation.texts, ""), dict.fromkeys(evaluation.tasks, "")
+        return cls("", "", "", dict.fromkeys(roles(study), ""), texts, tasks)
+
+
+def roles(study: Study) -> dict[str, str]:
+    """The calibration texts of a study, by role."""
+    own = {GRADIENT: study.baselines.taylor_text} if "llm_pruner" in study.methods else {}
+    return {role: text for role, text in ({r: getattr(study, r) for r in ROLES} | own).items() if text}
+
+
+def lacking(study: Study, inputs: Inputs) -> set[str]:
+    """Roles and evaluation texts of a study whose content digests do not tell."""
+    texts = set(study.evaluation.texts)
+    return (set(roles(study)) - set(inputs.calibration)) | (texts - set(inputs.evaluation))
+
+
+def describe_texts(study: Study) -> None:
+    """Finds every text of a study; nothing is downloaded.
+
+    Raises:
+        CorpusError: one is missing or cannot be used.
+    """
+    for text in roles(study).values():
+        corpora.describe(text, "calibration")
+    for text in study.evaluation.texts:
+        corpora.describe(text, "evaluation")
+
+
+def read(
+    study: Study,
+    missing_tasks: dict[str, str] | None = None,
+    *,
+    download: bool = True,
+    on_progress: Progress | None = None,
+    memory: Path | None = None,
+) -> Inputs:
+    """Digests of what a study reads, after everything has been found.
+
+    Args:
+        study: the study.
+        missing_tasks: gets why tasks of the study cannot be measured here, by task.
+        download: whether what is on the hub only may be fetched.
+        on_progress: told of the download of the model; the hub's own bars are drawn where left out.
+        memory: folder in which digests of large files are kept for other processes; none where left out.
+
+    Raises:
+        ModelError: the model folder holds no model.
+        CorpusError: a text cannot be read.
+        SettingsError: two calibration texts hold the same content, there is no such task, or a plug-in that
+            the study names is not installed.
+    """
+    # the model first: a wrong folder is the commonest slip and the cheapest to find
+    folder = identity.locate(study.model, download=download, on_progress=on_progress)
+    if study.offload:
+        identity.require_offloadable(folder)
+    texts = roles(study)
+    if download:
+        for role, text in texts.items():
+            corpora.prepare(text, "calibration", tokens_read(study, role))
+        for text in study.evaluation.texts:
+            corpora.prepare(text, "evaluation", tokens_read(study, "evaluation"))
+    model = identity.fingerprint(study.model, memory, machine.card(study.device))
+    precision = precision_of(study)
+    content = partial(content_of, study, model, precision, memory=memory)
+    calibration = {role: content(text, role) for role, text in texts.items()}
+    _require_different(texts, calibration)
+    return Inputs(
+        model=model,
+        tokenizer=identity.tokenizer_fingerprint(study.model),
+        precision=precision,
+        calibration=calibration,
+        evaluation={text: content(text, "evaluation") for text in study.evaluation.texts},
+        tasks=_tasks(study, {} if missing_tasks is None else missing_tasks, download),
+        scoring=_scoring(study),
+        machine=machine.describe(study.device) if study.evaluation.speed != "none" else "",
+        plugins=plugins_read(study),
+    )
+
+
+def plugins_read(study: Study) -> dict[str, dict[str, str]]:
+    """What the plug-ins of a study declare and hold now, by place; none of their code is imported.
+
+    Raises:
+        SettingsError: one is not installed, or its files cannot be read.
+    """
+    found = {}
+    for plugin in methods.plugins_of(study.metric, study.methods):
+        try:
+            known = methods.installed(plugin)
+            found[plugin.place] = known.plugin.to_plain() | {DIGEST: known.digest()}
+        except PluginError as error:
+            raise SettingsError(str(error)) from error
+    return found
+
+
+def recipe_of(study: Study, text: str, role: Literal["calibration", "evaluation"]) -> corpora.Recipe:
+    """What a study draws of a text that its model writes."""
+    calibration, evaluation = study.calibration, study.evaluation
+    if role == "calibration":
+        return corpora.recipe(text, role, calibration.samples, calibration.length)
+    return corpora.recipe(text, role, evaluation.windows, evaluation.length)
+
+
+def tokens_read(study: Study, role: str) -> int | None:
+    """Tokens of a text that a study reads where it is a hub text with more of them; None for all.
+
+    Args:
+        study: the study.
+        role: role of a calibration text, or evaluation.
+    """
+    if role == "evaluation":
+        windows = study.evaluation.windows
+        return windows * study.evaluation.length if windows else None
+    if role == GRADIENT:
+        return corpora.cut_from(study.baselines.taylor_samples, study.baselines.taylor_length)
+    return corpora.drawn_from(study.calibration.samples, study.calibration.length)
+
+
+def content_of(
+    study: Study,
+    model: str,
+    precision: str,
+    text: str,
+    role: str,
+    *,
+    memory: Path | None = None,
+) -> str:
+    """Digest of what a text says; of one that the model writes, of the model and of all that is drawn by.
+
+    Args:
+        study: the study, which decides how much of a sampled text is drawn, and of a hub text is read.
+        model: content of the model folder.
+        precision: number type of the model.
+        text: name of the text.
+        role: role of a calibration text, or evaluation.
+        memory: see `read`.
+
+    Raises:
+        CorpusError: the text cannot be read.
+    """
+    used: Literal["calibration", "evaluation"] = "evaluation" if role == "evaluation" else "calibration"
+    found = corpora.fingerprint(text, used, memory, tokens_read(study, role))
+    if not corpora.is_sampled(text):
+        return found
+    return hashlib.sha256(f"{model} {precision} {recipe_of(study, text, used)}".encode()).hexdigest()
+
+
+def _require_different(texts: dict[str, str], found: dict[str, str]) -> None:
+    for first, second in (ROLES[:2], ROLES[::2], ROLES[1:]):
+        if second in found and found[first] == found[second]:
+            raise SettingsError(
+                f"{first} {texts[first]!r} and {second} {texts[second]!r} are the same text: "
+                "rank drift between them would be zero. Choose texts with different content"
+            )
+
+
+def _tasks(study: Study, missing: dict[str, str], download: bool) -> dict[str, str]:
+    """Content of the tasks that have data; the others join the missing ones with the reason."""
+    if not study.evaluation.tasks:
+        return {}
+    from gprune.evaluation import tasks
+
+    settings = study.evaluation
+    for task in settings.tasks:
+        # a task that has no data is left out; one that does not exist is a slip
+        with contextlib.suppress(CorpusError):
+            tasks.resolve(task, settings)
+    missing |= {task: reason for task, reason in tasks.available(settings.tasks, settings).items() if reason}
+    found = {}
+    for task in settings.tasks:
+        if task not in missing:
+            try:
+                found[task] = tasks.fingerprint(tasks.resolve(task, settings, download=download))
+            except CorpusError as error:
+                missing[task] = str(error)
+    return found
+
+
+def doubtful_tasks(study: Study, missing: Collection[str] = ()) -> dict[str, str]:
+    """Why the data of tasks is probably another split than the one they are measured on, by task.
+
+    Args:
+        study: the study.
+        missing: tasks that have no data here.
+    """
+    if not study.evaluation.tasks:
+        return {}
+    from gprune.evaluation import tasks
+
+    found = {}
+    for task in study.evaluation.tasks:
+        if task not in missing:
+            # a file that has gone meanwhile is told when the task is measured
+            with contextlib.suppress(CorpusError):
+                found[task] = tasks.doubt(tasks.resolve(task, study.evaluation))
+    return {task: reason for task, reason in found.items() if reason}
+
+
+def _scoring(study: Study) -> str:
+    if not study.evaluation.tasks:
+        return ""
+    from gprune.evaluation import tasks
+
+    return tasks.scoring_version()
+
+
+def precision_of(study: Study) -> str:
+    """The number type that `auto` means on this machine."""
+    if study.dtype != "auto":
+        return study.dtype
+    if study.device == "cpu" or not machine.has_gpu():
+        return "float32"
+    stored = identity.configuration(identity.locate(study.model))
+    return str(stored.get("dtype") or stored.get("torch_dtype") or "float32")
+
+
+def from_plain(values: Any) -> Inputs | None:
+    """Digests as a run's record keeps them; None where the record lacks some."""
+    try:
+        return Inputs(**values)
+    except TypeError:
+        return None

@@ -1,0 +1,128 @@
+"""What every method of a study was given: texts, passes of the dense model, steps of learning.
+
+The facts follow from the graph, whose needs say which texts and which learning some masks rest on, and from
+what is kept beside each result, which says how often the dense model ran. Nothing is said of a method twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from gprune.evaluation import holdout
+from gprune.evaluation.holdout import Standing
+from gprune.pipeline.stages.graph import LETTERS, Graph, Stage, every_need, order
+from gprune.pipeline.stages.pruning import fixed_attention, pruned, repairs
+from gprune.pipeline.stages.results import Results
+from gprune.records import REPAIRS, Repair, TextOverlap
+from gprune.study.methods import METHODS
+from gprune.system.errors import StoreError
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a method was given before it was measured."""
+
+    method: str
+    """its name, one of gprune.study.methods.METHODS"""
+    texts: tuple[str, ...]
+    """the letters of the calibration texts it has read"""
+    forward: float
+    """forward passes of the dense model, in calibration sets; NaN where none is recorded"""
+    backward: float
+    """backward passes"""
+    steps: int
+    """steps of learning behind its decisions; 0 where nothing was learned"""
+    attention: bool
+    """whether its key/value groups are those of GPrune"""
+    repairs: tuple[Repair, ...]
+    """what was done to the weights that it keeps"""
+
+    @property
+    def learned(self) -> bool:
+        """Whether anything was learned."""
+        return self.steps > 0
+
+    @property
+    def means(self) -> str:
+        """Its texts and its learning in words that follow a *has*."""
+        texts = " and ".join(self.texts) or "no text"
+        return f"{texts} and {f'{self.steps} steps of learning' if self.learned else 'nothing learned'}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        values = {"texts": list(self.texts), "forward passes": self.forward, "backward passes": self.backward}
+        values |= {"steps": self.steps, "attention of GPrune": self.attention}
+        return values | {repair.label: repair in self.repairs for repair in REPAIRS.values()}
+
+
+def given(results: Results, method: str) -> Given | None:
+    """What a method was given; None for the dense model, and where its masks are not there.
+
+    Args:
+        results: what is there of the study.
+        method: one of METHODS.
+
+    Raises:
+        StoreError: a record of its learning is damaged.
+    """
+    graph, known = results.graph, METHODS[method]
+    needs = pruned(graph, method)
+    if not needs or not results.there(needs["masks"].stage):
+        return None
+    behind = order(every_need(needs), results.holds)
+    read = {stage.id.texts[0] for stage in behind if stage.kind == "tokens"}
+    passes = [found for stage in behind if (found := results.details(stage).get("passes"))]
+    return Given(
+        method=method,
+        texts=tuple(letter for role, letter in LETTERS.items() if role in read),
+        forward=_sum(passes, "forward"),
+        backward=_sum(passes, "backward"),
+        steps=sum(_steps(results, stage) for stage in behind if stage.kind == "learning"),
+        attention=bool(fixed_attention(graph, known)),
+        repairs=repairs(graph, method),
+    )
+
+
+def _sum(passes: list[Any], way: str) -> float:
+    return float(sum(found.get(way, 0.0) for found in passes)) if passes else NAN
+
+
+def _steps(results: Results, stage: Stage[Any]) -> int:
+    return len(results.record(stage).steps)
+
+
+def unequal(compared: Iterable[Given]) -> str:
+    """That methods were not given the same, in one line; empty where all of them were."""
+    groups: dict[str, list[str]] = {}
+    for one in sorted(compared, key=lambda one: -one.steps):
+        groups.setdefault(one.means, []).append(METHODS[one.method].label)
+    if len(groups) < 2:
+        return ""
+    parts = [f"{_called(names)} {means}" for means, names in groups.items()]
+    return f"Not given the same: {'; '.join(parts)}"
+
+
+def _called(names: list[str]) -> str:
+    """One method by its name, several by their number: labels hold commas."""
+    own = list(dict.fromkeys(names))
+    return f"{own[0]} has" if len(own) == 1 else f"{len(own)} methods have"
+
+
+def standings(graph: Graph, overlap: Callable[[str], TextOverlap]) -> dict[str, Standing]:
+    """What the evaluation texts of a study are to its calibration texts; a damaged overlap is not known.
+
+    Args:
+        graph: the study's graph.
+        overlap: gives what was measured of an evaluation text.
+    """
+    found = {}
+    for text in graph.study.evaluation.texts:
+        with contextlib.suppress(StoreError):
+            found[text] = overlap(text)
+    inputs = graph.inputs
+    return holdout.standings(graph.study, inputs.calibration, inputs.evaluation, found)

@@ -1,0 +1,184 @@
+"""The stages that prune: masks of every method, and the folder of the pruned model (sections 3.3 and 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gprune.pipeline.stages import baselines
+from gprune.pipeline.stages.calibration import statistics, tokens
+from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
+from gprune.pipeline.stages.ranking_groups import scored_in, space
+from gprune.pipeline.stages.rasa import adapted
+from gprune.pipeline.stages.run_context import Work
+from gprune.records import (
+    REPAIRS,
+    AdaptedScores,
+    Learning,
+    Partition,
+    PrunedModel,
+    PruningMasks,
+    Repair,
+    Tokens,
+    UnitScores,
+)
+from gprune.study.methods import METHODS, Method, of_masks, repairs_of
+
+OF_A_TEXT: dict[str, Callable[[Graph, str], Stage[Any]]] = {"statistics": statistics, "tokens": tokens}
+"""what a repair can need of a calibration text, by kind"""
+
+
+@once
+def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
+    """Modular sparsity learning (MSL, section 3.3).
+
+    Args:
+        graph: the study's graph.
+        method: a method whose masks are learned.
+    """
+    study, chosen = graph.study, METHODS[method]
+
+    def make(
+        work: Work,
+        adapted: AdaptedScores,
+        heads: UnitScores,
+        partition: Partition,
+        primary: Tokens,
+        auxiliary: Tokens,
+        attention: PruningMasks | None = None,
+    ) -> Learning:
+        from gprune.pruning.sparsity.learning import learn
+
+        fixed = None if attention is None else attention.heads
+        ranks = None if work.company is None else work.company.ranks
+        with work.learner() as decoder:
+            return Learning.of(
+                *learn(
+                    decoder,
+                    adapted.scores,
+                    heads.heads,
+                    partition,
+                    primary,
+                    auxiliary,
+                    study.sparsity,
+                    study.retention,
+                    study.seed,
+                    work.progress,
+                    fixed,
+                    work.resumption,
+                    ranks=ranks,
+                )
+            )
+
+    # every alignment is a setting but the one that changes nothing; whose attention it is, is a need
+    without = (*REPAIRS, "attention", *(("alignment",) if study.sparsity.alignment == 1 else ()))
+    return graph.stage(
+        StageId("learning") if method == "gprune" else StageId("learning", method=method),
+        f"learning the sparsity ({chosen.label})",
+        make,
+        needs={
+            "adapted": adapted(graph, method),
+            "heads": scored_in(graph, PAIR[0], chosen.modules).stage(graph),
+            "partition": space(graph, chosen.modules),
+            **{role: tokens(graph, role) for role in PAIR},
+            **fixed_attention(graph, chosen),
+        },
+        reads=graph.model,
+        settings=settings_of(study.sparsity, without=without)
+        | {"retention": study.retention, "seed": study.seed},
+    )
+
+
+@once
+def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
+    """Which units some masks keep, by the name under which methods use them.
+
+    Making them raises MethodError where the method cannot run on the model or at the retention.
+
+    Raises:
+        SettingsError: no method has masks of this name.
+    """
+    method = of_masks(name)
+    identity, title = StageId("masks", method=name), f"masks of {METHODS[method.name].label}"
+    if method.decision != "learned":
+        return baselines.decided(graph, method, identity, title, fixed_attention(graph, method))
+
+    def make(_: Work, learning: Learning) -> PruningMasks:
+        return learning.masks
+
+    return graph.stage(identity, title, make, needs={"learning": learning(graph, method.name)})
+
+
+def fixed_attention(graph: Graph, method: Method) -> dict[str, Stage[PruningMasks]]:
+    """The masks whose attention a method takes over: GPrune's for a control, where the study says so."""
+    fixed = method.control and graph.study.sparsity.attention == "gprune"
+    return {"attention": masks(graph)} if fixed else {}
+
+
+def pruned(graph: Graph, method: str) -> dict[str, Any]:
+    """What a method's model is made from: its masks, and what the repairs of its weights need.
+
+    Args:
+        graph: the study's graph.
+        method: one of METHODS; nothing is needed for the dense model.
+    """
+    known = METHODS[method]
+    if known.decision == "none":
+        return {}
+    kept = masks(graph, known.masks)
+    versions = repair_versions(graph, method)
+    # a repair may need nothing that would tell its model from another one
+    needs: dict[str, Any] = {"masks": graph.part(kept, versions, {"masks": kept}) if versions else kept}
+    for repair in repairs(graph, method):
+        # a baseline that is scored on both texts is repaired on both
+        for name, kind in repair.needs.items():
+            needs[name] = [OF_A_TEXT[kind](graph, text) for text in baselines.scored_on(known)]
+    return needs
+
+
+def repairs(graph: Graph, method: str) -> tuple[Repair, ...]:
+    """What is done to the weights that a method keeps."""
+    return repairs_of(METHODS[method], graph.study.sparsity)
+
+
+def repair_versions(graph: Graph, method: str) -> dict[str, Any]:
+    """What keys must say of a method's repairs beside what these need; nothing where that says it all."""
+    versions = {repair.name: repair.version for repair in repairs(graph, method) if repair.version}
+    return {"repairs": versions} if versions else {}
+
+
+def pruned_model(
+    graph: Graph, method: str, masks: PruningMasks | None = None, **inputs: Any
+) -> PrunedModel | None:
+    """A method's model from the records of what `pruned` needs; None for the dense one."""
+    return None if masks is None else PrunedModel(masks, repairs(graph, method), inputs)
+
+
+@once
+def checkpoint(graph: Graph) -> Stage[Any]:
+    """The pruned model as a folder, read back and compared before it is called done."""
+    study = graph.study
+
+    def make(work: Work, folder: Path, masks: PruningMasks, **inputs: Any) -> None:
+        from gprune.models.export import checkpoint as folder_form
+
+        work.progress(0, 1, "writing and reading back")
+        model = pruned_model(graph, "gprune", masks, **inputs)
+        folder_form.save(
+            work.cut("gprune", model),
+            work.tokenizer,
+            folder / "model",
+            model or masks,
+            source=study.model,
+            fingerprint=work.inputs.model,
+            study=study.to_dict(),
+        )
+
+    return graph.stage(
+        StageId("checkpoint"),
+        "writing the pruned model",
+        make,
+        needs=pruned(graph, "gprune"),
+        reads=graph.model | {"tokenizer": graph.inputs.tokenizer},
+    )

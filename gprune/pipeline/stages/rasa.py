@@ -1,0 +1,118 @@
+"""The stages that follow from modules: score adaptation (RASA, section 3.2) and their agreement (Fig. 1b)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from gprune.pipeline.stages.calibration import groups
+from gprune.pipeline.stages.comparisons import INITIALIZATION, OTHER_SEED, Comparison, Side, compared
+from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
+from gprune.pipeline.stages.ranking_groups import scored_in, space
+from gprune.pipeline.stages.run_context import Work
+from gprune.pipeline.stages.scoring import Scorer, partition, scorers, whole_and_in_shards
+from gprune.pruning.modules.agreement import compare
+from gprune.pruning.rasa import adapt, balanced_splits, module_statistics
+from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition, PartitionAgreement, UnitScores
+from gprune.study.methods import METHODS
+
+
+@once
+def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
+    """Drift, mean score and repeatability of every module (RASA before its thresholds).
+
+    Args:
+        graph: the study's graph.
+        among: which modules, see `gprune.pipeline.stages.ranking_groups.space`; the study's own where empty.
+    """
+    hows = [scored_in(graph, text, among) for text in PAIR]
+    known = space(graph, among)
+
+    def make(
+        work: Work, both: list[UnitScores], partition: Partition, parts: list[Mapping[str, Any]]
+    ) -> ModuleStatistics:
+        settings = work.study.reliability
+        makes = zip(PAIR, scorers(work.study, hows, parts), strict=True)
+        splits = [_split_scores(work, text, one) for text, one in makes]
+        return module_statistics(both[0], both[1], partition, splits[0], splits[1], settings)
+
+    return graph.stage(
+        StageId("modules", variant=(among,) if among else ()),
+        f"module statistics, {known.title}" if among else "module statistics",
+        make,
+        needs=whole_and_in_shards(graph, hows) | {"partition": known},
+        settings={"score_scale": graph.study.reliability.score_scale},
+    )
+
+
+def _split_scores(work: Work, text: str, scorer: Scorer) -> Iterator[tuple[Array, Array]]:
+    """Scores of every balanced split, one pair at a time: at 7B all pairs of a text would be gigabytes."""
+    splits = balanced_splits(work.study.calibration.shards)
+    for done, (first, second) in enumerate(splits):
+        work.progress(done, len(splits), f"repeatability on the {text} text")
+        yield scorer.neurons(first), scorer.neurons(second)
+
+
+@once
+def adapted(graph: Graph, method: str = "gprune") -> Stage[AdaptedScores]:
+    """RASA (section 3.2): scores in which unreliable modules are re-scored; of a control, in its own modules.
+
+    Args:
+        graph: the study's graph.
+        method: a method whose masks are learned.
+    """
+    chosen = METHODS[method]
+    settings, seed = graph.study.reliability, graph.study.seed
+    if not chosen.adapts:
+        settings = replace(settings, selection="none")
+
+    def make(
+        _: Work, both: list[UnitScores], partition: Partition, modules: ModuleStatistics
+    ) -> AdaptedScores:
+        return adapt(both[0], both[1], partition, modules, settings, seed)
+
+    hows = [scored_in(graph, text, chosen.modules) for text in PAIR]
+    own = method == "gprune"
+    return graph.stage(
+        StageId("adapted") if own else StageId("adapted", method=method),
+        "score adaptation" if own else f"scores of {chosen.label}",
+        make,
+        needs={
+            "both": [how.neurons(graph) for how in hows],
+            "partition": space(graph, chosen.modules),
+            "modules": modules(graph, chosen.modules),
+        },
+        settings=settings_of(settings) | {"seed": seed},
+    )
+
+
+def side(graph: Graph, chosen: Side) -> Stage[Partition]:
+    """One of the partitions that are compared."""
+    other_seed = chosen.variant == OTHER_SEED
+    if chosen.fang:
+        return groups(graph, chosen.texts[0], other_seed=other_seed)
+    kind = "initialization" if chosen.variant == INITIALIZATION else ""
+    return partition(graph, chosen.texts[0], chosen.texts[1], kind=kind, other_seed=other_seed)
+
+
+@once
+def agreement(graph: Graph, comparison: Comparison) -> Stage[PartitionAgreement]:
+    """How far the two partitions of a comparison agree."""
+
+    def make(_: Any, sides: list[Partition]) -> PartitionAgreement:
+        return PartitionAgreement(*compare(sides[0], sides[1]))
+
+    return graph.stage(
+        StageId("agreement", variant=(comparison.name,)),
+        f"module agreement, {comparison.title}",
+        make,
+        needs={"sides": [side(graph, one) for one in (comparison.first, comparison.second)]},
+    )
+
+
+def agreements(graph: Graph) -> dict[str, Stage[PartitionAgreement]]:
+    """Every comparison that the study makes, by name; none where it has nothing to compare."""
+    study = graph.study
+    wanted = compared(study.metric, study.methods, study.substitute)
+    return {comparison.name: agreement(graph, comparison) for comparison in wanted}

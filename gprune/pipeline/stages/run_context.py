@@ -1,0 +1,216 @@
+"""What the stages of one run share while they compute: the model, loaded once, and what is made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gprune.data import texts
+from gprune.pipeline.stages.distributed import Company
+from gprune.pipeline.stages.inputs import Inputs
+from gprune.records import Array, PrunedModel, Tokens
+from gprune.store.resumption import Resumption
+from gprune.study import Study
+from gprune.study.settings import CalibrationSettings
+from gprune.system.errors import SettingsError
+from gprune.system.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from gprune.models.decoder import Decoder
+    from gprune.models.distributed.process_group import Ranks
+
+
+class Work:
+    """The hands of a run; nothing heavy is loaded before a stage asks for it."""
+
+    def __init__(
+        self,
+        study: Study,
+        inputs: Inputs,
+        text_cache: Path,
+        loading: Progress = silent,
+        ranks: Ranks | None = None,
+    ) -> None:
+        """Binds a study.
+
+        Args:
+            study: what runs.
+            inputs: digests of what it reads.
+            text_cache: folder in which texts that are built on the spot are kept.
+            loading: told when the model is loaded.
+            ranks: the processes that compute together, of which this is the first; None where it is alone.
+        """
+        self.company = None if ranks is None else Company(ranks, study, inputs.precision, self._forget)
+        """the other processes; None where this one is alone"""
+        self.study, self.inputs, self.text_cache = study, inputs, text_cache
+        self.progress: Progress = silent
+        """listener of the stage at work"""
+        self.resumption: Resumption | None = None
+        """where the stage at work leaves what it can go on from; None where nothing is kept"""
+        self._loading = loading
+        self._streams: dict[str, Array] = {}
+        self._cut: tuple[str, Any] = ("", None)
+        self._projected: dict[str, Any] = {}
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        """The dense model, loaded when the first missing stage needs it."""
+        from gprune.models.loading import load
+
+        study, company = self.study, self.company
+        self._loading(0, 1, f"loading {study.model}")
+        if company is None:
+            precision, trusted = self.inputs.precision, study.trust_remote_code
+            decoder = load(study.model, study.device, precision, trusted, study.offload)
+        else:
+            decoder = company.load()
+        self._loading(1, 1, f"loaded {study.model}")
+        return decoder
+
+    @property
+    def evaluated(self) -> Decoder:
+        """The dense model with all its weights in memory, on several GPUs where one does not hold it."""
+        if self.company is None or not self.decoder.offloaded:
+            return self.decoder
+        return self.company.whole()
+
+    @contextmanager
+    def learner(self) -> Iterator[Decoder]:
+        """The dense model to learn on: in shards over all processes, where there are several."""
+        if self.company is None:
+            yield self.decoder
+            return
+        with self.company.sharded(self.tokens_passed()) as decoder:
+            yield decoder
+
+    def called(
+        self, name: str, tokens: Tokens, settings: CalibrationSettings, count: int = 0
+    ) -> Ranks | None:
+        """The processes that share a pass over a calibration set; None where this one is alone.
+
+        Args:
+            name: of the pass, one of `gprune.pipeline.stages.distributed`.
+            tokens: the calibration set.
+            settings: as the pass has them.
+            count: strongest positions kept for each neuron; 0 for none.
+        """
+        return None if self.company is None else self.company.called(name, tokens, settings, count)
+
+    def _forget(self) -> None:
+        """Lets go of the models in memory, whose place others take."""
+        self.let_go()
+        self.__dict__.pop("decoder", None)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer."""
+        from gprune.models.loading import load_tokenizer
+
+        return load_tokenizer(self.study.model, self.study.trust_remote_code)
+
+    def stream(self, text: str) -> Array:
+        """Token stream of an evaluation text, tokenized once a run."""
+        if text not in self._streams:
+            evaluation = self.study.evaluation
+            limit = evaluation.windows * evaluation.length if evaluation.windows else None
+            self._streams[text] = texts.stream(text, self.tokenizer, cache=self.text_cache, limit=limit)
+        return self._streams[text]
+
+    def projected(self, tokens: Tokens) -> Any:
+        """The FFN inputs of a text in their principal components, which contexts of all seeds share."""
+        from gprune.pruning.calibration.contexts import project_inputs
+
+        known = tokens.fingerprint
+        if known not in self._projected:
+            settings, batch = self.study.contexts, self.study.calibration.batch
+            self._projected[known] = project_inputs(self.decoder, tokens, settings, batch, self.progress)
+        return self._projected[known]
+
+    def cut(self, method: str, model: PrunedModel | None) -> Any:
+        """The model of a method; the last one is kept for the next stage.
+
+        Args:
+            method: what tells it from the other models of the study.
+            model: see `pruned`.
+        """
+        if self._cut[0] != method:
+            # the old copy goes before the new one is made
+            self.let_go()
+            self._cut = (method, self.pruned(model))
+        return self._cut[1]
+
+    def let_go(self) -> None:
+        """Keeps no model of a method any longer."""
+        self._cut = ("", None)
+
+    def pruned(self, model: PrunedModel | None) -> Any:
+        """The dense model itself, or a physically smaller copy.
+
+        Args:
+            model: what is left of it, with the records that its repairs need; None for all of it.
+        """
+        if model is None:
+            return self.evaluated.model
+        from gprune.pruning import surgery
+
+        return surgery.cut(self.evaluated, model, self.progress)
+
+    @contextmanager
+    def lent(self, who: str) -> Iterator[Any]:
+        """Lends the dense model to code of another package, which must leave it as it was.
+
+        Its passes are counted as ours are. A model that comes back changed is loaded again before anything
+        else uses it.
+
+        Args:
+            who: whose code it is, for the message.
+
+        Raises:
+            PluginError: the model was changed.
+        """
+        from gprune.models import mutation_guard
+
+        self.decoder.require_whole(who)
+        untouched = False
+        try:
+            with mutation_guard.watched(self.decoder, who) as model:
+                yield model
+            untouched = True
+        finally:
+            if not untouched:
+                self.__dict__.pop("decoder", None)
+                self._projected.clear()
+                self._cut = ("", None)
+
+    @contextmanager
+    def within_memory(self, what: str) -> Iterator[None]:
+        """Says in one sentence that memory ran out where fewer sequences at a time do not help.
+
+        Args:
+            what: what is done inside, in words.
+
+        Raises:
+            SettingsError: memory ran out.
+        """
+        try:
+            yield
+        except (RuntimeError, MemoryError) as error:
+            from gprune.models import oom_backoff
+
+            if not oom_backoff.out_of_memory(error):
+                raise
+            decoder = self.__dict__.get("decoder")
+            sizes = oom_backoff.sizes(error, oom_backoff.MACHINE if decoder is None else decoder.device)
+            raise SettingsError(
+                f"{what}: memory ran out ({sizes}): use dtype bfloat16, close what else uses the memory, or "
+                "choose a smaller model"
+            ) from error
+
+    def tokens_passed(self) -> tuple[int, int]:
+        """Tokens that the dense model has been run over so far, forward and backward."""
+        decoder = self.__dict__.get("decoder")
+        here = (decoder.forward_tokens, decoder.backward_tokens) if decoder is not None else (0, 0)
+        return here if self.company is None else self.company.passed(here)

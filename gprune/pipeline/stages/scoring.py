@@ -1,0 +1,343 @@
+"""The stages that explore: importance scores, rank drift, modules, RASA (sections 3.1 and 3.2).
+
+Most metrics score neurons without regard to modules, so the order is scores, drift, modules. Token-weighted
+FLAP scores a neuron within its module, so its order is coupled (appendix, BCM settings): FLAP's ranks make
+the first modules, their token-weighted scores the drift that refines them, and the refined modules the scores
+that count. The coupling is visible below, where `scores`, `drift` and `partition` call each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from gprune.pipeline.stages import plugins
+from gprune.pipeline.stages.calibration import (
+    another,
+    context_statistics,
+    contexts,
+    norms,
+    recursive,
+    seeded,
+    shape,
+    statistics,
+)
+from gprune.pipeline.stages.graph import PAIR, Graph, Part, Stage, StageId, once, settings_of
+from gprune.pipeline.stages.run_context import Work
+from gprune.plugins.discovery import Plugin
+from gprune.pruning.drift import rank_drift
+from gprune.pruning.scoring import score, twflap
+from gprune.pruning.scoring.neurons import neuron_scorer
+from gprune.records import Array, Partition, RankDrift, UnitScores
+from gprune.study import Study
+from gprune.study.methods import METRICS
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """Scores a text that has been measured."""
+
+    units: Callable[..., UnitScores]
+    """scores a calibration set, or the shards given by the keyword `shards`"""
+    neurons: Callable[[Sequence[int]], Array]
+    """(layers, neurons) scores of neurons alone on some shards, by less work"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How the units of a text are scored, without another pass of the model; and the stage of the scores."""
+
+    identity: StageId
+    title: str
+    needs: Mapping[str, Any]
+    """what it takes"""
+    scorer: Callable[[Study, Mapping[str, Any]], Scorer]
+    """makes the scorer from a study and the records of the needs"""
+    settings: Mapping[str, Any]
+    """the settings that change the scores of neurons"""
+    head_settings: Mapping[str, Any]
+    """those that change the scores of heads only"""
+
+    def stage(self, graph: Graph) -> Stage[UnitScores]:
+        """The scores of the whole text."""
+
+        def make(work: Work, **parts: Any) -> UnitScores:
+            return self.scorer(work.study, parts).units()
+
+        settings = {**self.settings, **self.head_settings}
+        return graph.stage(self.identity, self.title, make, needs=self.needs, settings=settings)
+
+    def neurons(self, graph: Graph) -> Part[UnitScores]:
+        """The scores of neurons alone: what changes only heads does not change what follows from them."""
+        asked = ("neurons", self.identity)
+        with graph.lock:
+            if asked not in graph.asked:
+                graph.asked[asked] = graph.part(self.stage(graph), self.settings, self.neuron_needs(graph))
+            found: Part[UnitScores] = graph.asked[asked]
+        return found
+
+    def neuron_needs(self, graph: Graph) -> dict[str, Any]:
+        """What the scores of neurons take; the heads of token-weighted FLAP are FLAP's."""
+        needs = dict(self.needs)
+        if "heads" in needs:
+            needs["heads"] = scoring(graph, self.identity.texts[0], "flap").neurons(graph)
+        return needs
+
+
+@once
+def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Scoring:
+    """How a text is scored under a metric (the study's by default); twFLAP under the modules of a pair."""
+    own = metric in ("", graph.study.metric)
+    metric = metric or graph.study.metric
+    words = "importance scores" if own else f"importance scores of {METRICS[metric]}"
+    title = f"{words} on {graph.letters[text]}"
+    if metric == "twflap":
+        # under the modules of another pair of texts they are other scores
+        title += f" under the modules of {_letters(graph, pair)}" if pair != PAIR else ""
+        identity = StageId("scores", (text, *_own(pair)))
+        return _weighted(graph, identity, title, pair, partition(graph, *pair))
+    plugin = plugins.of_metric(metric)
+    if plugin is not None:
+        return _plugged(graph, StageId("scores", (text,), metric="" if own else metric), title, plugin)
+    calibration = graph.study.calibration
+    released = recursive(graph.study, metric)
+    needs = {
+        "statistics": statistics(graph, text, released=released),
+        "norms": norms(graph),
+        "shape": shape(graph),
+    }
+
+    def scorer(study: Study, parts: Mapping[str, Any]) -> Scorer:
+        measured, norms = parts["statistics"], parts["norms"]
+        whole = partial(score, metric, measured, norms, parts["shape"], study.calibration)
+        return Scorer(whole, neuron_scorer(metric, measured, norms))
+
+    flap = metric == "flap"
+    settings = {"metric": metric} | ({"variant": calibration.flap_variant} if flap else {})
+    head_settings = {"square": calibration.square_head_score} if flap else {}
+    identity = StageId("scores", (text,), metric="" if own else metric)
+    return Scoring(identity, title, needs, scorer, settings, head_settings)
+
+
+def _plugged(graph: Graph, identity: StageId, title: str, plugin: Plugin) -> Scoring:
+    """A metric of another package."""
+    needs: dict[str, Any] = {
+        "statistics": statistics(graph, identity.texts[0]),
+        "norms": norms(graph),
+        "shape": shape(graph),
+    }
+    if plugin.weighs:
+        needs["facts"] = plugins.weighed(graph, plugin.name)
+    inputs = graph.inputs
+
+    def scorer(_: Study, parts: Mapping[str, Any]) -> Scorer:
+        asked = plugins.scorer(plugin, inputs, parts)
+        return Scorer(asked.units, asked.neurons)
+
+    settings = {"metric": plugin.name, **plugins.settings_of(graph, plugin)}
+    return Scoring(identity, title, needs, scorer, settings, {})
+
+
+def _weighted(graph: Graph, identity: StageId, title: str, pair: Pair, modules: Stage[Partition]) -> Scoring:
+    """Token-weighted FLAP under some modules; contexts and affinity are the first text's."""
+    text, chosen = identity.texts[0], graph.study.contexts
+    needs = {
+        "measured": context_statistics(graph, text, pair[0], gradient=text == pair[0]),
+        "own": context_statistics(graph, pair[0], pair[0], gradient=True),
+        "contexts": contexts(graph, pair[0]),
+        "norms": norms(graph),
+        "modules": modules,
+        "heads": scores(graph, text, "flap"),
+    }
+
+    def scorer(study: Study, parts: Mapping[str, Any]) -> Scorer:
+        made, kind = parts["modules"], study.contexts.module_profile
+        profile = twflap.module_profile(parts["own"].affinity, made.labels, int(made.counts.max()), kind)
+        measured, contexts, norms, heads = (parts[n] for n in ("measured", "contexts", "norms", "heads"))
+        whole = partial(twflap.score, measured, contexts, norms, made.labels, profile, heads, study.contexts)
+        return Scorer(whole, lambda shards: whole(shards=shards).ffn)
+
+    settings = {"metric": "twflap", "temperature": chosen.temperature, "profile": chosen.module_profile}
+    return Scoring(identity, title, needs, scorer, settings, {})
+
+
+def scoring_under(graph: Graph, text: str, name: str, modules: Stage[Partition]) -> Scoring:
+    """Token-weighted FLAP on a text under modules that are not the study's, and their name."""
+    title = f"importance scores on {graph.letters[text]}, {modules.title}"
+    return _weighted(graph, StageId("scores", (text,), variant=(name,)), title, PAIR, modules)
+
+
+def scores(graph: Graph, text: str = "primary", metric: str = "", pair: Pair = PAIR) -> Stage[UnitScores]:
+    """Importance scores of a text under a metric (the study's by default), from its statistics."""
+    return scoring(graph, text, metric, pair).stage(graph)
+
+
+def _letters(graph: Graph, pair: Pair) -> str:
+    return " and ".join(graph.letters[text] for text in pair)
+
+
+def _own(pair: Pair) -> tuple[str, ...]:
+    """The texts that tell a pair from the study's own."""
+    return () if pair == PAIR else pair
+
+
+@once
+def drift(
+    graph: Graph, first: str = "primary", second: str = "auxiliary", metric: str = ""
+) -> Stage[RankDrift]:
+    """Rank drift between two texts (Eq. 1) with its re-sampling control."""
+    pair = (first, second)
+    metric = "" if metric == graph.study.metric else metric
+    words = f"rank drift of {METRICS[metric]}" if metric else "rank drift"
+    hows = [scoring(graph, text, metric, pair) for text in pair]
+    identity = StageId("drift", _own(pair), metric=metric)
+    return _drifted(graph, identity, f"{words} between {_letters(graph, pair)}", hows)
+
+
+def _drifted(graph: Graph, identity: StageId, title: str, hows: list[Scoring]) -> Stage[RankDrift]:
+    """The drift between two texts' scores, and between halves of each: the even and the odd shards."""
+
+    def make(work: Work, both: list[UnitScores], parts: list[Mapping[str, Any]]) -> RankDrift:
+        shards = range(work.study.calibration.shards)
+        makes = scorers(work.study, hows, parts)
+        halves = [(one.units(shards=shards[::2]), one.units(shards=shards[1::2])) for one in makes]
+        return rank_drift(both[0], both[1], *halves)
+
+    return graph.stage(identity, title, make, needs=whole_and_in_shards(graph, hows))
+
+
+def whole_and_in_shards(graph: Graph, hows: list[Scoring]) -> dict[str, Any]:
+    """Needs of what reads the scores of neurons (both), and scores shards of the texts as well (parts)."""
+    return {"both": [how.neurons(graph) for how in hows], "parts": [how.neuron_needs(graph) for how in hows]}
+
+
+def scorers(study: Study, hows: list[Scoring], parts: list[Mapping[str, Any]]) -> list[Scorer]:
+    """What scores shards of the texts, from the records of `whole_and_in_shards`."""
+    return [how.scorer(study, part) for how, part in zip(hows, parts, strict=True)]
+
+
+@once
+def clusters(graph: Graph, *, other_seed: bool = False) -> Stage[Partition]:
+    """Clusters of the parameters alone: partitions by any drift start from the same ones."""
+    settings, seed = graph.study.modularization, graph.study.seed + other_seed
+
+    def make(work: Work) -> Partition:
+        from gprune.pruning.modules.partition import cluster_layers
+
+        known = work.decoder.shape
+        rows = work.decoder.neuron_parameters
+        return cluster_layers(rows, known.layers, known.neurons, settings, seed, work.progress)
+
+    return graph.stage(
+        StageId("clusters", variant=seeded(other_seed)),
+        f"clusters of the neurons’ parameters{another(other_seed)}",
+        make,
+        reads=graph.model,
+        settings={name: getattr(settings, name) for name in ("candidates", "restarts", "seeding")}
+        | {"seed": seed},
+    )
+
+
+@once
+def partition(
+    graph: Graph,
+    first: str = "primary",
+    second: str = "auxiliary",
+    *,
+    kind: str = "",
+    other_seed: bool = False,
+) -> Stage[Partition]:
+    """Modules of a pair of texts (BCM, section 3.1).
+
+    Args:
+        graph: the study's graph.
+        first: role of the first text.
+        second: role of the second.
+        kind: refined, initialization or random; the study's by default.
+        other_seed: whether the seed is the next one.
+    """
+    pair = (first, second)
+    variant = seeded(other_seed) + ((kind,) if kind else ())
+    identity = StageId("partition", _own(pair), variant=variant)
+    needs: dict[str, Any] = {}
+    if graph.study.modularization.direction == "auto" and not kind and identity != StageId("partition"):
+        # whether the direction takes part is decided once per metric (appendix), on the study's own pair
+        needs["profile"] = partition(graph)
+    if graph.study.metric == "twflap":
+        start = _first_partition(graph, pair, kind, other_seed)
+        words = f"importance scores under {start.title}, on "
+        hows = [
+            _weighted(graph, _first(start, "scores", text), words + graph.letters[text], pair, start)
+            for text in pair
+        ]
+        moved = _drifted(graph, _first(start, "drift"), f"rank drift under {start.title}", hows)
+        needs |= {"start": start, "moved": moved}
+    else:
+        hows = [scoring(graph, text) for text in pair]
+        needs |= {"clusters": clusters(graph, other_seed=other_seed), "moved": drift(graph, *pair)}
+    needs = {"both": [how.neurons(graph) for how in hows], **needs}
+    words = {"initialization": "start of the modules", "random": "random modules"}.get(kind, "modules")
+    title = (
+        words
+        if identity == StageId("partition")
+        else f"{words} of {_letters(graph, pair)}{another(other_seed)}"
+    )
+    return _modularized(graph, identity, title, {"kind": kind} if kind else {}, other_seed, needs)
+
+
+def _first(start: Stage[Partition], kind: str, text: str = "") -> StageId:
+    """What is made under the modules that twFLAP starts from."""
+    texts = start.id.texts
+    return replace(start.id, kind=kind, texts=(text, *texts) if text else texts)
+
+
+def _first_partition(graph: Graph, pair: Pair, kind: str, other_seed: bool) -> Stage[Partition]:
+    """The modules that twFLAP starts from: FLAP's ranks, not refined."""
+    needs = {
+        "both": [scoring(graph, text, "flap").neurons(graph) for text in pair],
+        "clusters": clusters(graph, other_seed=other_seed),
+        "moved": drift(graph, *pair, "flap"),
+    }
+    # random stays random, all else starts from the clusters
+    chosen = kind or graph.study.modularization.kind
+    changes = {"kind": "random" if chosen == "random" else "initialization", "direction": "magnitude"}
+    variant = ("first", *seeded(other_seed), *((kind,) if kind else ()))
+    identity = StageId("partition", _own(pair), variant=variant)
+    words = f", {kind}" if kind else ""
+    title = f"the first modules of {_letters(graph, pair)}{another(other_seed)}{words}"
+    return _modularized(graph, identity, title, changes, other_seed, needs)
+
+
+def _modularized(
+    graph: Graph,
+    identity: StageId,
+    title: str,
+    changes: dict[str, Any],
+    other_seed: bool,
+    needs: dict[str, Any],
+) -> Stage[Partition]:
+    settings = replace(graph.study.modularization, **changes)
+    seed = graph.study.seed + other_seed
+
+    def make(
+        work: Work,
+        moved: RankDrift,
+        both: list[UnitScores],
+        clusters: Partition | None = None,
+        start: Partition | None = None,
+        profile: Partition | None = None,
+    ) -> Partition:
+        from gprune.pruning.modules.partition import modularize
+
+        rows, labels = work.decoder.neuron_parameters, None if start is None else start.labels
+        decided: Any = profile.profile if profile is not None else ""
+        known = decided in ("magnitude", "direction")
+        chosen = replace(settings, direction=decided) if known else settings
+        return modularize(rows, moved, both[0], both[1], chosen, seed, work.progress, labels, clusters)
+
+    plain = settings_of(settings) | {"seed": seed}
+    return graph.stage(identity, title, make, needs=needs, reads=graph.model, settings=plain)

@@ -1,0 +1,189 @@
+"""Which metrics and methods other packages bring, read from their entry points without importing any.
+
+    [project.entry-points."gprune.metrics"]      name of the metric = "module:NAME"
+    [project.entry-points."gprune.methods"]      name of the method = "module:NAME"
+
+Whatever is wrong with one is a sentence about that one. The working directory is not looked at, and so
+metadata that somebody has put into a folder of files is none.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import Distribution, EntryPoint, distributions
+from pathlib import Path
+
+from gprune.plugins.discovery.declaration import Kind, Plugin, declared, require_name
+from gprune.plugins.discovery.sources import Source, source_of
+from gprune.system import safe_parsing
+from gprune.system.errors import PluginError
+
+GROUPS: dict[str, Kind] = {"gprune.metrics": "metric", "gprune.methods": "method"}
+_REFERENCE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*:\s*([A-Za-z_]\w*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A plug-in that can be imported where that is wanted."""
+
+    plugin: Plugin
+    module: str
+    attribute: str
+    source: Source
+
+    def digest(self) -> str:
+        """What enters the keys of all that it computes: package, version and content.
+
+        Raises:
+            PluginError: its files cannot be read.
+        """
+        return f"{self.plugin.distribution} {self.plugin.version} {self.source.content()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A plug-in that cannot be used."""
+
+    kind: Kind
+    name: str
+    """as its entry point has it, quoted where that is no name; empty where that cannot be read"""
+    distribution: str
+    reason: str
+
+    @property
+    def words(self) -> str:
+        """The whole sentence."""
+        what = f"the {self.kind} {self.name} of {self.distribution}" if self.name else self.distribution
+        return safe_parsing.sentence(f"{what} is left out: {self.reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the packages of this environment bring."""
+
+    installed: tuple[Installed, ...]
+    faults: tuple[Fault, ...]
+
+
+def found(metrics: Collection[str], methods: Collection[str]) -> Found:
+    """Looks through the metadata of all installed packages.
+
+    Args:
+        metrics: names of the built-in metrics.
+        methods: names of the built-in methods.
+    """
+    installed: list[Installed] = []
+    faults: list[Fault] = []
+    for distribution, entries in _brought(faults):
+        for entry in entries:
+            kind = GROUPS[entry.group]
+            try:
+                with _metadata_read():
+                    installed.append(_one(distribution, entries, entry, kind))
+            except PluginError as error:
+                faults.append(Fault(kind, _shown(entry.name), _name(distribution), str(error)))
+    installed.sort(key=lambda one: (one.plugin.kind, one.plugin.name, one.plugin.distribution))
+    reasons = {index: _clash(one, installed, metrics, methods) for index, one in enumerate(installed)}
+    faults += [_fault(one, reasons[index]) for index, one in enumerate(installed) if reasons[index]]
+    good = tuple(one for index, one in enumerate(installed) if not reasons[index])
+    return Found(good, tuple(faults))
+
+
+@contextmanager
+def _metadata_read() -> Iterator[None]:
+    """Makes one sentence of whatever damaged metadata lead to: one package must not end the program.
+
+    Raises:
+        PluginError: they are damaged.
+    """
+    try:
+        yield
+    except PluginError:
+        raise
+    except Exception as error:
+        words = safe_parsing.sentence(f"{type(error).__name__}: {error}", 120)
+        raise PluginError(f"its metadata cannot be read ({words}): install it again") from error
+
+
+def _brought(faults: list[Fault]) -> Iterator[tuple[Distribution, list[EntryPoint]]]:
+    """The packages that bring something, each once: of two of a name the first on the path."""
+    seen = set()
+    for distribution in distributions(path=_path()):
+        try:
+            with _metadata_read():
+                entries = _entries(distribution)
+                name = _name(distribution) if entries else ""
+        except PluginError as error:
+            faults.append(Fault("metric", "", "a package", str(error)))
+            continue
+        if entries and name not in seen:
+            seen.add(name)
+            yield distribution, entries
+
+
+def _entries(distribution: Distribution) -> list[EntryPoint]:
+    # most packages have none of ours, and parsing those of each takes longer
+    text = distribution.read_text("entry_points.txt") or ""
+    if not any(group in text for group in GROUPS):
+        return []
+    return [entry for entry in distribution.entry_points if entry.group in GROUPS]
+
+
+def _path() -> list[str]:
+    """Where packages are installed: the path without the working directory."""
+    try:
+        here = Path.cwd()
+    except OSError:
+        # it was deleted: nothing lies in it
+        return [entry for entry in sys.path if Path(entry).is_absolute()]
+    return [entry for entry in sys.path if entry and Path(entry).resolve() != here]
+
+
+def _name(distribution: Distribution) -> str:
+    name = distribution.metadata["Name"]
+    return safe_parsing.sentence(str(name or "a package without a name"), 60)
+
+
+def _one(distribution: Distribution, entries: list[EntryPoint], entry: EntryPoint, kind: Kind) -> Installed:
+    require_name(entry.name)
+    modules = [match[1] for other in entries if (match := _REFERENCE.fullmatch(other.value.strip()))]
+    match = _REFERENCE.fullmatch(entry.value.strip())
+    if match is None:
+        shown = safe_parsing.quoted(entry.value)
+        raise PluginError(f"its entry point must be written as package.module:NAME (got {shown})")
+    source = source_of(distribution, modules)
+    facts = declared(kind, source.module(match[1]), match[2])
+    version = safe_parsing.sentence(str(distribution.version), 60)
+    return Installed(Plugin(kind, entry.name, distribution=_name(distribution), version=version, **facts),
+        match[1], match[2], source)  # fmt: skip
+
+
+def _clash(
+    one: Installed, others: Collection[Installed], metrics: Collection[str], methods: Collection[str]
+) -> str:
+    """Why a plug-in cannot have its name or its metric; empty where it can."""
+    plugin = one.plugin
+    if plugin.name in metrics or plugin.name in methods:
+        return "a built-in metric or method has this name: choose another"
+    for other in (other.plugin for other in others if other is not one):
+        same_kind = other.kind == plugin.kind and other.name == plugin.name
+        # a metric brings a method of its own name, which its own package may replace
+        brought = plugin.kind == "method" and other.kind == "metric" and other.name == plugin.name
+        if same_kind or (brought and other.distribution != plugin.distribution):
+            return f"{other.distribution} brings a {other.kind} of this name too: uninstall one of them"
+    known = {other.plugin.name for other in others if other.plugin.kind == "metric"} | set(metrics)
+    if plugin.metric and plugin.metric not in known:
+        return f"it needs the metric {plugin.metric!r}, which is neither built in nor installed"
+    return ""
+
+
+def _fault(one: Installed, reason: str) -> Fault:
+    return Fault(one.plugin.kind, one.plugin.name, one.plugin.distribution, reason)
+
+
+def _shown(name: str) -> str:
+    return name if name.isidentifier() and len(name) <= 60 else safe_parsing.quoted(name)

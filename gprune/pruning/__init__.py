@@ -1,0 +1,7 @@
+"""The paper: statistics of a text, scores, rank drift, modules, score adaptation, learned sparsity.
+
+``calibration`` collects statistics, ``scoring`` makes importance scores of them, ``drift`` compares two
+texts, ``modules`` partitions neurons (BCM), ``rasa`` adapts scores, ``sparsity`` learns retention (MSL),
+``allocation``
+holds the baselines' own decisions, and ``surgery`` makes the model physically smaller. No part knows another.
+"""

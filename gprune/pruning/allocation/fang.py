@@ -1,0 +1,122 @@
+"""FANG's allocation: a ratio for each layer, and the same for each functional group but the shared one.
+
+A baseline of section 4, without its weight reconstruction. A layer that changes its input much is pruned
+less.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gprune.pruning.allocation import uniform
+from gprune.records import Array, ModelShape, Partition, PruningMasks, UnitScores, budget
+from gprune.system.errors import ModelError
+
+STRENGTH = 0.5
+"""how far layers differ: their ratios span 2 * STRENGTH times the overall pruning ratio (FANG: 0.5)"""
+
+
+def layer_ratios(layer_change: Array, target: float) -> Array:
+    """How much of each layer is pruned.
+
+    The ratio of a layer is the overall one, less what its change exceeds the mean change by, both scaled to
+    a span of 2 * STRENGTH times the overall ratio. Ratios outside [0, 1] are clipped, and all others are
+    shifted alike until the mean is the overall ratio again.
+
+    Args:
+        layer_change: (layers,) mean of 1 - cosine similarity of a layer's input and output.
+        target: fraction of the decoder's linear weights to keep, in (0, 1).
+
+    Returns:
+        (layers,) in [0, 1], of mean 1 - target.
+    """
+    change = np.asarray(layer_change, dtype=np.float64)
+    pruned = 1 - target
+    spread = np.ptp(change)
+    scaled = (change - change.min()) / (spread if spread > 0 else 1.0) * 2 * STRENGTH * pruned
+    return _level(-scaled, 0.0, 1.0, pruned * len(change))
+
+
+def allocate(
+    scores: UnitScores, groups: Partition, layer_change: Array, shape: ModelShape, target: float
+) -> PruningMasks:
+    """Prunes each layer at its ratio, and in it every group of a context at one ratio.
+
+    Key/value groups are chosen first, as near a layer's ratio as they come, and its neurons make up the
+    difference. The shared group is kept whole, unless the layer loses more neurons than all other groups
+    hold: then those go, and the shared group gives the rest.
+
+    Args:
+        scores: twFLAP's scores under the groups; heads by FLAP.
+        groups: functional groups; the last label of a layer is the shared group.
+        layer_change: (layers,) mean of 1 - cosine similarity of a layer's input and output.
+        shape: the dense model.
+        target: fraction of the decoder's linear weights to keep, in (0, 1).
+
+    Returns:
+        Masks of method ``fang`` with a neuron and a key/value group in every layer at least. What these
+        floors cost is taken from the other layers, and the kept weights are as near the target as one
+        neuron allows, unless the floors alone exceed it.
+
+    Raises:
+        ModelError: groups or layer change belong to a model of another shape.
+    """
+    for name, actual, expected in (
+        ("functional groups", groups.labels.shape, (shape.layers, shape.neurons)),
+        ("layer changes", np.shape(layer_change), (shape.layers,)),
+    ):
+        if actual != expected:
+            raise ModelError(
+                f"the {name} have shape {actual}, but the model needs {expected}: make them with this model"
+            )
+    shared = int((groups.labels == groups.labels.max()).sum(axis=1).max())
+    kept_groups, kept_neurons = _counts(layer_ratios(layer_change, target), shape, target, shared)
+    layers = range(shape.layers)
+    ffn = [_keep(scores.ffn[layer], groups.labels[layer], int(kept_neurons[layer])) for layer in layers]
+    heads = [uniform.highest(scores.heads[layer], int(kept_groups[layer])) for layer in layers]
+    return uniform.masks(shape, np.stack(ffn), np.stack(heads), target, "fang")
+
+
+def _counts(ratios: Array, shape: ModelShape, target: float, shared: int) -> tuple[Array, Array]:
+    """(layers,) key/value groups, at least one, and (layers,) neurons kept, at least the shared group."""
+    smallest = (shape.group_weights + shape.neuron_weights) * shape.layers / shape.decoder_weights
+    shares = _level(1 - ratios, smallest, 1.0, target * shape.layers)
+    counts = [budget.uniform_counts(shape, float(share)) for share in shares]
+    groups, neurons = (np.array(part) for part in zip(*counts, strict=True))
+    rest = target * shape.decoder_weights - int(groups.sum()) * shape.group_weights
+    total = budget.nearest_whole(rest / shape.neuron_weights)
+    total = min(max(total, shape.layers), shape.layers * shape.neurons)
+    # the shared group stays whole, as long as the budget holds that of every layer
+    least = shared if total >= shape.layers * shared else 1
+    return groups, _whole(_level(neurons, float(least), float(shape.neurons), float(total)), total)
+
+
+def _level(values: Array, low: float, high: float, total: float) -> Array:
+    """Shifts all values alike and clips them to [low, high], so that they sum up to `total` if they can."""
+    shifts = np.sort(np.concatenate([low - values, high - values]))
+    # the sum grows with the shift, and in straight lines between the shifts at which a value is clipped
+    sums = np.clip(values + shifts[:, None], low, high).sum(axis=1)
+    level: Array = np.clip(values + np.interp(total, sums, shifts), low, high)
+    return level
+
+
+def _whole(quotas: Array, total: int) -> Array:
+    """(parts,) whole numbers of sum `total`, by the largest remainder; of equal ones the first."""
+    counts = np.floor(quotas).astype(np.int64)
+    order = np.argsort(counts - quotas, kind="stable")
+    counts[order[: total - int(counts.sum())]] += 1
+    return counts
+
+
+def _keep(scores: Array, labels: Array, count: int) -> Array:
+    """(neurons,) bool with `count` kept: the highest scores of each group."""
+    sizes = np.bincount(labels)
+    pruned = min(len(scores) - count, int(sizes[:-1].sum()))
+    left = sizes.copy()
+    left[:-1] -= _whole(sizes[:-1] * pruned / sizes[:-1].sum(), pruned)
+    left[-1] = count - int(left[:-1].sum())
+    kept = np.zeros(len(scores), dtype=bool)
+    for group, number in enumerate(left):
+        members = np.flatnonzero(labels == group)
+        kept[members] = uniform.highest(scores[members], int(number))
+    return kept

@@ -1,0 +1,58 @@
+"""FLAP's allocation (AL-AM): one ranking of all neurons and heads of all layers, cut at the target.
+
+A baseline of section 4. Scores are standardised within the layer, so that layers compete with each other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gprune.pruning.ranking import standardize
+from gprune.records import Array, ModelShape, PruningMasks, UnitScores, budget
+
+
+def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMasks:
+    """Keeps the highest standardised scores of the whole model.
+
+    The ranking is cut where the kept weights are nearest the target. A layer that the cut would leave
+    without a neuron or without a key/value group keeps its best one; the rest is then ranked for what
+    remains, so that the target is still met.
+
+    Args:
+        scores: importance scores, by FLAP or another metric.
+        shape: the dense model.
+        target: fraction of the decoder's linear weights to keep, in (0, 1).
+
+    Returns:
+        Masks of method ``flap``; the retention misses the target by half a key/value group at most, unless
+        the floors alone exceed it.
+    """
+    ffn = standardize(scores.ffn)
+    # a head is not standardised itself: it is the mean of channels that are, as in FLAP's code
+    channels = standardize(scores.channels)
+    heads = channels.reshape(shape.layers, shape.kv_heads, shape.group_channels).mean(axis=-1)
+    keep_ffn, keep_heads = np.zeros(ffn.shape, dtype=bool), np.zeros(heads.shape, dtype=bool)
+    # every round pins at least one more unit, so it ends
+    while True:
+        kept_ffn, kept_heads = _cut(ffn, heads, keep_ffn, keep_heads, shape, target)
+        if kept_ffn.any(axis=1).all() and kept_heads.any(axis=1).all():
+            break
+        keep_ffn |= budget.keep_one(kept_ffn, ffn) & ~kept_ffn
+        keep_heads |= budget.keep_one(kept_heads, heads) & ~kept_heads
+    retention = budget.retention(shape, kept_ffn, kept_heads)
+    return PruningMasks("flap", kept_ffn, kept_heads, retention, target)
+
+
+def _cut(
+    ffn: Array, heads: Array, keep_ffn: Array, keep_heads: Array, shape: ModelShape, target: float
+) -> tuple[Array, Array]:
+    """Ranks all units, those that must stay first, and keeps the prefix nearest the target."""
+    standard = np.concatenate([ffn.ravel(), heads.ravel()])
+    required = np.concatenate([keep_ffn.ravel(), keep_heads.ravel()])
+    weights = np.repeat([shape.neuron_weights, shape.group_weights], [ffn.size, heads.size])
+    order = np.lexsort((-standard, ~required))
+    total = np.concatenate([[0], np.cumsum(weights[order])])
+    nearest = int(np.abs(total - target * shape.decoder_weights).argmin())
+    kept = np.zeros(len(order), dtype=bool)
+    kept[order[: max(nearest, int(required.sum()))]] = True
+    return kept[: ffn.size].reshape(ffn.shape), kept[ffn.size :].reshape(heads.shape)

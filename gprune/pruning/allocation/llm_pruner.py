@@ -1,0 +1,69 @@
+"""LLM-Pruner's allocation: the first and last layers stay dense, those between are pruned at one ratio.
+
+A baseline of section 4, without fine-tuning. It was published for 32 layers; other depths are scaled.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from gprune.pruning.allocation import uniform
+from gprune.records import ModelShape, PruningMasks, UnitScores
+from gprune.records.budget import nearest_whole
+from gprune.system.errors import MethodError
+
+PUBLISHED_LAYERS, FIRST, LAST = 32, 4, 30
+"""depth LLM-Pruner was published for, the first layer it prunes there, and the first that it leaves again"""
+
+
+def pruned_layers(layers: int) -> range:
+    """The layers that LLM-Pruner prunes in a decoder of `layers` layers; at least one.
+
+    From three layers on the last one stays dense, as it does at the published depth.
+    """
+    first = nearest_whole(FIRST * layers / PUBLISHED_LAYERS)
+    last = min(nearest_whole(LAST * layers / PUBLISHED_LAYERS), layers - 1 if layers > 2 else layers)
+    return range(first, max(last, first + 1))
+
+
+def lowest_retention(shape: ModelShape) -> float:
+    """The retention with one neuron and one key/value group left in each layer that is pruned."""
+    pruned = len(pruned_layers(shape.layers))
+    dense = shape.decoder_weights * (shape.layers - pruned) / shape.layers
+    return (dense + pruned * (shape.group_weights + shape.neuron_weights)) / shape.decoder_weights
+
+
+def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMasks:
+    """Prunes the layers between at the one ratio that meets the target over the whole decoder.
+
+    Args:
+        scores: importance scores of all layers.
+        shape: the dense model.
+        target: fraction of the decoder's linear weights to keep, in (0, 1).
+
+    Returns:
+        Masks of method ``llm_pruner``.
+
+    Raises:
+        MethodError: the target is below what is left when these layers keep one unit of each kind.
+    """
+    block = pruned_layers(shape.layers)
+    lowest = lowest_retention(shape)
+    if target < lowest:
+        raise MethodError(
+            f"LLM-Pruner prunes {len(block)} of {shape.layers} layers and cannot reach a retention of "
+            f"{target}: ask for {math.ceil(lowest * 1000) / 1000} or more, or leave the method out"
+        )
+    # what the whole decoder is to lose, the layers between lose alone
+    inner = 1 - (1 - target) * shape.layers / len(block)
+    part = replace(shape, layers=len(block))
+    ffn = np.ones((shape.layers, shape.neurons), dtype=bool)
+    heads = np.ones((shape.layers, shape.kv_heads), dtype=bool)
+    for index, layer in enumerate(block):
+        ffn[layer], heads[layer] = uniform.allocate_layer(
+            scores.ffn[layer], scores.heads[layer], part, inner, index
+        )
+    return uniform.masks(shape, ffn, heads, target, "llm_pruner")

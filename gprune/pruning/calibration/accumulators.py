@@ -1,0 +1,224 @@
+"""Streaming moments of activations: what do the inputs of a projection look like, channel by channel?
+
+Each sequence is reduced to the sum and the sum of squares of every channel about a running estimate of the
+channel's mean, in float32 and in pieces that stay in the cache; about that estimate the squares neither
+cancel nor overflow. Everything after that is float64 and small. Shards are extended by Chan's rule, so
+neither the batch size nor the order of the sequences matters. Nothing waits for the device on the way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from gprune.models.oom_backoff import Pending, commit
+from gprune.records import Array
+from gprune.system.errors import NumericsError
+
+# Activations reduced at a time: half of a usual second-level cache; on a GPU enough to keep it busy.
+_CPU_PIECE = 2**17
+_GPU_PIECE = 2**25
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Moments of one kind of channel over a whole calibration set, float64."""
+
+    mean: Array
+    """(shards, layers, channels) mean over tokens"""
+    moment: Array
+    """(shards, layers, channels) sum over tokens of the squared deviation from the mean"""
+    energy: Array
+    """(shards, layers, channels) sum over tokens of the square"""
+    released_fluctuation: Array
+    """(layers, channels) fluctuation of the released recursion; zeros where it was not asked for"""
+
+
+class Released(Protocol):
+    """What keeps the fluctuation of FLAP's released code over sequences that follow each other."""
+
+    def extend(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, length: int) -> Pending:
+        """What a batch's sequences change, given their (layers, sequences, channels) sums about `centre`."""
+
+    def commit(self, samples: int) -> None:
+        """Takes over the rest of a batch that was prepared."""
+
+    def result(self) -> Array:
+        """(layers, channels) fluctuation."""
+
+
+class ChannelMoments:
+    """Accumulates the moments of the inputs of one projection in every layer."""
+
+    def __init__(
+        self,
+        name: str,
+        shards: int,
+        layers: range,
+        channels: int,
+        device: torch.device,
+        released: bool = False,
+    ) -> None:
+        """Starts empty.
+
+        Args:
+            name: what the projection is called in messages.
+            shards: groups of sequences kept apart.
+            layers: indices of the decoder layers observed.
+            channels: inputs of the projection.
+            device: where the activations are.
+            released: whether the fluctuation of FLAP's released code is wanted as well.
+        """
+        self.name = name
+        self.first = layers.start
+        self.tokens = [0] * shards
+        self.mean = torch.zeros(shards, len(layers), channels, dtype=torch.float64, device=device)
+        self.moment = torch.zeros_like(self.mean)
+        self.shift = torch.zeros(len(layers), channels, device=device)
+        self.sums = torch.empty(len(layers), 0, channels, device=device)
+        self.squares = torch.empty_like(self.sums)
+        self.piece = torch.empty(0, device=device)
+        self.length = 0
+        self.released: Released | None = _ReleasedFluctuation(self.shift) if released else None
+
+    def add(self, layer: int, inputs: torch.Tensor) -> None:
+        """Reduces the inputs of one layer for the batch at hand.
+
+        Args:
+            layer: index of the layer.
+            inputs: (sequences, length, channels) of any floating type.
+        """
+        sequences, self.length, channels = inputs.shape
+        index = layer - self.first
+        if self.sums.shape[1] != sequences:
+            self.sums = self.sums.new_empty(len(self.shift), sequences, channels)
+            self.squares = torch.empty_like(self.sums)
+        if not any(self.tokens):
+            # the first sequence's own mean serves until there is a better estimate
+            self.shift[index] = inputs[0].float().mean(dim=0)
+        limit = _CPU_PIECE if inputs.device.type == "cpu" else _GPU_PIECE
+        step = min(max(limit // (self.length * channels), 1), sequences)
+        if self.piece.shape != (step, self.length, channels):
+            self.piece = self.piece.new_empty(step, self.length, channels)
+        for start in range(0, sequences, step):
+            rows = slice(start, min(start + step, sequences))
+            piece = self.piece[: rows.stop - start]
+            # widened first: the squares of float16 activations would overflow
+            piece.copy_(inputs[rows]).sub_(self.shift[index])
+            torch.sum(piece, dim=1, out=self.sums[index, rows])
+            torch.sum(piece.square_(), dim=1, out=self.squares[index, rows])
+
+    def finish_batch(self, shard: Array) -> None:
+        """Merges the batch that every layer has added.
+
+        Args:
+            shard: (sequences,) ascending shard of each sequence of the batch.
+        """
+        self.commit(shard, self.prepare(shard))
+
+    def prepare(self, shard: Array) -> Pending:
+        """What the batch that every layer has added changes; nothing is changed yet.
+
+        Args:
+            shard: (sequences,) ascending shard of each sequence of the batch.
+        """
+        centre, pending = self.shift.double(), Pending()
+        if self.released is not None:
+            pending += self.released.extend(self.sums, self.squares, centre, self.length)
+        for index, rows in _runs(shard):
+            tokens = (rows.stop - rows.start) * self.length
+            offset = self.sums[:, rows].sum(dim=1, dtype=torch.float64) / tokens
+            moment = self.squares[:, rows].sum(dim=1, dtype=torch.float64) - tokens * offset**2
+            pending += self._extended(index, tokens, centre + offset, moment)
+        return pending
+
+    def commit(self, shard: Array, pending: Pending) -> None:
+        """Merges a batch that was prepared; this takes no memory, so it happens whole."""
+        commit(pending)
+        for index, rows in _runs(shard):
+            self.tokens[index] += (rows.stop - rows.start) * self.length
+        if self.released is not None:
+            self.released.commit(len(shard))
+        self.shift.copy_(self.mean[int(shard[-1])])
+
+    def _extended(self, shard: int, tokens: int, mean: torch.Tensor, moment: torch.Tensor) -> Pending:
+        """Chan's rule for one shard and one group of tokens."""
+        before, after = self.tokens[shard], self.tokens[shard] + tokens
+        centre, spread = self.mean[shard], self.moment[shard]
+        difference = mean - centre
+        between = difference**2 * (before * tokens / after)
+        return [(centre, centre + difference * (tokens / after)), (spread, spread + (moment + between))]
+
+    def not_finite(self, shard: int) -> tuple[int, str] | None:
+        """Layer and place of a shard's first input that is NaN or infinite; this waits for the device."""
+        bad = torch.nonzero(~torch.isfinite(self.mean[shard] + self.moment[shard]))
+        if not len(bad):
+            return None
+        layer, channel = bad[0].tolist()
+        return self.first + layer, f"{self.name} in layer {self.first + layer} (channel {channel})"
+
+    def result(self) -> Moments:
+        """Copies the moments out of the device."""
+        mean, moment = self.mean.cpu().numpy(), self.moment.clamp(min=0).cpu().numpy()
+        tokens = np.array(self.tokens, dtype=np.float64).reshape(-1, 1, 1)
+        released = np.zeros(mean.shape[1:]) if self.released is None else self.released.result()
+        return Moments(mean, moment, moment + tokens * mean**2, released)
+
+
+def _runs(shard: Array) -> list[tuple[int, slice]]:
+    """Every shard of a batch with its rows."""
+    indices = range(int(shard[0]), int(shard[-1]) + 1)
+    return [(index, slice(*np.searchsorted(shard, (index, index + 1)).tolist())) for index in indices]
+
+
+def require_finite(attention: ChannelMoments, ffn: ChannelMoments, shard: int) -> None:
+    """Checks a shard of both kinds of channel and names the first layer where something went wrong.
+
+    Raises:
+        NumericsError: an activation was NaN or infinite.
+    """
+    # in the order in which a layer computes them, since everything after the first is infected
+    found = [bad for bad in (attention.not_finite(shard), ffn.not_finite(shard)) if bad]
+    if found:
+        _, where = min(found, key=lambda bad: bad[0])
+        raise NumericsError(
+            f"the input of {where} is not finite: check the model's weights for NaN, or use float32 or "
+            "bfloat16"
+        )
+
+
+class _ReleasedFluctuation:
+    """The fluctuation that FLAP's released code accumulates at batch 1.
+
+    fluc = 1/(n-1) * sum over samples j = 1 ... n-1 of j/(j+1) * sum over tokens of (x_jt - mean_{0..j})^2,
+    where the mean is over all tokens of the samples up to and including j. The order of the samples counts.
+    """
+
+    def __init__(self, like: torch.Tensor) -> None:
+        self.samples = 0
+        self.sum = torch.zeros_like(like, dtype=torch.float64)
+        self.total = torch.zeros_like(self.sum)
+
+    def extend(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, length: int) -> Pending:
+        """What a batch's sequences change, given their (layers, sequences, channels) sums about `centre`."""
+        together, total = self.sum.clone(), self.total.clone()
+        for sample in range(sums.shape[1]):
+            offset_sum, j = sums[:, sample].double(), self.samples + sample
+            together += offset_sum + length * centre
+            # sum of (x - mean)^2 from the sums about `centre`, which lies `distance` from the mean of 0 ... j
+            distance = together / ((j + 1) * length) - centre
+            about_mean = squares[:, sample].double() - 2 * distance * offset_sum + length * distance**2
+            total += about_mean * (j / (j + 1))
+        return [(self.sum, together), (self.total, total)]
+
+    def commit(self, samples: int) -> None:
+        """Takes over the rest of a batch that was prepared."""
+        self.samples += samples
+
+    def result(self) -> Array:
+        """(layers, channels) fluctuation; zeros for a single sample."""
+        fluctuation: Array = (self.total / max(self.samples - 1, 1)).clamp(min=0).cpu().numpy()
+        return fluctuation

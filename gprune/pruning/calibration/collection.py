@@ -1,0 +1,251 @@
+"""What does the dense model do on a calibration set? One pass, from which every score follows (section 3).
+
+The inputs of down_proj and o_proj are reduced as they pass by, for disjoint shards of the sequences, so that
+any half of the set can be scored later without another pass. The LM head is never run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from gprune.models.decoder import Decoder
+from gprune.models.oom_backoff import Sequences
+from gprune.pruning.calibration.accumulators import ChannelMoments, require_finite
+from gprune.pruning.calibration.merging import agreed, alone, merge, merge_strongest, own_rows
+from gprune.pruning.calibration.strongest import Strongest
+from gprune.records import ActivationStatistics, Array, StrongestPositions, Tokens
+from gprune.study import CalibrationSettings
+from gprune.system.errors import GpruneError, SettingsError
+from gprune.system.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from gprune.models.distributed.process_group import Ranks
+
+# how to get along with less than one sequence at a time
+_SHORTER = "set a smaller calibration.length, dtype bfloat16, or a device with more memory"
+
+Observer = Callable[[int, torch.Tensor], None]
+"""Told of a layer's index and the (sequences, length, channels) inputs of one of its projections."""
+
+
+def in_batches(
+    batch: int, length: int, decoder: Decoder, told: Progress, kind: type[GpruneError] = SettingsError
+) -> Sequences:
+    """Sequences of a calibration set, as many at a time as are asked for and fit; see `Sequences`."""
+    return Sequences(batch, length, "calibration.batch", _SHORTER, decoder.device, told, kind)
+
+
+@torch.no_grad()
+def collect(
+    decoder: Decoder,
+    tokens: Tokens,
+    settings: CalibrationSettings,
+    on_progress: Progress = silent,
+    strongest: Strongest | None = None,
+    ranks: Ranks | None = None,
+) -> ActivationStatistics:
+    """Runs the unmodified model once and keeps the moments of every FFN and attention channel per shard.
+
+    Shards are contiguous runs of the sequences, whose order is random already; the batch size changes speed
+    and nothing else, and is halved where memory runs out.
+
+    Of several processes each is called with the same arguments, runs the model over its own sequences, and
+    has the moments of all of them in the end.
+
+    Args:
+        decoder: the dense model.
+        tokens: the calibration set.
+        settings: shards, batch size, and whether FLAP's released fluctuation is wanted.
+        on_progress: told of the sequences done; may raise to stop.
+        strongest: keeps strongest positions on the way, see `strongest_of`.
+        ranks: the processes that share the sequences out; None for this one alone.
+
+    Returns:
+        Statistics per shard, float64.
+
+    Raises:
+        SettingsError: there are fewer sequences than shards, they are longer than the model's positions, or
+            not even one of them fits in memory.
+        NumericsError: an activation is NaN or infinite.
+    """
+    samples, length = tokens.ids.shape
+    _require_positions(decoder, length)
+    if samples < settings.shards:
+        raise SettingsError(
+            f"{tokens.text!r} gives {samples} sequences for {settings.shards} shards: "
+            "choose fewer shards (calibration.shards) or more samples"
+        )
+    shard, mine = shard_of(samples, settings.shards), own_rows(samples, ranks)
+    ffn, attention = _accumulators(decoder, settings)
+    if ranks is not None:
+        alone(ffn, attention, strongest, mine)
+
+    def measure(batch: slice) -> None:
+        rows = slice(mine.start + batch.start, mine.start + batch.stop)
+        on_progress(batch.start * samples // size, samples, "activation statistics")
+        with decoder.counted_whole():
+            decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
+            prepared = [part.prepare(shard[rows]) for part in (ffn, attention)]
+            peaks = strongest.prepare() if strongest is not None else []
+        for part, pending in zip((ffn, attention), prepared, strict=True):
+            part.commit(shard[rows], pending)
+        if strongest is not None:
+            strongest.commit(peaks)
+        # each shard once, when nothing more comes to it: the check waits for the device
+        for complete in range(shard[rows.start], shard[rows.stop] if rows.stop < mine.stop else last + 1):
+            require_finite(attention, ffn, complete)
+
+    seen = _both(ffn.add, strongest.add) if strongest is not None else ffn.add
+    size, last = mine.stop - mine.start, int(shard[mine.stop - 1])
+    with agreed(ranks), observed(decoder, range(decoder.shape.layers), seen, attention.add):
+        in_batches(settings.batch, length, decoder, on_progress).over(size, measure)
+    if ranks is not None:
+        merge((ffn, attention), strongest, ranks, shard, length)
+        decoder.count_forward((samples - size) * length)
+    on_progress(samples, samples, "activation statistics")
+    return _record(tokens, np.bincount(shard), length, ffn, attention)
+
+
+def strongest_of(decoder: Decoder, tokens: Tokens, count: int) -> Strongest:
+    """What keeps the strongest positions of every FFN neuron while `collect` goes over a calibration set.
+
+    Args:
+        decoder: the dense model.
+        tokens: the calibration set.
+        count: positions for each neuron.
+    """
+    shape = decoder.shape
+    return Strongest(count, len(tokens.ids), shape.layers, shape.neurons, decoder.device)
+
+
+@torch.no_grad()
+def collect_strongest(
+    decoder: Decoder,
+    tokens: Tokens,
+    settings: CalibrationSettings,
+    count: int,
+    on_progress: Progress = silent,
+    ranks: Ranks | None = None,
+) -> StrongestPositions:
+    """Runs the unmodified model once for the strongest positions alone, where the moments are there already.
+
+    Args:
+        decoder: the dense model.
+        tokens: the calibration set.
+        settings: the batch size, which changes speed and nothing else.
+        count: positions for each neuron.
+        on_progress: told of the sequences done; may raise to stop.
+        ranks: the processes that share the sequences out; see `collect`.
+
+    Raises:
+        SettingsError: the sequences are longer than the model's positions, or not one fits in memory.
+        NumericsError: an activation is NaN or infinite.
+    """
+    samples, length = tokens.ids.shape
+    _require_positions(decoder, length)
+    strongest, mine = strongest_of(decoder, tokens, count), own_rows(samples, ranks)
+    strongest.seen, size = mine.start, mine.stop - mine.start
+
+    def measure(batch: slice) -> None:
+        rows = slice(mine.start + batch.start, mine.start + batch.stop)
+        on_progress(batch.start * samples // size, samples, "strongest positions")
+        with decoder.counted_whole():
+            decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
+            pending = strongest.prepare()
+        strongest.commit(pending)
+
+    layers = range(decoder.shape.layers)
+    with agreed(ranks), observed(decoder, layers, strongest.add, lambda *_: None):
+        in_batches(settings.batch, length, decoder, on_progress).over(size, measure)
+    if ranks is not None:
+        merge_strongest(strongest, ranks, length)
+        decoder.count_forward((samples - size) * length)
+    on_progress(samples, samples, "strongest positions")
+    return strongest.result(tokens)
+
+
+def _require_positions(decoder: Decoder, length: int) -> None:
+    positions = getattr(decoder.model.config, "max_position_embeddings", None)
+    if positions is not None and length > positions:
+        raise SettingsError(
+            f"sequences of {length} tokens do not fit the model, which has {positions} positions: "
+            f"set calibration.length to {positions} or less"
+        )
+
+
+def _both(first: Observer, second: Observer) -> Observer:
+    def observer(layer: int, inputs: torch.Tensor) -> None:
+        first(layer, inputs)
+        second(layer, inputs)
+
+    return observer
+
+
+def shard_of(samples: int, shards: int) -> Array:
+    """(samples,) shard of each sequence: contiguous runs whose sizes differ by one at most."""
+    sizes = [len(run) for run in np.array_split(np.arange(samples), shards)]
+    index: Array = np.repeat(np.arange(shards), sizes)
+    return index
+
+
+@contextmanager
+def observed(decoder: Decoder, layers: range, ffn: Observer, attention: Observer) -> Iterator[None]:
+    """Shows the inputs of down_proj and o_proj of some layers to observers while the context is open.
+
+    Args:
+        decoder: the model; it is left as it was.
+        layers: indices of the layers to observe.
+        ffn: told of the inputs of down_proj.
+        attention: told of the inputs of o_proj.
+    """
+    handles = []
+    try:
+        for layer in layers:
+            for module, observer in ((decoder.down_proj(layer), ffn), (decoder.o_proj(layer), attention)):
+                handles.append(module.register_forward_pre_hook(_hook(observer, layer)))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _hook(observer: Observer, layer: int) -> Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], None]:
+    def hook(_: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
+        observer(layer, arguments[0])
+
+    return hook
+
+
+def _accumulators(decoder: Decoder, settings: CalibrationSettings) -> tuple[ChannelMoments, ChannelMoments]:
+    shape, released = decoder.shape, settings.flap_variant == "released"
+    widths = (("down_proj", shape.neurons), ("o_proj", shape.heads * shape.head_width))
+    ffn, attention = (
+        ChannelMoments(name, settings.shards, range(shape.layers), channels, decoder.device, released)
+        for name, channels in widths
+    )
+    return ffn, attention
+
+
+def _record(
+    tokens: Tokens, shard_samples: Array, length: int, ffn: ChannelMoments, attention: ChannelMoments
+) -> ActivationStatistics:
+    first, second = ffn.result(), attention.result()
+    return ActivationStatistics(
+        text=tokens.text,
+        fingerprint=tokens.fingerprint,
+        shard_samples=shard_samples.astype(np.int64),
+        shard_tokens=shard_samples.astype(np.int64) * length,
+        ffn_mean=first.mean,
+        ffn_moment=first.moment,
+        ffn_energy=first.energy,
+        attention_mean=second.mean,
+        attention_moment=second.moment,
+        attention_energy=second.energy,
+        ffn_released_fluctuation=first.released_fluctuation,
+        attention_released_fluctuation=second.released_fluctuation,
+    )

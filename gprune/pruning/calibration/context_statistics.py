@@ -1,0 +1,279 @@
+"""What does every neuron do in each kind of context? One pass for token-weighted FLAP and FANG (section 4).
+
+While a text passes through the dense model, every token is assigned to a context in every layer, and the
+inputs of down_proj are reduced to moments for each shard and context. From those any token-weighted mean and
+variance follows exactly, without another pass. With a backward pass comes the affinity of contexts and
+neurons, the mean of |input * gradient of the loss|, by which FANG groups neurons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from gprune.models.decoder import Decoder
+from gprune.models.oom_backoff import Pending, commit
+from gprune.pruning.calibration.collection import in_batches, shard_of
+from gprune.pruning.calibration.contexts import Lookup, hooked
+from gprune.pruning.calibration.gradients import loss_gradient, require_differentiable
+from gprune.records import Array, Contexts, ContextStatistics, Tokens
+from gprune.system.errors import MethodError, NumericsError, SettingsError
+from gprune.system.progress import Progress, silent
+
+
+def collect_contexts(
+    decoder: Decoder,
+    tokens: Tokens,
+    contexts: Contexts,
+    shards: int,
+    batch: int,
+    gradient: bool,
+    on_progress: Progress = silent,
+) -> ContextStatistics:
+    """Runs the unmodified model once and keeps the moments of every neuron per shard and context.
+
+    Args:
+        decoder: the dense model; its weights stay frozen.
+        tokens: the calibration set.
+        contexts: of this model, made from any text.
+        shards: contiguous runs of the sequences that are kept apart.
+        batch: sequences of one pass; changes speed, not results, and is halved where memory runs out.
+        gradient: whether the affinity is wanted, which takes a backward pass as well. The loss of a sequence
+            is the sum over its predictions. Without it, no graph is built and the LM head is not run.
+        on_progress: told of the sequences done; may raise to stop.
+
+    Returns:
+        Statistics per shard, float64; the affinity is zero where no gradient was asked for.
+
+    Raises:
+        SettingsError: there are fewer sequences than shards, or not even one of them fits in memory.
+        ModelError: the contexts were made with a model of another shape.
+        MethodError: a gradient is asked for and the model cannot give one, or not even that of one sequence
+            fits in memory.
+        NumericsError: an activation or a gradient is NaN or infinite.
+    """
+    samples = len(tokens.ids)
+    if samples < shards:
+        raise SettingsError(
+            f"{tokens.text!r} gives {samples} sequences for {shards} shards: "
+            "choose fewer shards (calibration.shards) or more samples"
+        )
+    if gradient:
+        require_differentiable(decoder, "the affinity of contexts and neurons")
+    pass_ = _Pass(decoder, contexts, shards, gradient)
+    shard = shard_of(samples, shards)
+
+    def measure(rows: slice) -> None:
+        on_progress(rows.start, samples, "context statistics")
+        pass_.run(torch.from_numpy(tokens.ids[rows].astype(np.int64)), shard[rows])
+
+    # only some methods need the gradient; the forward pass alone is as large as everyone's
+    kind = MethodError if gradient else SettingsError
+    with torch.set_grad_enabled(gradient), pass_.observing():
+        in_batches(batch, tokens.ids.shape[1], decoder, on_progress, kind).over(samples, measure)
+    on_progress(samples, samples, "context statistics")
+    return pass_.record(tokens.text, contexts.text)
+
+
+class GroupMoments:
+    """Moments of the inputs of down_proj for each shard, layer and context.
+
+    A batch is reduced about the mean of each of its groups, in float32, and what that mean lacks by rounding
+    is measured too; batches are merged in float64 by Chan's rule. So neither a mean far from zero nor an
+    outlier in another context costs accuracy.
+    """
+
+    def __init__(self, shards: int, layers: int, contexts: int, channels: int, device: torch.device) -> None:
+        """Starts empty."""
+        self.tokens = torch.zeros(shards, layers, contexts, dtype=torch.float64, device=device)
+        self.mean = torch.zeros(shards, layers, contexts, channels, dtype=torch.float64, device=device)
+        self.moment = torch.zeros_like(self.mean)
+
+    def prepare(self, layer: int, shards: slice, inputs: torch.Tensor, members: torch.Tensor) -> Pending:
+        """What tokens of one layer change; nothing is changed yet.
+
+        Args:
+            layer: index of the layer.
+            shards: the shards that the tokens belong to.
+            inputs: (tokens, channels) of any floating type.
+            members: (groups, tokens) float32, 1 where a token belongs to a group; a group is a context in one
+                of those shards, contexts of the first shard first.
+        """
+        wide = inputs.float()
+        tokens = members.sum(dim=1, dtype=torch.float64)[:, None]
+        count = tokens.clamp(min=1)
+        # products and no scattered sums, whose order a GPU does not keep; each token is in one group
+        centre = (members @ wide) / count.float()
+        centred = wide - centre[members.argmax(dim=0)]
+        rest = (members @ centred).double() / count
+        moment = (members @ centred.square_()).double() - tokens * rest**2
+        shape = self.mean[shards, layer].shape
+        mean = (centre.double() + rest).view(shape)
+        return self._extended(layer, shards, tokens.view(*shape[:-1], 1), mean, moment.view(shape))
+
+    def _extended(
+        self, layer: int, shards: slice, tokens: torch.Tensor, mean: torch.Tensor, moment: torch.Tensor
+    ) -> Pending:
+        """Chan's rule for (shards, contexts) groups of one layer; a group without tokens changes nothing."""
+        count, centre, spread = (part[shards, layer] for part in (self.tokens, self.mean, self.moment))
+        before = count.unsqueeze(-1)
+        after = (before + tokens).clamp(min=1)
+        difference = mean - centre
+        return [
+            (centre, centre + difference * (tokens / after)),
+            (spread, spread + (moment + difference**2 * (before * tokens / after))),
+            (count, count + tokens.squeeze(-1)),
+        ]
+
+
+class _Pass:
+    """The state of one pass: what was measured so far, and the batch that is in the model."""
+
+    def __init__(self, decoder: Decoder, contexts: Contexts, shards: int, gradient: bool) -> None:
+        shape, device = decoder.shape, decoder.device
+        self.decoder, self.gradient, self.lookup = decoder, gradient, Lookup(decoder, contexts)
+        self.contexts = contexts.centroids.shape[1]
+        self.moments = GroupMoments(shards, shape.layers, self.contexts, shape.neurons, device)
+        self.affinity = torch.zeros_like(self.moments.mean[0])
+        self.change = torch.zeros(shape.layers, dtype=torch.float64, device=device)
+        self.tokens = 0
+        # of the batch at hand: its shards, its tokens' groups in each layer, what its loss is multiplied by
+        self.shards = slice(0)
+        self.shard_of_token = torch.empty(0, dtype=torch.int64, device=device)
+        self.members: dict[int, torch.Tensor] = {}
+        self.scale = torch.ones((), dtype=torch.float64, device=device)
+        self.reached: set[int] = set()
+        # what it changes, taken over when both ways are done: memory may run out on the way
+        self.pending: Pending = []
+        self.sound: dict[int, torch.Tensor] = {}
+
+    @contextmanager
+    def observing(self) -> Iterator[None]:
+        """Watches the layers, FFN inputs and neurons of the model while the context is open."""
+        decoder = self.decoder
+        layers = range(decoder.shape.layers)
+        with ExitStack() as stack:
+            stack.enter_context(hooked({decoder.gate_proj(i): self._assign(i) for i in layers}))
+            stack.enter_context(hooked({decoder.down_proj(i): self._measure(i) for i in layers}))
+            for i in layers:
+                hook = decoder.layers[i].register_forward_hook(self._compare(i), with_kwargs=True)
+                stack.callback(hook.remove)
+            yield
+
+    def run(self, ids: torch.Tensor, shard: Array) -> None:
+        """Sends a batch through the model, and the gradient of its loss back."""
+        self.shards = slice(int(shard[0]), int(shard[-1]) + 1)
+        local = torch.from_numpy(shard - shard[0]).repeat_interleave(ids.shape[1])
+        self.shard_of_token = local.to(self.decoder.device)
+        self.pending, self.members = [], {}
+        with self.decoder.counted_whole():
+            hidden = self.decoder.hidden_states(ids)
+            self._require_finite("input of down_proj")
+            if self.gradient:
+                self._backward(hidden, ids)
+        commit(self.pending)
+        self.tokens += ids.numel()
+        self.pending, self.members = [], {}
+
+    def record(self, text: str, contexts: str) -> ContextStatistics:
+        """Copies the statistics out of the device."""
+        moments = self.moments
+        seen = moments.tokens.sum(dim=0).clamp(min=1).unsqueeze(-1)
+        return ContextStatistics(
+            text=text,
+            contexts=contexts,
+            tokens=moments.tokens.cpu().numpy(),
+            mean=moments.mean.cpu().numpy(),
+            moment=moments.moment.clamp(min=0).cpu().numpy(),
+            affinity=(self.affinity / seen).cpu().numpy(),
+            layer_change=(self.change / self.tokens).cpu().numpy(),
+        )
+
+    def _backward(self, hidden: torch.Tensor, ids: torch.Tensor) -> None:
+        self.reached.clear()
+        if hidden.requires_grad:
+            gradient, self.scale = loss_gradient(self.decoder, hidden, ids)
+            hidden.backward(gradient)
+            self.decoder.count_backward(ids.numel())
+        for layer in reversed(range(self.decoder.shape.layers)):
+            if layer not in self.reached:
+                raise _no_gradient(layer)
+        self._require_finite("gradient at the input of down_proj")
+
+    def _assign(self, layer: int) -> Callable[..., None]:
+        def hook(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
+            labels = self.lookup.labels(layer, arguments[0].detach().flatten(0, 1))
+            groups = (self.shards.stop - self.shards.start) * self.contexts
+            group = self.shard_of_token * self.contexts + labels
+            members = torch.zeros(groups, len(group), device=group.device)
+            self.members[layer] = members.scatter_(0, group[None], 1)
+
+        return hook
+
+    def _measure(self, layer: int) -> Callable[..., tuple[torch.Tensor] | None]:
+        def hook(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor] | None:
+            inputs = arguments[0].detach()
+            flat, members = inputs.flatten(0, 1), self.members[layer]
+            self._note(layer, self.moments.prepare(layer, self.shards, flat, members))
+            if not self.gradient:
+                return None
+            # nothing below the first neurons needs a gradient, so the graph begins there
+            tracked = arguments[0].detach().requires_grad_() if layer == 0 else arguments[0]
+            if not tracked.requires_grad:
+                raise _no_gradient(layer)
+            tracked.register_hook(self._weigh(layer, inputs))
+            return (tracked,)
+
+        return hook
+
+    def _weigh(self, layer: int, inputs: torch.Tensor) -> Callable[[torch.Tensor], None]:
+        @torch.no_grad()
+        def hook(gradient: torch.Tensor) -> None:
+            # widened first: a product of float16 numbers would underflow
+            effect = gradient.float().mul(inputs).abs_().flatten(0, 1)
+            total = (self.members[layer] @ effect).double() / self.scale
+            there = self.affinity[layer]
+            self._note(layer, [(there, there + total.view(-1, *there.shape).sum(dim=0))])
+            self.reached.add(layer)
+
+        return hook
+
+    def _compare(self, layer: int) -> Callable[..., None]:
+        @torch.no_grad()
+        def hook(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
+            before = arguments[0] if arguments else keywords["hidden_states"]
+            after = output[0] if isinstance(output, tuple) else output
+            cosine = nn.functional.cosine_similarity(before.float(), after.float(), dim=-1)
+            there = self.change[layer]
+            self.pending.append((there, there + (1 - cosine).sum(dtype=torch.float64)))
+
+        return hook
+
+    def _note(self, layer: int, pending: Pending) -> None:
+        """Keeps what a batch changes in a layer, and whether that is sound; the latter is asked for later."""
+        self.pending += pending
+        self.sound[layer] = torch.isfinite(pending[0][1]).all()
+
+    def _require_finite(self, what: str) -> None:
+        """Names the first layer, or for gradients the last, where the batch at hand went wrong."""
+        sound = torch.stack([self.sound[layer] for layer in range(self.decoder.shape.layers)])
+        bad = [layer for layer, is_sound in enumerate(sound.tolist()) if not is_sound]
+        if not bad:
+            return
+        layer = bad[-1] if what.startswith("gradient") else bad[0]
+        raise NumericsError(
+            f"the {what} in layer {layer} is not finite: check the model's weights for NaN, or use float32 "
+            "or bfloat16"
+        )
+
+
+def _no_gradient(layer: int) -> MethodError:
+    return MethodError(
+        f"the affinity of contexts and neurons needs gradients, but none reaches down_proj of layer {layer}: "
+        "a part of the model works without a graph, so load it for training or choose another method"
+    )

@@ -1,0 +1,234 @@
+"""Which kinds of context do a layer's tokens come in? Clusters of FFN inputs (section 4, base metrics).
+
+Token-weighted FLAP and FANG weight a token by the context it stands in. A context is a size-balanced k-means
+cluster of the inputs of a layer's FFN, taken behind the norm and projected onto their principal components.
+The clusters are made on one text, from a small part of it, and then serve every text: a token belongs to the
+context with the nearest centroid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+
+from gprune.models.decoder import Decoder
+from gprune.pruning.calibration.clusters import balanced_clusters, bounded_clusters
+from gprune.pruning.calibration.collection import in_batches
+from gprune.pruning.calibration.principal import principal
+from gprune.records import Array, Contexts, Tokens
+from gprune.study.settings import ContextSettings
+from gprune.system.errors import Cancelled, ModelError, NumericsError, SettingsError
+from gprune.system.progress import Progress, silent
+
+# FANG's released code: how far a cluster's size may be from an even share, and how often it starts anew
+_SLACK, _STARTS = 0.4, 10
+_MOST_THREADS = 8
+"""layers that are clustered side by side; more of them wait for the interpreter, see docs/performance.md"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Projected:
+    """The FFN inputs of a text in their principal components: what contexts of any seed are made from."""
+
+    text: str
+    """the text, as typed"""
+    mean: Array
+    """(layers, hidden) float32"""
+    components: Array
+    """(layers, dimensions, hidden) float32, orthonormal rows"""
+    points: Array
+    """(layers, tokens, dimensions) float32"""
+
+
+@torch.no_grad()
+def project_inputs(
+    decoder: Decoder,
+    tokens: Tokens,
+    settings: ContextSettings,
+    batch: int,
+    on_progress: Progress = silent,
+) -> Projected:
+    """Takes the FFN inputs of every layer, from one forward pass over the first sequences of a text.
+
+    Args:
+        decoder: the dense model.
+        tokens: the calibration set; its first sequences are used, until they hold ``settings.tokens`` tokens.
+        settings: number of contexts, of principal components (fewer than tokens), and tokens.
+        batch: sequences of one forward pass; changes speed, not results, and is halved where memory runs out.
+        on_progress: told of the sequences and then of the layers done; may raise to stop.
+
+    Returns:
+        Principal components of every layer, and the inputs in them.
+
+    Raises:
+        SettingsError: there are fewer than two tokens for each context, or not even one sequence fits in
+            memory.
+        NumericsError: an FFN input is NaN or infinite.
+    """
+    samples, length = tokens.ids.shape
+    sequences = min(samples, -(-settings.tokens // length))
+    if sequences * length < 2 * settings.count:
+        raise SettingsError(
+            f"{tokens.text!r} gives {sequences * length} tokens for {settings.count} contexts, fewer than "
+            "two for each: choose fewer contexts (contexts.count), or more tokens (contexts.tokens, "
+            "calibration.samples)"
+        )
+    inputs = _ffn_inputs(decoder, tokens.ids[:sequences], batch, on_progress)
+    layers = []
+    for layer, points in enumerate(inputs):
+        on_progress(layer, len(inputs), "principal components")
+        layers.append(_project_layer(layer, points.to(decoder.device), settings.dimensions))
+    on_progress(len(inputs), len(inputs), "principal components")
+    mean, components, projected = (np.stack(part) for part in zip(*layers, strict=True))
+    return Projected(tokens.text, mean, components, projected)
+
+
+def fit_contexts(
+    inputs: Projected, settings: ContextSettings, seed: int, on_progress: Progress = silent
+) -> Contexts:
+    """Clusters the FFN inputs of every layer; as many layers at a time as torch may use threads, up to eight.
+
+    Args:
+        inputs: in their principal components.
+        settings: number of contexts, and how they are made.
+        seed: of the clustering; every layer has a generator of its own.
+        on_progress: told of the layers done, in their order; may raise to stop.
+
+    Returns:
+        Centroids and principal components of every layer.
+    """
+    layers, found, ended = len(inputs.points), [], Event()
+
+    def fit(layer: int) -> Array:
+        generator = np.random.default_rng([seed, layer])
+        return _centroids(inputs.points[layer], settings, generator, ended)
+
+    # threads of BLAS within the threads of layers would wait for each other
+    with threadpool_limits(1, user_api="blas"):
+        pool = ThreadPoolExecutor(min(layers, torch.get_num_threads(), _MOST_THREADS), "contexts")
+        try:
+            waiting = [pool.submit(fit, layer) for layer in range(layers)]
+            for layer, one in enumerate(waiting):
+                on_progress(layer, layers, "context clusters")
+                centroids = one.result()
+                found.append((centroids.astype(np.float32), _distances(centroids)))
+        finally:
+            # whatever has ended it: layers that wait are dropped, those at work end with their next step
+            ended.set()
+            pool.shutdown(cancel_futures=True)
+    on_progress(layers, layers, "context clusters")
+    centres, distances = (np.stack(part) for part in zip(*found, strict=True))
+    return Contexts(inputs.text, inputs.mean, inputs.components, centres, distances, inputs.points.shape[1])
+
+
+class Lookup:
+    """Finds the context of a token: the nearest centroid in the projected space.
+
+    |P(x - m) - c|^2 = |P(x - m)|^2 - 2 (x - m) . P'c + |c|^2, and its first term is the same for all
+    contexts, so one product with (contexts, hidden) directions tells the nearest.
+    """
+
+    def __init__(self, decoder: Decoder, contexts: Contexts) -> None:
+        """Prepares the directions on the model's device.
+
+        Raises:
+            ModelError: the contexts were made with a model of another shape.
+        """
+        expected = (decoder.shape.layers, decoder.shape.hidden)
+        if contexts.mean.shape != expected:
+            raise ModelError(
+                f"the contexts cover {contexts.mean.shape} layers and channels, the model has {expected}: "
+                "make them again with this model"
+            )
+        centroids = contexts.centroids.astype(np.float64)
+        directions = centroids @ contexts.components.astype(np.float64)
+        offsets = (centroids**2).sum(axis=-1) / 2 + np.einsum("lch,lh->lc", directions, contexts.mean)
+        self.directions = torch.from_numpy(directions).to(decoder.device, torch.float32)
+        self.offsets = torch.from_numpy(offsets).to(decoder.device, torch.float32)
+
+    def labels(self, layer: int, inputs: torch.Tensor) -> torch.Tensor:
+        """(tokens,) int64 context of each of (tokens, hidden) FFN inputs of a layer."""
+        closeness = inputs.float() @ self.directions[layer].T - self.offsets[layer]
+        return closeness.argmax(dim=1)
+
+
+@contextmanager
+def hooked(hooks: dict[torch.nn.Module, Callable[..., Any]]) -> Iterator[None]:
+    """Calls a hook before each of some modules, with its positional inputs, while the context is open."""
+    handles = [module.register_forward_pre_hook(hook) for module, hook in hooks.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress) -> torch.Tensor:
+    """(layers, tokens, hidden) FFN inputs of some sequences, in the model's number type on the CPU."""
+    sequences, length = ids.shape
+    shape = decoder.shape
+    kept = torch.empty(shape.layers, sequences, length, shape.hidden, dtype=decoder.dtype)
+
+    first = 0
+
+    def keep(layer: int) -> Callable[..., None]:
+        def hook(_: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
+            kept[layer, first : first + len(arguments[0])] = arguments[0]
+
+        return hook
+
+    def run(rows: slice) -> None:
+        nonlocal first
+        first = rows.start
+        on_progress(first, sequences, "FFN inputs")
+        decoder.hidden_states(torch.from_numpy(ids[rows].astype(np.int64)))
+
+    with hooked({decoder.gate_proj(layer): keep(layer) for layer in range(shape.layers)}):
+        in_batches(batch, length, decoder, on_progress).over(sequences, run)
+    on_progress(sequences, sequences, "FFN inputs")
+    return kept.flatten(1, 2)
+
+
+def _project_layer(layer: int, points: torch.Tensor, dimensions: int) -> tuple[Array, Array, Array]:
+    """Mean and components of one layer's (tokens, hidden) FFN inputs, and the inputs in them."""
+    mean = points.mean(dim=0, dtype=torch.float64).float()
+    known: Array = mean.cpu().numpy()
+    # sums in float64 do not overflow: a mean is finite where all that it is made of is
+    if not np.isfinite(known).all():
+        raise NumericsError(
+            f"the FFN input of layer {layer} is not finite: check the model's weights for NaN, or use "
+            "float32 or bfloat16"
+        )
+    found = principal(points.float() - mean, min(dimensions, points.shape[1], len(points) - 1))
+    components, projected = (part.cpu().numpy() for part in found)
+    return known, components, projected
+
+
+def _centroids(
+    points: Array, settings: ContextSettings, generator: np.random.Generator, ended: Event
+) -> Array:
+    """(contexts, dimensions) float64 means of the clusters of one layer's (tokens, dimensions) inputs."""
+
+    def on_step() -> None:
+        if ended.is_set():
+            raise Cancelled("the clustering has ended")
+
+    wide = points.astype(np.float64)
+    if settings.clustering == "released":
+        return bounded_clusters(wide, settings.count, generator, _SLACK, _STARTS, on_step)[1]
+    return balanced_clusters(wide, settings.count, generator, on_step)[1]
+
+
+def _distances(centroids: Array) -> Array:
+    """(contexts, contexts) Euclidean distances over their off-diagonal mean; zeros where all coincide."""
+    distances: Array = np.linalg.norm(centroids[:, None] - centroids[None], axis=-1)
+    scale = distances.sum() / (len(centroids) * (len(centroids) - 1))
+    return distances / scale if scale > 0 else distances

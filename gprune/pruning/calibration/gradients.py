@@ -1,0 +1,246 @@
+"""How does the language-model loss depend on a unit? Gradients for LLM-Pruner and for contexts (section 4).
+
+The LM head is run in chunks of tokens and its gradients are taken there and then, so that neither the logits
+of a batch nor a graph through the head exist at once. LLM-Pruner (without LoRA) reduces the gradient of every
+weight to its units as soon as it is there, so that never more than one matrix's gradient exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from gprune.models.decoder import Decoder
+from gprune.records import Array, ModelShape, Tokens, UnitScores
+from gprune.study.settings import BaselineSettings
+from gprune.system.errors import MethodError, NumericsError
+from gprune.system.progress import Progress, silent
+
+# Logits in float32 that exist at a time: 64 MiB.
+_BLOCK_LOGITS = 2**24
+# Keeps the softmax of a large vocabulary above the smallest number of float16 on its way through the head.
+_HEAD_SCALE = 2.0**8
+
+# A unit's share of a matrix lies in a row (dimension 1 is summed away) or in a column (0).
+_SUMMED = {"gate_proj": 1, "up_proj": 1, "down_proj": 0, "q_proj": 1, "k_proj": 1, "v_proj": 1, "o_proj": 0}
+
+Reduced = dict[tuple[int, str], torch.Tensor]
+"""(rows or columns,) float64 sums of |w * gradient|, by layer and projection."""
+
+
+def require_differentiable(decoder: Decoder, purpose: str) -> None:
+    """Checks that gradients can flow through the model's weights.
+
+    Raises:
+        MethodError: a weight is quantized, or was made for inference only.
+        SettingsError: the layers are offloaded.
+    """
+    decoder.require_whole(purpose)
+    for name, weight in decoder.model.named_parameters():
+        if weight.is_floating_point() and not weight.is_inference():
+            continue
+        reason = "was loaded in inference mode" if weight.is_inference() else f"is of type {weight.dtype}"
+        raise MethodError(
+            f"{purpose} needs gradients, which {name} cannot give because it {reason}: load the model in "
+            "float32, bfloat16 or float16 for training, or choose another method"
+        )
+
+
+def loss_gradient(
+    decoder: Decoder, hidden: torch.Tensor, ids: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradient of the summed next-token loss with respect to the final hidden states.
+
+    A sum and not a mean, so that a sequence's gradient does not depend on the others of its batch. In float16
+    it comes multiplied by a power of two that brings its largest entry to at most 1, the loss being computed
+    in float32: entries a million times smaller survive then, and layers may enlarge it 60000 times.
+
+    Args:
+        decoder: the model.
+        hidden: (sequences, length, hidden) from ``Decoder.hidden_states``.
+        ids: (sequences, length) int64 token ids.
+
+    Returns:
+        The gradient, in the shape and number type of ``hidden`` and zero at the last token of a sequence, and
+        the power of two (scalar float64) that it is to be divided by.
+    """
+    states, targets = hidden.detach()[:, :-1].flatten(0, 1), ids[:, 1:].flatten().to(hidden.device)
+    half = hidden.dtype == torch.float16
+    gradient = torch.zeros_like(states, dtype=torch.float32)
+    rows = max(1, _BLOCK_LOGITS // int(decoder.model.config.vocab_size))  # type: ignore[union-attr,arg-type]
+    for start in range(0, len(states), rows):
+        part = slice(start, start + rows)
+        leaf = states[part].requires_grad_()
+        with torch.enable_grad():
+            scores = decoder.logits(leaf).float()
+            loss = nn.functional.cross_entropy(scores, targets[part], reduction="sum")
+            (gradient[part],) = torch.autograd.grad(loss * _HEAD_SCALE if half else loss, leaf)
+    scale = torch.ones((), dtype=torch.float64, device=hidden.device)
+    if half:
+        peak = gradient.abs().amax() if len(gradient) else scale
+        power = torch.exp2(-torch.ceil(torch.log2(peak.double().clamp(min=2.0**-100))))
+        gradient *= power
+        scale *= power * _HEAD_SCALE
+    shaped = gradient.view(len(hidden), -1, hidden.shape[-1])
+    # the last token of a sequence predicts nothing
+    return nn.functional.pad(shaped, (0, 0, 0, 1)).to(hidden.dtype), scale
+
+
+def taylor_scores(
+    decoder: Decoder, tokens: Tokens, settings: BaselineSettings, on_progress: Progress = silent
+) -> UnitScores:
+    """LLM-Pruner's importance of every unit: the sum of |weight * gradient| over its coupled matrices.
+
+    The loss is the mean cross-entropy of all predictions, and there is one backward pass of one batch. A
+    neuron sums its gate row, up row and down column. A key/value group sums the rows of its query heads, of
+    its key and of its value head, and the columns of o_proj that belong to it. Of these an o_proj channel's
+    score holds its column, the row of q_proj of the same place, and the rows of k_proj and v_proj of the same
+    place divided by the query heads that share them; a group is the sum of its channels.
+
+    Args:
+        decoder: the dense model; its weights are frozen again afterwards.
+        tokens: the calibration set.
+        settings: how many of its first sequences are used, and how many of their first tokens.
+        on_progress: told before and after; may raise to stop.
+
+    Returns:
+        Scores under the metric "llm_pruner"; higher is more important.
+
+    Raises:
+        MethodError: the calibration set is smaller than that, the batch does not fit on the GPU, or the
+            model's weights cannot have gradients; other methods need none of this.
+        NumericsError: an activation or a gradient is NaN or infinite.
+    """
+    ids = _first(tokens, settings)
+    require_differentiable(decoder, "LLM-Pruner")
+    on_progress(0, 1, "gradients of the weights")
+    reduced: Reduced = {}
+    with _reduced_gradients(decoder, reduced):
+        try:
+            scale = _backward(decoder, ids)
+        except torch.OutOfMemoryError as error:
+            raise MethodError(
+                f"baselines.taylor_samples is {len(ids)}: the gradient of so many sequences of "
+                f"{ids.shape[1]} tokens does not fit in the GPU's memory, choose fewer or shorter ones"
+            ) from error
+    _require_gradients(decoder, reduced)
+    predictions = len(ids) * (ids.shape[1] - 1)
+    values = {place: (total / (scale * predictions)).cpu().numpy() for place, total in reduced.items()}
+    on_progress(1, 1, "gradients of the weights")
+    return _unit_scores(decoder.shape, tokens.text, values)
+
+
+def _first(tokens: Tokens, settings: BaselineSettings) -> torch.Tensor:
+    """(taylor_samples, taylor_length) int64 ids from the beginning of the calibration set."""
+    samples, length = settings.taylor_samples, settings.taylor_length
+    there = tokens.ids.shape
+    if there[0] < samples or there[1] < length:
+        raise MethodError(
+            f"{tokens.text!r} gives {there[0]} sequences of {there[1]} tokens, but LLM-Pruner's gradient "
+            f"wants {samples} of {length}: lower baselines.taylor_samples and baselines.taylor_length, or "
+            "raise calibration.samples and calibration.length"
+        )
+    return torch.from_numpy(tokens.ids[:samples, :length].astype(np.int64))
+
+
+def _backward(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
+    """Runs the model forward and backward once; returns what the gradients are multiplied by."""
+    with torch.enable_grad(), _checked_outputs(decoder):
+        hidden = decoder.hidden_states(ids)
+    gradient, scale = loss_gradient(decoder, hidden, ids)
+    if hidden.requires_grad:
+        hidden.backward(gradient)
+        decoder.count_backward(ids.numel())
+    return scale
+
+
+@contextmanager
+def _checked_outputs(decoder: Decoder) -> Iterator[None]:
+    """Names the first layer whose output is not finite."""
+    finite: list[torch.Tensor] = []
+
+    def check(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+        states = output[0] if isinstance(output, tuple) else output
+        finite.append(torch.isfinite(states.detach()).all())
+
+    handles = [layer.register_forward_hook(check) for layer in decoder.layers]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+    # one answer of the device for all layers
+    for layer, good in enumerate(torch.stack(finite).tolist()):
+        if not good:
+            raise NumericsError(
+                f"the output of layer {layer} is not finite: check the model's weights for NaN, or use "
+                "float32 or bfloat16"
+            )
+
+
+@contextmanager
+def _reduced_gradients(decoder: Decoder, reduced: Reduced) -> Iterator[None]:
+    """Lets the projections' weights have gradients, each reduced to its units and freed when it is there."""
+    weights = {
+        (layer, name): getattr(decoder, name)(layer).weight
+        for layer in range(decoder.shape.layers)
+        for name in _SUMMED
+    }
+    before = {place: weight.requires_grad for place, weight in weights.items()}
+    handles = []
+    try:
+        for place, weight in weights.items():
+            weight.requires_grad_(True)
+            handles.append(weight.register_post_accumulate_grad_hook(_reduce(place, reduced)))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        for place, weight in weights.items():
+            weight.grad = None
+            weight.requires_grad_(before[place])
+
+
+def _reduce(place: tuple[int, str], reduced: Reduced) -> Callable[[torch.Tensor], None]:
+    def hook(weight: torch.Tensor) -> None:
+        if weight.grad is None:
+            return
+        # widened first: a product of float16 numbers would underflow
+        product = weight.grad.float().mul_(weight.detach()).abs_()
+        reduced[place] = product.sum(dim=_SUMMED[place[1]], dtype=torch.float64)
+        weight.grad = None
+
+    return hook
+
+
+def _require_gradients(decoder: Decoder, reduced: Reduced) -> None:
+    """Checks from the last layer to the first, the way the gradients went."""
+    finite = [torch.isfinite(total).all() for total in reduced.values()]
+    sound = dict(zip(reduced, torch.stack(finite).tolist() if finite else [], strict=True))
+    for layer in reversed(range(decoder.shape.layers)):
+        for name in _SUMMED:
+            if (layer, name) not in reduced:
+                raise MethodError(
+                    f"LLM-Pruner needs gradients, but none reached {name} of layer {layer}: a part of the "
+                    "model works without a graph, so load it for training or choose another method"
+                )
+            if not sound[layer, name]:
+                raise NumericsError(
+                    f"the gradient of {name} in layer {layer} is not finite: use float32 or bfloat16"
+                )
+
+
+def _unit_scores(shape: ModelShape, text: str, values: dict[tuple[int, str], Array]) -> UnitScores:
+    """Adds up what belongs to each unit."""
+    part = {name: np.stack([values[layer, name] for layer in range(shape.layers)]) for name in _SUMMED}
+    shared = (part["k_proj"] + part["v_proj"]).reshape(shape.layers, shape.kv_heads, 1, shape.head_width)
+    spread = np.repeat(shared / shape.group_size, shape.group_size, axis=2)
+    channels = part["q_proj"] + part["o_proj"] + spread.reshape(shape.layers, -1)
+    heads = channels.reshape(shape.layers, shape.kv_heads, shape.group_channels).sum(axis=-1)
+    ffn = part["gate_proj"] + part["up_proj"] + part["down_proj"]
+    return UnitScores("llm_pruner", text, ffn, heads, channels)

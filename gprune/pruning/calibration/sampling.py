@@ -1,0 +1,195 @@
+"""What does the dense model write by itself? A text that needs no data but the model.
+
+Each document starts from the sign that begins a text and is drawn token by token from the model's own
+distribution, with keys and values kept. It never ends before its length: signs that begin or end a text are
+not drawn. Of all documents those are kept that the model finds most likely: errors of sampling add up, and
+one that has derailed has a high perplexity (Ji et al. 2025 drop the highest fifth). Each document has its own
+random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gprune.data.texts import Recipe
+from gprune.models.decoder import Decoder
+from gprune.records import Array, SampledText
+from gprune.system.errors import CorpusError, ModelError, NumericsError, SettingsError
+from gprune.system.progress import Progress, silent
+
+_ROLES = {"calibration": 0, "evaluation": 1}
+# Documents written at a time. No setting: a batch of another size rounds otherwise, and a token may turn.
+_MOST_DOCUMENTS = 128
+_MOST_TOKENS = 2**13
+_BEAT = 8
+"""tokens of each document between two words on the progress"""
+
+
+@torch.no_grad()
+def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = silent) -> SampledText:
+    """Lets the model write.
+
+    Args:
+        decoder: the dense model with its tokenizer.
+        recipe: how much of what.
+        text: the text's name as typed.
+        on_progress: told of the tokens written; may raise to stop.
+
+    Raises:
+        SettingsError: a document does not fit the model.
+        ModelError: the model has no sign that a text could start from.
+        CorpusError: too few of the documents differ.
+        NumericsError: the model's scores are not finite.
+    """
+    _require_room(decoder, recipe, text)
+    start, leads = _start(decoder, text)
+    barred = _barred(decoder)
+    ids, losses = [], []
+    size = max(1, min(_MOST_DOCUMENTS, _MOST_TOKENS // recipe.length))
+    for first in range(0, recipe.drawn, size):
+        count = min(size, recipe.drawn - first)
+        chances = _chances(recipe, range(first, first + count), recipe.length - leads)
+        told = partial(_told, on_progress, recipe, first, count)
+        written, loss = _write(decoder, start, barred, chances, recipe.temperature, told)
+        if not np.isfinite(loss).all():
+            raise NumericsError(
+                f"the model's scores are not finite while it writes {text!r}: check its weights for NaN, or "
+                "use float32 or bfloat16"
+            )
+        ids.append(np.hstack([np.full((count, leads), start, dtype=np.int32), written]))
+        losses.append(loss)
+    _told(on_progress, recipe, recipe.drawn, 0, 0)
+    found, perplexity = np.concatenate(ids), np.exp(np.concatenate(losses))
+    kept = _likeliest(found, perplexity, recipe, text)
+    return SampledText(text=text, ids=found[kept], perplexity=perplexity, kept=kept)
+
+
+def _told(on_progress: Progress, recipe: Recipe, documents: int, writing: int, tokens: int) -> None:
+    """Says how far the text is: whole documents, and those being written with their tokens."""
+    done = documents * recipe.length + writing * tokens
+    on_progress(done, recipe.drawn * recipe.length, "tokens written by the model")
+
+
+def _require_room(decoder: Decoder, recipe: Recipe, text: str) -> None:
+    positions = getattr(decoder.model.config, "max_position_embeddings", None)
+    if positions is not None and recipe.length > positions:
+        raise SettingsError(
+            f"documents of {recipe.length:,} tokens do not fit the model, which has {positions:,} positions: "
+            f"give {text!r} the option length={positions} or less"
+        )
+
+
+def _start(decoder: Decoder, text: str) -> tuple[int, int]:
+    """The sign that a document starts from, and how many of it other texts have at their start (0 or 1)."""
+    tokenizer = decoder.tokenizer
+    if tokenizer is None:
+        raise CorpusError(
+            f"the text {text!r} cannot be written: the model's folder has no tokenizer. Save the tokenizer's "
+            "files beside the model"
+        )
+    config: Any = decoder.model.config
+    ends = config.eos_token_id
+    signs = (
+        tokenizer.bos_token_id,
+        config.bos_token_id,
+        tokenizer.eos_token_id,
+        ends[0] if isinstance(ends, list | tuple) and ends else ends,
+    )
+    start = next((sign for sign in signs if isinstance(sign, int)), None)
+    if start is None:
+        raise ModelError(
+            f"the text {text!r} cannot be written: the model has no token that begins or ends a text, so it "
+            "has nothing to start from. Choose another text"
+        )
+    return start, int(tokenizer("a")["input_ids"][:1] == [start])
+
+
+def _barred(decoder: Decoder) -> Tensor:
+    """(vocabulary,) tokens that are not drawn: signs, and places that the tokenizer does not know."""
+    tokenizer: Any = decoder.tokenizer
+    size = decoder.model.get_output_embeddings().weight.shape[0]  # type: ignore[operator]
+    signs = set(tokenizer.all_special_ids)
+    for config in (decoder.model.config, getattr(decoder.model, "generation_config", None)):
+        for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+            found = getattr(config, name, None)
+            signs |= set(found) if isinstance(found, list | tuple) else {found}
+    barred = torch.arange(size, device=decoder.device) >= len(tokenizer)
+    barred[[sign for sign in signs if isinstance(sign, int) and 0 <= sign < size]] = True
+    return barred
+
+
+def _chances(recipe: Recipe, documents: range, tokens: int) -> Array:
+    """(documents, tokens) a random number in [0, 1) for every token that is drawn."""
+    seeds = ([recipe.seed, _ROLES[recipe.role], document] for document in documents)
+    return np.stack([np.random.default_rng(seed).random(tokens) for seed in seeds])
+
+
+def _write(
+    decoder: Decoder,
+    start: int,
+    barred: Tensor,
+    chances: Array,
+    temperature: float,
+    told: Callable[[int], None],
+) -> tuple[Array, Array]:
+    """Writes a batch of documents.
+
+    Returns:
+        (documents, tokens) int32 ids without the start, and (documents,) mean loss of a token.
+    """
+    model: Any = decoder.model
+    given = torch.from_numpy(chances).to(decoder.device)
+    last = torch.full((len(given), 1), start, device=decoder.device)
+    cache, written, loss = None, [], given.new_zeros(len(given))
+    for step in range(given.shape[1]):
+        if step % _BEAT == 0:
+            told(step)
+        result = model(input_ids=last, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        cache = result.past_key_values
+        scores = result.logits[:, -1].double()
+        last = _drawn(scores, barred, given[:, step : step + 1], temperature)
+        loss -= scores.log_softmax(dim=-1).gather(1, last)[:, 0]
+        written.append(last)
+    decoder.count_forward(given.numel())
+    ids = torch.cat(written, dim=1).to(torch.int32)
+    return ids.cpu().numpy(), (loss / given.shape[1]).cpu().numpy()
+
+
+def _drawn(scores: Tensor, barred: Tensor, chance: Tensor, temperature: float) -> Tensor:
+    """(documents, 1) the token at which the summed probabilities pass a chance.
+
+    Args:
+        scores: (documents, vocabulary) float64.
+        barred: (vocabulary,) tokens of no probability.
+        chance: (documents, 1) in [0, 1).
+        temperature: what the scores are divided by.
+    """
+    allowed = (scores / temperature).masked_fill(barred, -torch.inf)
+    summed = allowed.softmax(dim=-1).cumsum(dim=-1)
+    whole = summed[:, -1:].contiguous()
+    # rounding may put a chance at the very end, behind which there is no token
+    place = torch.minimum(chance * whole, torch.nextafter(whole, torch.zeros_like(whole)))
+    # scores that are no numbers lead behind the last token: the loss tells of them
+    return torch.searchsorted(summed, place, right=True).clamp(max=scores.shape[-1] - 1)
+
+
+def _likeliest(ids: Array, perplexity: Array, recipe: Recipe, text: str) -> Array:
+    """(drawn,) whether a document is kept: of equal ones the first, of these the lowest perplexities."""
+    _, first = np.unique(ids, axis=0, return_index=True)
+    if len(first) < recipe.documents:
+        raise CorpusError(
+            f"{text!r} gives only {len(first):,} different documents in {len(ids):,} drawn, and "
+            f"{recipe.documents:,} are needed: give it a higher temperature or longer documents, or ask for "
+            "fewer sequences"
+        )
+    distinct = np.sort(first)
+    chosen = distinct[np.argsort(perplexity[distinct], kind="stable")[: recipe.documents]]
+    kept = np.zeros(len(ids), dtype=bool)
+    kept[chosen] = True
+    return kept

@@ -1,0 +1,193 @@
+"""How does a layer look once the layers below it are pruned? Wanda-sp's own pass, as a baseline (section 4).
+
+The hidden states of all sequences travel upwards layer by layer: a layer is measured on what the pruned
+layers below it hand up, decided on, and run again with its units masked. The scores of every other method
+come from the dense model and need none of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from gprune.models import devices
+from gprune.models.decoder import Decoder
+from gprune.models.masking import masked
+from gprune.pruning.calibration.accumulators import ChannelMoments, require_finite
+from gprune.pruning.calibration.collection import in_batches, observed
+from gprune.records import Array, Tokens
+from gprune.system.progress import Progress, silent
+
+Decide = Callable[[int, Array, Array, int], tuple[Array, Array]]
+"""(layer, (neurons,) energy, (heads * head_width,) energy, sequences) to the masks of neurons and groups."""
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+"""What a layer is called with beside the hidden states."""
+
+
+@torch.no_grad()
+def walk(
+    decoder: Decoder, tokens: Tokens, batch: int, decide: Decide, on_progress: Progress = silent
+) -> tuple[Array, Array]:
+    """Prunes layer by layer, each layer measured on the already pruned ones below it.
+
+    It counts as one forward pass over the calibration set. The second run of each layer, once it is pruned,
+    and the passes that show how the model calls its layers are not counted.
+
+    Args:
+        decoder: the dense model; it is left as it was.
+        tokens: the calibration set.
+        batch: sequences of one forward pass; changes speed, not results, and is halved where memory runs out.
+        decide: chooses the units of a layer from the sum over tokens of the squares of its channels; asked
+            again where the walk begins anew.
+        on_progress: told of the layers done; may raise to stop.
+
+    Returns:
+        (layers, neurons) and (layers, key/value groups) bool, True = kept.
+
+    Raises:
+        SettingsError: not even one sequence fits in memory.
+        NumericsError: an activation is NaN or infinite.
+    """
+    samples, length = tokens.ids.shape
+    # layers stand on those below them, so where memory runs out the walk begins anew
+    found = in_batches(batch, length, decoder, on_progress).fitting(
+        lambda size: _walked(decoder, tokens, size, decide, on_progress), samples
+    )
+    on_progress(decoder.shape.layers, decoder.shape.layers, "layer-by-layer pruning")
+    decoder.count_forward(tokens.ids.size)
+    return np.stack([ffn for ffn, _ in found]), np.stack([heads for _, heads in found])
+
+
+def _walked(
+    decoder: Decoder, tokens: Tokens, batch: int, decide: Decide, on_progress: Progress
+) -> list[tuple[Array, Array]]:
+    """The masks of neurons and groups of every layer."""
+    blocks = enter(decoder, tokens, batch)
+    decisions: list[tuple[Array, Array]] = []
+    for layer in range(decoder.shape.layers):
+        on_progress(layer, decoder.shape.layers, "layer-by-layer pruning")
+        ffn_energy, attention_energy = _measure(decoder, layer, blocks)
+        ffn, heads = decide(layer, ffn_energy, attention_energy, len(tokens.ids))
+        decisions.append((np.asarray(ffn, dtype=bool), np.asarray(heads, dtype=bool)))
+        with masked(decoder, {layer: decisions[-1]}):
+            for block in blocks:
+                block.states = block.run(decoder, layer).to(block.states.device)
+    return decisions
+
+
+@dataclass
+class Block:
+    """A batch of sequences on its way up."""
+
+    states: torch.Tensor
+    """(sequences, length, hidden) input of the next layer"""
+    calls: list[Call]
+    """what each layer is called with beside the hidden states: positions, attention mask, and so on"""
+
+    def run(self, decoder: Decoder, layer: int) -> torch.Tensor:
+        """(sequences, length, hidden) output of a layer on the model's device."""
+        arguments, keywords = self.calls[layer]
+        output = decoder.layers[layer](self.states.to(decoder.device), *arguments, **keywords)
+        states: torch.Tensor = output[0] if isinstance(output, tuple) else output
+        return states
+
+
+def enter(decoder: Decoder, tokens: Tokens, batch: int) -> list[Block]:
+    """Embeds all sequences and learns from the model itself how it calls its layers.
+
+    Families and library versions differ in what they pass to a layer, and layers in their attention masks;
+    none of it depends on the sequences, so one ordinary pass for each batch size shows it.
+
+    Args:
+        decoder: the dense model.
+        tokens: the calibration set.
+        batch: sequences of one forward pass.
+
+    Returns:
+        The batches in front of the first layer, on the model's device if it has room, else on the CPU.
+    """
+    samples, length = tokens.ids.shape
+    home = _home(decoder, samples * length)
+    calls: dict[int, list[Call]] = {}
+    blocks = []
+    for start in range(0, samples, batch):
+        ids = torch.from_numpy(tokens.ids[start : start + batch].astype(np.int64))
+        if len(ids) not in calls:
+            calls[len(ids)] = _calls(decoder, ids)
+        blocks.append(Block(_embedded(decoder, ids).to(home), calls[len(ids)]))
+    return blocks
+
+
+def _home(decoder: Decoder, tokens: int) -> torch.device:
+    if not devices.is_gpu(decoder.device):
+        return decoder.device
+    needed = tokens * decoder.shape.hidden * decoder.dtype.itemsize
+    return decoder.device if needed < devices.memory(decoder.device)[0] / 2 else torch.device("cpu")
+
+
+class _Reached(Exception):  # noqa: N818
+    """The first layer was reached; the rest of the pass is not needed."""
+
+
+def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
+    """What every layer is called with beside the hidden states, for this batch size."""
+    calls: list[Call] = []
+
+    def record(_: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        arguments, keywords, _states = _without_states(arguments, keywords)
+        calls.append((arguments, keywords))
+
+    handles = [layer.register_forward_pre_hook(record, with_kwargs=True) for layer in decoder.layers]
+    try:
+        with decoder.uncounted():
+            decoder.hidden_states(ids)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return calls
+
+
+def _embedded(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
+    """(sequences, length, hidden) input of the first layer."""
+    reached: list[torch.Tensor] = []
+
+    def stop(_: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        reached.append(_without_states(arguments, keywords)[2])
+        raise _Reached
+
+    handle = decoder.layers[0].register_forward_pre_hook(stop, with_kwargs=True)
+    try:
+        decoder.hidden_states(ids)
+    except _Reached:
+        pass
+    finally:
+        handle.remove()
+    return reached[0]
+
+
+def _without_states(
+    arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], torch.Tensor]:
+    if arguments:
+        return arguments[1:], keywords, arguments[0]
+    rest = {name: value for name, value in keywords.items() if name != "hidden_states"}
+    return (), rest, keywords["hidden_states"]
+
+
+def _measure(decoder: Decoder, layer: int, blocks: list[Block]) -> tuple[Array, Array]:
+    """Energy of every neuron and every o_proj channel of one layer, float64."""
+    shape, only = decoder.shape, range(layer, layer + 1)
+    widths = (("down_proj", shape.neurons), ("o_proj", shape.heads * shape.head_width))
+    ffn, attention = (ChannelMoments(name, 1, only, width, decoder.device) for name, width in widths)
+    with observed(decoder, only, ffn.add, attention.add):
+        for block in blocks:
+            block.run(decoder, layer)
+            for part in (ffn, attention):
+                part.finish_batch(np.zeros(len(block.states), dtype=np.int64))
+    require_finite(attention, ffn, 0)
+    return ffn.result().energy[0, 0], attention.result().energy[0, 0]

@@ -1,0 +1,134 @@
+"""Where does each neuron answer most? The strongest positions, kept beside the pass that measures moments.
+
+Of every sequence the strongest input of down_proj counts, with its sign; of these the strongest few are kept
+for each neuron, so that they are of different sequences. Where two are equally strong the earlier stays, so
+that neither the batch size nor a halved batch matters. Nothing waits for the device on the way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from gprune.models.oom_backoff import Pending, commit
+from gprune.records import StrongestPositions, Tokens
+
+# activations of candidates that are looked through at a time on a CPU
+_PIECE = 2**20
+NOBODY = -1
+"""the sequence of a place that no sequence has taken yet"""
+
+
+class Strongest:
+    """Keeps the strongest positions of the inputs of one projection in every layer."""
+
+    def __init__(self, count: int, samples: int, layers: int, channels: int, device: torch.device) -> None:
+        """Starts empty.
+
+        Args:
+            count: positions to keep for each channel, at least 1; no more than there are sequences.
+            samples: sequences of the calibration set.
+            layers: decoder layers.
+            channels: inputs of the projection.
+            device: where the activations are.
+        """
+        self.count, self.samples, self.seen, self.length = min(count, samples), samples, 0, 0
+        shape = layers, self.count, channels
+        self.values = torch.zeros(shape, device=device)
+        self.places = torch.zeros(shape, dtype=torch.int32, device=device)
+        self.sequences = torch.full(shape, NOBODY, dtype=torch.int32, device=device)
+        # of the batch at hand: each sequence's strongest value and its place
+        self.peaks = torch.empty(layers, 0, channels, device=device)
+        self.found = torch.empty(layers, 0, channels, dtype=torch.int32, device=device)
+
+    def add(self, layer: int, inputs: torch.Tensor) -> None:
+        """Looks at the inputs of one layer for the batch at hand.
+
+        Args:
+            layer: index of the layer.
+            inputs: (sequences, length, channels) of any floating type.
+        """
+        sequences, self.length, channels = inputs.shape
+        if self.peaks.shape[1] != sequences:
+            self.peaks = self.peaks.new_empty(len(self.values), sequences, channels)
+            self.found = self.found.new_empty(self.peaks.shape)
+        if inputs.device.type == "cpu":
+            self._look(layer, inputs)
+        else:
+            places = inputs.abs().max(dim=1, keepdim=True).indices
+            self.peaks[layer] = inputs.gather(1, places)[:, 0]
+            self.found[layer] = places[:, 0]
+
+    def _look(self, layer: int, inputs: torch.Tensor) -> None:
+        """The same on a CPU, where finding the largest is fast and finding where it is slow.
+
+        So the place is looked for only where the value beats what the channel has already.
+        """
+        high, low = inputs.amax(dim=1), inputs.amin(dim=1)
+        strength = torch.maximum(high, -low)
+        self.peaks[layer] = strength
+        # what is NaN is not below anything
+        beaten = ~(strength <= self._strength(layer)[-1])
+        step = max(_PIECE // self.length, 1)
+        order = torch.arange(self.length, dtype=torch.int32)[:, None]
+        for rows, channels in zip(*(part.split(step) for part in beaten.nonzero(as_tuple=True)), strict=True):
+            # (length, candidates), so that what is found is found along contiguous rows
+            values = inputs[rows, :, channels].T
+            at = torch.where(values.abs() == strength[rows, channels], order, self.length).amin(dim=0)
+            # where the value is NaN no place holds it; it is refused in the end
+            at.clamp_(max=self.length - 1)
+            self.found[layer, rows, channels] = at
+            self.peaks[layer, rows, channels] = inputs[rows, at.long(), channels].float()
+
+    def _strength(self, layer: int) -> torch.Tensor:
+        """(count, channels) of what is kept, descending; below any value where nothing is."""
+        empty = self.sequences[layer] == NOBODY
+        return self.values[layer].abs().masked_fill_(empty, -1.0)
+
+    def prepare(self) -> Pending:
+        """What the batch that every layer has added changes; nothing is changed yet."""
+        kept, pending = (self.values, self.places, self.sequences), Pending()
+        becomes = [torch.empty_like(part) for part in kept]
+        numbers = torch.arange(
+            self.seen, self.seen + self.peaks.shape[1], dtype=torch.int32, device=self.peaks.device
+        )
+        for layer in range(len(self.values)):
+            strength = torch.cat([self._strength(layer), self.peaks[layer].abs()])
+            # stable: what was there first stays before what is equally strong
+            order = strength.sort(dim=0, descending=True, stable=True).indices[: self.count]
+            fresh = (self.peaks[layer], self.found[layer], numbers[:, None].expand_as(self.found[layer]))
+            for part, new, result in zip(kept, fresh, becomes, strict=True):
+                torch.gather(torch.cat([part[layer], new]), 0, order, out=result[layer])
+        pending += zip(kept, becomes, strict=True)
+        return pending
+
+    def commit(self, pending: Pending) -> None:
+        """Takes over a batch that was prepared; this takes no memory, so it happens whole."""
+        commit(pending)
+        self.seen += self.peaks.shape[1]
+
+    def result(self, tokens: Tokens) -> StrongestPositions:
+        """Copies what was kept out of the device.
+
+        Args:
+            tokens: the calibration set, all of whose sequences were seen.
+
+        Raises:
+            NumericsError: an activation was NaN or infinite.
+        """
+        values, places, sequences = (
+            part.transpose(1, 2).cpu().numpy() for part in (self.values, self.places, self.sequences)
+        )
+        return StrongestPositions(
+            text=tokens.text,
+            fingerprint=tokens.fingerprint,
+            length=self.length,
+            sequences=np.ascontiguousarray(sequences, dtype=_narrowest(self.samples)),
+            positions=np.ascontiguousarray(places, dtype=_narrowest(self.length)),
+            values=np.ascontiguousarray(values),
+        )
+
+
+def _narrowest(count: int) -> type[np.signedinteger]:
+    """The smallest type of whole numbers that counts so many from 0."""
+    return next(kind for kind in (np.int16, np.int32, np.int64) if count - 1 <= np.iinfo(kind).max)

@@ -1,0 +1,110 @@
+"""Whether the direction of the drift joins the profile (BCM; appendix, direction-aware refinement).
+
+Direction is admitted when the modules it gives are less mixed across the pruning boundary by a larger share
+than their drift varies more.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gprune.pruning.ranking import ranks
+from gprune.records import Array, RankDrift
+from gprune.study import ModularizationSettings
+
+MAGNITUDE, DIRECTION = "magnitude", "direction"
+DIRECTION_PRESET = ("twflap",)
+"""metrics for which the paper's admission rule chose direction"""
+
+
+def profiles_to_refine(settings: ModularizationSettings, metric: str) -> tuple[str, ...]:
+    """Profiles that must be refined: one, or both where the admission rule decides.
+
+    Args:
+        settings: its `direction` is auto, preset, magnitude or direction.
+        metric: base importance metric.
+
+    Returns:
+        Names of the profiles, magnitude first.
+    """
+    if settings.direction == "auto":
+        return (MAGNITUDE, DIRECTION)
+    if settings.direction == "preset":
+        return (DIRECTION if metric in DIRECTION_PRESET else MAGNITUDE,)
+    return (settings.direction,)
+
+
+def drift_profile(drift: RankDrift, layer: int, name: str) -> Array:
+    """(1 or 2, neurons) profile of one layer: d, or d and the scale-matched signed drift d±."""
+    coordinates = [drift.magnitude[layer]]
+    if name == DIRECTION:
+        coordinates.append(drift.scaled[layer])
+    return np.stack(coordinates)
+
+
+def below_boundary(primary: Array, auxiliary: Array) -> Array:
+    """Neurons below the midpoint of the normalised ranks, averaged over the two texts (inside Eq. 16).
+
+    Args:
+        primary: (layers, neurons) scores on A.
+        auxiliary: (layers, neurons) scores on B.
+
+    Returns:
+        (layers, neurons) bool.
+    """
+    # (rA + rB) / (N - 1) / 2 < 1/2, free of division: ranks are whole or half numbers and compare exactly
+    below: Array = ranks(primary) + ranks(auxiliary) < np.shape(primary)[-1] - 1
+    return below
+
+
+def boundary_mixing(labels: Array, below: Array) -> float:
+    """I (Eq. 17): share of neurons on their module's minor side of the boundary, doubled.
+
+    Args:
+        labels: (layers, neurons) modules, without gaps.
+        below: (layers, neurons) bool from `below_boundary`.
+
+    Returns:
+        A number in [0, 1]; 0 when every module lies on one side.
+    """
+    mixed = 0.0
+    for row, side in zip(labels, below, strict=True):
+        size = np.bincount(row)
+        under = np.bincount(row, weights=side)
+        mixed += float(2 * np.minimum(under, size - under).sum())
+    return mixed / labels.size
+
+
+def drift_variation(labels: Array, magnitude: Array) -> float:
+    """S (Eq. 17): standard deviation of d within modules, averaged over neurons.
+
+    Args:
+        labels: (layers, neurons) modules, without gaps.
+        magnitude: (layers, neurons) rank drift d.
+
+    Returns:
+        A number >= 0, in units of d.
+    """
+    total = 0.0
+    for row, drift in zip(labels, magnitude, strict=True):
+        size = np.bincount(row)
+        mean = np.bincount(row, weights=drift) / size
+        square = np.bincount(row, weights=(drift - mean[row]) ** 2)
+        total += float(np.sqrt(size * square).sum())
+    return total / labels.size
+
+
+def admits(mixing: Array, variation: Array) -> bool:
+    """The admission rule: relative gain in separation above relative growth of drift variation.
+
+    Args:
+        mixing: (2,) I of the magnitude-only and the direction-aware partition.
+        variation: (2,) S of the two.
+
+    Returns:
+        True where the direction-aware partition is to be used.
+    """
+    gain = max(0.0, mixing[0] - mixing[1])
+    growth = max(0.0, variation[1] - variation[0])
+    # cross-multiplied gain / I_mag > growth / S_mag, which also decides where a denominator is zero
+    return bool(gain * variation[0] > growth * mixing[0] or (gain > 0 and growth == 0))

@@ -1,0 +1,125 @@
+"""Which neurons serve which kind of context: FANG's functional groups, a baseline of section 4.
+
+One group for each context and a shared group for the neurons that many contexts need. Made from the
+affinities of one text; compared with behavior-consistent modules in Fig. 1b.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gprune.records import Array, Partition
+from gprune.system.errors import MethodError
+
+
+def functional_groups(affinity: Array, grouping: str) -> Partition:
+    """Groups the neurons of every layer by the context they serve most.
+
+    The shared group comes first: it takes the neurons that are among the best of the most contexts, again
+    and again, until it holds an even share of the layer. The others are then handed out from the largest
+    affinity down, each to its context while that has room.
+
+    Args:
+        affinity: (layers, contexts, neurons) mean of |input * gradient of the loss| over a context's tokens.
+        grouping: `balanced` fits any width, sizes differ by one at most, and of neurons that are equally
+            shared those of larger affinity join first; `released` is FANG's code, for widths that divide
+            evenly: the first of equally shared neurons joins, and the last of equal contexts gets a neuron.
+
+    Returns:
+        Labels 0 ... contexts - 1 are the groups of the contexts, label `contexts` is the shared group.
+
+    Raises:
+        MethodError: the layers are too narrow, or their width does not divide evenly under `released`.
+    """
+    layers, contexts, neurons = np.shape(affinity)
+    _require_width(neurons, contexts + 1, grouping)
+    rows = [_group_layer(np.asarray(layer, dtype=np.float64), grouping == "released") for layer in affinity]
+    counts = np.full(layers, contexts + 1, dtype=np.int32)
+    return Partition(
+        kind="functional",
+        profile="none",
+        labels=np.stack(rows),
+        counts=counts,
+        initial_counts=counts,
+        silhouette=np.zeros((layers, 0)),
+        mixing=np.full(2, np.nan),
+        variation=np.full(2, np.nan),
+        history=np.zeros((layers, 0, 5)),
+    )
+
+
+def group_profile(contexts: int) -> Array:
+    """(contexts + 1, contexts) share of each context in a group: its own alone, or all alike if shared."""
+    return np.concatenate([np.eye(contexts), np.full((1, contexts), 1.0 / contexts)])
+
+
+def _require_width(neurons: int, groups: int, grouping: str) -> None:
+    if neurons < groups:
+        raise MethodError(
+            f"FANG's {groups} groups need at least as many neurons in a layer, but it has {neurons}: lower "
+            "contexts.count, or leave the method out"
+        )
+    if grouping == "released" and neurons % groups:
+        raise MethodError(
+            f"FANG's released code needs a layer width that {groups} divides, but it is {neurons}: set "
+            "baselines.fang_grouping=balanced"
+        )
+
+
+def _group_layer(affinity: Array, released: bool) -> Array:
+    """(neurons,) int32 group of each neuron of one layer, from (contexts, neurons) affinities."""
+    contexts, neurons = affinity.shape
+    size = neurons // (contexts + 1)
+    sums = affinity.sum(axis=1, keepdims=True)
+    joint = (affinity / np.where(sums > 0, sums, 1)).sum(axis=0)
+    shared = _shared(affinity, size, np.zeros(neurons) if released else joint)
+    labels = np.full(neurons, contexts, dtype=np.int32)
+    if released:
+        # of equal contexts the first wins below, and the last in the released code: hence backwards
+        labels[~shared] = contexts - 1 - _assign(affinity[::-1, ~shared], size)
+    else:
+        labels[~shared] = _assign(affinity[:, ~shared], size)
+    return labels
+
+
+def _shared(affinity: Array, size: int, preference: Array) -> Array:
+    """(neurons,) bool, True for the `size` neurons of the shared group."""
+    # fewer than `size` neurons have joined, so the best `size` of the others are among the best 2 * size
+    order = np.argsort(-affinity, axis=1, kind="stable")[:, : 2 * size]
+    joined = np.zeros(affinity.shape[1], dtype=bool)
+    missing = size
+    while missing > 0:
+        waiting = ~joined[order]
+        best = order[waiting & (np.cumsum(waiting, axis=1) <= size)]
+        lists = np.bincount(best, minlength=len(joined))
+        most = np.flatnonzero(lists == lists.max())
+        joining = most[np.argsort(-preference[most], kind="stable")][:missing]
+        joined[joining] = True
+        missing -= len(joining)
+    return joined
+
+
+def _assign(affinity: Array, size: int) -> Array:
+    """(neurons,) context of each neuron, handed out from the largest affinity down.
+
+    While no context fills up, every neuron goes to its best context; so a step hands out as many as it can
+    until one does. A context holds `size` neurons, and those that get there first one more, until none is
+    left over.
+    """
+    contexts, neurons = affinity.shape
+    labels, counts = np.zeros(neurons, dtype=np.int32), np.zeros(contexts, dtype=np.int64)
+    left = np.arange(neurons)
+    while len(left):
+        spare = neurons - contexts * size - np.count_nonzero(counts > size)
+        room = size + (spare > 0) - counts
+        available = np.flatnonzero(room > 0)
+        offers = affinity[np.ix_(available, left)]
+        best = offers.argmax(axis=0)
+        order = np.lexsort((best, -offers.max(axis=0)))
+        claims = available[best[order]]
+        filled = [np.flatnonzero(claims == context)[room[context] - 1 :][:1] + 1 for context in available]
+        stop = int(np.min(np.concatenate(filled), initial=len(left)))
+        labels[left[order[:stop]]] = claims[:stop]
+        counts += np.bincount(claims[:stop], minlength=contexts)
+        left = np.delete(left, order[:stop])
+    return labels

@@ -1,0 +1,142 @@
+"""Which modules the refinement starts from (BCM, section 3.1; appendix, module initialization).
+
+Step one clusters neuron parameters by k-means with cosine distance; the number of modules is the candidate
+with the best silhouette. Step two splits the modules of all layers whose rank drift varies most.
+
+Everything is linear in the number of neurons: no neuron-by-neuron matrix is ever formed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from gprune.pruning.modules.k_means import ITERATIONS, SCREENING, advance, begin, promising, silhouette
+from gprune.records import Array
+
+NEURONS_PER_MODULE = 8
+"""a candidate module count is at most the layer width divided by this"""
+
+
+@dataclass(frozen=True, slots=True)
+class Clustering:
+    """The best k-means partition of one layer."""
+
+    labels: Array
+    """(neurons,) int64 module of each neuron, 0 ... count - 1 without gaps"""
+    count: int
+    """number of modules"""
+    silhouette: Array
+    """(candidates,) best cosine silhouette of each candidate count; NaN where the candidate was skipped"""
+
+
+def module_counts(candidates: tuple[int, ...], neurons: int) -> list[int | None]:
+    """Candidate module counts that fit a layer.
+
+    A candidate is clamped to an eighth of the width, but not below 2; what then repeats an earlier one is
+    dropped. Fewer than 4 neurons cannot make two modules of two: they stay one module.
+
+    Args:
+        candidates: module counts asked for, each at least 2.
+        neurons: width of the layer.
+
+    Returns:
+        One entry for each candidate: the count to try, or None where it is dropped.
+    """
+    limit = max(2, neurons // NEURONS_PER_MODULE)
+    clamped = [min(candidate, limit) if neurons >= 4 else 1 for candidate in candidates]
+    return [None if count in clamped[:index] else count for index, count in enumerate(clamped)]
+
+
+def cluster(
+    rows: torch.Tensor,
+    candidates: tuple[int, ...],
+    restarts: int,
+    rng: np.random.Generator,
+    greedy: bool = False,
+) -> Clustering:
+    """Clusters the neurons of one layer by cosine distance and chooses the number of modules.
+
+    Args:
+        rows: (neurons, width) unit rows, on any device.
+        candidates: module counts to try.
+        restarts: k-means starts for each count; those of about the best silhouette after a few steps are run
+            to their end, and of these the best silhouette wins, the smaller count at a tie.
+        rng: source of the starting centroids.
+        greedy: whether each of these is the best of several draws.
+
+    Returns:
+        The partition with the best silhouette over all counts.
+    """
+    counts = module_counts(candidates, len(rows))
+    tried = [count for count in counts if count is not None]
+    scores = np.full(len(counts), np.nan)
+    if max(tried) < 2:
+        return Clustering(np.zeros(len(rows), dtype=np.int64), 1, scores)
+    # as many draws as scikit-learn takes
+    trials = 2 + int(np.log(max(tried))) if greedy else 1
+    begun = begin(rows, tried, restarts, rng, trials)
+    advance(rows, [search for starts in begun for search in starts], SCREENING)
+    kept = [search for starts in begun for search in promising(rows, starts)]
+    advance(rows, kept, ITERATIONS - SCREENING)
+    squares = rows.square().sum(1)
+    means = [float(silhouette(search.finish(rows), squares, search.labels).mean()) for search in kept]
+    for mean, search in zip(means, kept, strict=True):
+        index = counts.index(search.count)
+        scores[index] = np.fmax(scores[index], mean)
+    winner = max(zip(means, kept, strict=True), key=lambda found: (found[0], -found[1].count))[1]
+    return Clustering(winner.labels.cpu().numpy(), winner.count, scores)
+
+
+def split(labels: Array, drift: Array, fraction: float) -> Array:
+    """Splits the modules with the largest Std(d) (Eq. 13) over all layers, each in two by exact 2-means on d.
+
+    The lower half keeps its number and the upper half takes the layer's next free one. A module whose
+    neurons all have the same drift is never split.
+
+    Args:
+        labels: (layers, neurons) modules of each layer, numbered from 0 without gaps.
+        drift: (layers, neurons) rank drift d in [0, 1].
+        fraction: share of all modules to split, in [0, 1], rounded to whole modules.
+
+    Returns:
+        (layers, neurons) int32 labels, again without gaps.
+    """
+    divided = np.array(labels, dtype=np.int32)
+    modules = [
+        (float(np.std(drift[layer][members])), layer, members)
+        for layer in range(len(labels))
+        for members in (np.flatnonzero(labels[layer] == k) for k in range(int(labels[layer].max()) + 1))
+    ]
+    # sorted() is stable: at a tie the module of the earlier layer and the smaller number goes first
+    ordered = sorted(modules, key=lambda module: -module[0])
+    for _, layer, members in ordered[: int(np.floor(fraction * len(modules) + 0.5))]:
+        upper = two_means(drift[layer][members])
+        if upper.any():
+            divided[layer, members[upper]] = divided[layer].max() + 1
+    return divided
+
+
+def two_means(values: Array) -> Array:
+    """The best division of numbers into two groups by squared deviation, found exactly.
+
+    Optimal groups on a line are a lower and an upper part, so every cut of the sorted values is tried with
+    prefix sums.
+
+    Args:
+        values: (units,) numbers.
+
+    Returns:
+        (units,) bool, True for the upper group; all False where there are fewer than two distinct values.
+    """
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    cuts = np.flatnonzero(ordered[1:] > ordered[:-1]) + 1
+    if not len(cuts):
+        return np.zeros(len(ordered), dtype=bool)
+    # centred values sum to zero, so the explained squares left^2/j + right^2/(n-j) need only the left sum
+    left = np.cumsum(ordered - ordered.mean())[cuts - 1]
+    explained = left**2 / cuts + left**2 / (len(ordered) - cuts)
+    upper: Array = np.asarray(values) >= ordered[cuts[np.argmax(explained)]]
+    return upper

@@ -1,0 +1,267 @@
+"""Which neurons of a layer are ranked against each other: the BCM stage (section 3.1 and appendix).
+
+k-means on parameters, a split by rank drift, a refinement of both together, and the rule that decides
+whether the direction of the drift takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from gprune.pruning.modules.direction import (
+    MAGNITUDE,
+    admits,
+    below_boundary,
+    boundary_mixing,
+    drift_profile,
+    drift_variation,
+    profiles_to_refine,
+)
+from gprune.pruning.modules.initialization import cluster, split
+from gprune.pruning.modules.objective import TERMS
+from gprune.pruning.modules.refinement import refine
+from gprune.records import Array, Partition, RankDrift, UnitScores
+from gprune.study import ModularizationSettings
+from gprune.system.errors import NumericsError
+from gprune.system.progress import Progress, silent
+
+Parameters = Callable[[int], torch.Tensor]
+
+# streams of the study's seed that do not overlap: one for k-means, one for random modules
+_CLUSTERING, _RANDOM = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """The modules that the refinement starts from, and how their number came about."""
+
+    labels: Array
+    """(layers, neurons)"""
+    counts: Array
+    """(layers,) modules before the split, or of the modules given"""
+    silhouette: Array
+    """(layers, candidates); NaN where nothing was clustered"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Modules:
+    """Modules of all layers under one drift profile, with the losses that led to them."""
+
+    profile: str
+    labels: Array
+    """(layers, neurons)"""
+    history: Array
+    """(layers, steps, 5)"""
+
+
+def modularize(
+    parameters: Parameters,
+    drift: RankDrift,
+    primary: UnitScores,
+    auxiliary: UnitScores,
+    settings: ModularizationSettings,
+    seed: int,
+    on_progress: Progress = silent,
+    initial: Array | None = None,
+    clusters: Partition | None = None,
+) -> Partition:
+    """Partitions the neurons of every layer into behavior-consistent modules.
+
+    Args:
+        parameters: gives a layer's (neurons, 3 * hidden) unit rows [gate row, up row, down column]; called
+            once for the clustering and once for the refinement, so that one layer is held at a time.
+        drift: rank drift of every layer.
+        primary: scores on A; its metric decides the direction preset.
+        auxiliary: scores on B.
+        settings: settings of BCM.
+        seed: seed of k-means and of random modules; each layer has a stream of its own.
+        on_progress: is told (done, total, message) after each piece of work.
+        initial: (layers, neurons) modules to start from in place of clustering and split, numbered from 0
+            without gaps in each layer. A metric whose scores depend on the modules (twFLAP) is scored under
+            a first partition and refines that one (appendix, BCM settings).
+        clusters: what `cluster_layers` gave for the same parameters, settings and seed, so that partitions by
+            different drifts share it; made here where it is left out.
+
+    Returns:
+        The partition. Kind `random` has as many modules in each layer as the initialization has after its
+        split, of sizes that differ by one at most. Kinds `random` and `initialization` return `initial` as
+        it is where it is given.
+
+    Raises:
+        NumericsError: parameters or losses are not finite.
+        ValueError: a layer's parameters are not one row for each neuron, or `initial` has another shape or
+            gaps.
+    """
+    layers, neurons = drift.magnitude.shape
+    profiles = profiles_to_refine(settings, primary.metric) if settings.kind == "refined" else ()
+    clustered = 0
+    if initial is not None:
+        start = _given(np.asarray(initial), drift, settings)
+    else:
+        if clusters is None:
+            clustered = layers
+            clusters = cluster_layers(
+                parameters, layers, neurons, settings, seed, on_progress, layers * (1 + len(profiles))
+            )
+        start = _split(clusters, drift, settings, seed)
+    unrefined = _Modules(MAGNITUDE, start.labels, np.zeros((layers, 0, len(TERMS))))
+    refined = _refine_layers(parameters, drift, start.labels, profiles, settings, clustered, on_progress)
+    return _decide(refined or [unrefined], settings.kind, start, drift, primary, auxiliary)
+
+
+def cluster_layers(
+    parameters: Parameters,
+    layers: int,
+    neurons: int,
+    settings: ModularizationSettings,
+    seed: int,
+    on_progress: Progress = silent,
+    total: int | None = None,
+) -> Partition:
+    """Clusters the parameters of every layer, which no calibration text takes part in.
+
+    Args:
+        parameters: gives a layer's (neurons, 3 * hidden) unit rows.
+        layers: number of decoder layers.
+        neurons: FFN width.
+        settings: candidates and restarts.
+        seed: seed of k-means; each layer has a stream of its own.
+        on_progress: is told (done, total, message) after each layer.
+        total: work in all, where clustering is only a part of it.
+
+    Returns:
+        The clusters, of kind `clusters`, with the silhouette of every candidate count.
+
+    Raises:
+        NumericsError: parameters are not finite.
+        ValueError: a layer's parameters are not one row for each neuron.
+    """
+    clusterings = []
+    for layer in range(layers):
+        rng = np.random.default_rng([seed, _CLUSTERING, layer])
+        rows = _rows(parameters, layer, neurons)
+        greedy = settings.seeding == "greedy"
+        clusterings.append(cluster(rows, settings.candidates, settings.restarts, rng, greedy))
+        on_progress(layer + 1, total or layers, f"clustered layer {layer + 1} of {layers}")
+    counts = np.array([c.count for c in clusterings], dtype=np.int32)
+    return Partition(
+        kind="clusters",
+        profile="none",
+        labels=np.stack([c.labels for c in clusterings]).astype(np.int32),
+        counts=counts,
+        initial_counts=counts,
+        silhouette=np.stack([c.silhouette for c in clusterings]),
+        mixing=np.full(2, np.nan),
+        variation=np.full(2, np.nan),
+        history=np.zeros((layers, 0, len(TERMS))),
+    )
+
+
+def _split(clusters: Partition, drift: RankDrift, settings: ModularizationSettings, seed: int) -> _Start:
+    """Splits the modules of large drift variation; or draws as many at random."""
+    labels = split(np.array(clusters.labels, dtype=np.int64), drift.magnitude, settings.split_fraction)
+    return _Start(
+        labels=_random_modules(labels, seed) if settings.kind == "random" else labels,
+        counts=clusters.counts,
+        silhouette=clusters.silhouette,
+    )
+
+
+def _given(initial: Array, drift: RankDrift, settings: ModularizationSettings) -> _Start:
+    """Starts from modules that are there already, checked."""
+    if initial.shape != drift.magnitude.shape:
+        raise ValueError(
+            f"initial modules of shape {initial.shape} do not fit a drift of shape {drift.magnitude.shape}"
+        )
+    for layer, labels in enumerate(initial):
+        present = np.unique(labels)
+        if not np.array_equal(present, np.arange(len(present))):
+            raise ValueError(f"layer {layer}: initial labels {present} are not numbered from 0 without gaps")
+    silhouette = np.full((len(initial), len(settings.candidates)), np.nan)
+    return _Start(initial, initial.max(axis=1) + 1, silhouette)
+
+
+def _rows(parameters: Parameters, layer: int, neurons: int) -> torch.Tensor:
+    """The parameters of one layer, checked."""
+    rows = parameters(layer).detach()
+    if rows.ndim != 2 or len(rows) != neurons:
+        raise ValueError(
+            f"layer {layer}: parameters of shape {tuple(rows.shape)} do not hold one row for each of "
+            f"{neurons} neurons"
+        )
+    if not torch.isfinite(rows).all():
+        raise NumericsError(
+            f"the FFN weights of layer {layer} hold values that are not finite: load a checkpoint without NaN"
+        )
+    return rows
+
+
+def _random_modules(initial: Array, seed: int) -> Array:
+    """(layers, neurons) random modules of equal size, as many in each layer as `initial` has."""
+    neurons = initial.shape[1]
+    rows = []
+    for layer, labels in enumerate(initial):
+        equal = np.arange(neurons, dtype=np.int32) % (int(labels.max()) + 1)
+        rows.append(np.random.default_rng([seed, _RANDOM, layer]).permutation(equal))
+    return np.stack(rows)
+
+
+def _refine_layers(
+    parameters: Parameters,
+    drift: RankDrift,
+    initial: Array,
+    profiles: tuple[str, ...],
+    settings: ModularizationSettings,
+    clustered: int,
+    on_progress: Progress,
+) -> list[_Modules]:
+    """Refines every layer under each profile from the same initial modules, after `clustered` layers."""
+    layers = len(initial)
+    found: dict[str, list[tuple[Array, Array]]] = {profile: [] for profile in profiles}
+    done, total = clustered, clustered + layers * len(profiles)
+    for layer in range(layers if profiles else 0):
+        rows = _rows(parameters, layer, drift.magnitude.shape[1])
+        for profile in profiles:
+            found[profile].append(
+                refine(rows, initial[layer], drift_profile(drift, layer, profile), settings)
+            )
+            done += 1
+            message = f"refined layer {layer + 1} of {layers} by drift {profile}"
+            on_progress(done, total, message)
+    return [
+        _Modules(profile, np.stack([row for row, _ in pairs]), np.stack([losses for _, losses in pairs]))
+        for profile, pairs in found.items()
+    ]
+
+
+def _decide(
+    alternatives: list[_Modules],
+    kind: str,
+    start: _Start,
+    drift: RankDrift,
+    primary: UnitScores,
+    auxiliary: UnitScores,
+) -> Partition:
+    """Applies the admission rule where two profiles were refined, and writes the record."""
+    chosen = alternatives[0]
+    mixing, variation = np.full(2, np.nan), np.full(2, np.nan)
+    if len(alternatives) == 2:
+        below = below_boundary(primary.ffn, auxiliary.ffn)
+        mixing = np.array([boundary_mixing(a.labels, below) for a in alternatives])
+        variation = np.array([drift_variation(a.labels, drift.magnitude) for a in alternatives])
+        chosen = alternatives[int(admits(mixing, variation))]
+    return Partition(
+        kind=kind,
+        profile=chosen.profile,
+        labels=chosen.labels.astype(np.int32),
+        counts=chosen.labels.max(axis=1).astype(np.int32) + 1,
+        initial_counts=start.counts.astype(np.int32),
+        silhouette=start.silhouette,
+        mixing=mixing,
+        variation=variation,
+        history=chosen.history,
+    )

@@ -1,0 +1,222 @@
+"""Answers: which neurons of a layer are alike, in their parameters or in what they do on the texts?
+
+Neurons become points: by behaviour, from the mean and the spread of each shard of each text, every column
+standardised over the layer; by parameters, from the directions of their weights, which take the model.
+Principal components show the points as they are, in two of many directions; UMAP (McInnes, Healy and Melville
+2018) lays neighbours beside each other, and its axes and wide distances say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gprune.pruning.ranking import ranks
+from gprune.records import ActivationStatistics, Array, Partition, PruningMasks, RankDrift, UnitScores
+from gprune.system.errors import NumericsError, SettingsError
+
+BEHAVIOUR, PARAMETERS = "behaviour", "parameters"
+MOST_COMPONENTS = 50
+"""principal components that UMAP is given at most"""
+NEIGHBOURS, APART = 15, 0.1
+"""what UMAP takes for near: its `n_neighbors`, and `min_dist` in the plane"""
+SETTINGS: dict[str, Any] = {"components": MOST_COMPONENTS, "neighbours": NEIGHBOURS, "apart": APART}
+"""all that decides a layout besides the points and the seed"""
+FEWEST = NEIGHBOURS + 1
+"""neurons below which there are not as many neighbours"""
+Rows = Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduced:
+    """Neurons in principal components."""
+
+    places: Array
+    """(neurons, components) float32, the component of largest variance first"""
+    shares: Array
+    """(components,) share of the whole variance"""
+
+
+def behaviour_rows(measured: Sequence[ActivationStatistics], layer: int) -> Array:
+    """(neurons, columns) float64 of what the neurons of a layer do, standardised over the neurons.
+
+    Args:
+        measured: statistics of the texts, each in its shards.
+        layer: counted from 0.
+
+    Returns:
+        For every text its shards' means, then their standard deviations over tokens; a column in which all
+        neurons are equal is 0.
+    """
+    columns = []
+    for one in measured:
+        spread = np.sqrt(np.maximum(one.ffn_moment[:, layer], 0.0) / one.shard_tokens[:, None])
+        columns += [one.ffn_mean[:, layer], spread]
+    rows: Array = np.concatenate(columns).T.astype(np.float64)
+    deviation = rows.std(axis=0)
+    # of equal numbers rounding is left behind
+    moves = (rows != rows[:1]).any(axis=0) & (deviation > 0)
+    standard: Array = np.where(moves, (rows - rows.mean(axis=0)) / np.where(moves, deviation, 1.0), 0.0)
+    return standard
+
+
+def behaviour(measured: Sequence[ActivationStatistics], layer: int) -> Reduced:
+    """The neurons of a layer in the principal components of what they do; see `behaviour_rows`.
+
+    Raises:
+        NumericsError: they all do the same.
+    """
+    rows = behaviour_rows(measured, layer)
+    require_different(rows, f"the behaviour of layer {layer}")
+    return principal(rows, MOST_COMPONENTS)
+
+
+def principal(rows: Array, most: int) -> Reduced:
+    """Principal components of many rows of few columns.
+
+    Args:
+        rows: (neurons, columns).
+        most: components at most; those without variance are left out.
+
+    Returns:
+        Components whose largest entry by size is positive, so that the same rows give the same picture.
+    """
+    centred = rows - rows.mean(axis=0)
+    variances, directions = np.linalg.eigh(centred.T @ centred)
+    order = np.argsort(-variances, kind="stable")[: min(most, max(len(rows) - 1, 1))]
+    order = order[variances[order] > 1e-10 * variances.max()]
+    chosen = directions[:, order]
+    largest = np.abs(chosen).argmax(axis=0)
+    chosen = chosen * np.where(chosen[largest, np.arange(len(order))] < 0, -1.0, 1.0)
+    return Reduced((centred @ chosen).astype(np.float32), variances[order] / (centred**2).sum())
+
+
+def require_different(rows: Array, what: str) -> None:
+    """Checks that there is something to lay out.
+
+    Args:
+        rows: (neurons, columns).
+        what: whose rows they are.
+
+    Raises:
+        NumericsError: all neurons are equal, or there is one only.
+    """
+    if len(rows) < 2 or bool((rows == rows[:1]).all()):
+        count = "there is one neuron" if len(rows) < 2 else f"all {len(rows):,} neurons are equal"
+        raise NumericsError(f"in {what} {count}, so nothing can be laid out: choose another layer or basis")
+
+
+def require_enough(neurons: int) -> None:
+    """Checks that UMAP has neighbours to go by.
+
+    Raises:
+        SettingsError: there are too few neurons.
+    """
+    if neurons < FEWEST:
+        raise SettingsError(
+            f"UMAP goes by the {NEIGHBOURS} nearest neighbours of a neuron and needs {FEWEST} neurons; this "
+            f"layer has {neurons}: look at its principal components"
+        )
+
+
+def laid_out(points: Array, seed: int) -> tuple[Array, Array]:
+    """Lays points out in a plane by UMAP; only for processes of their own, it loads and compiles for long.
+
+    Args:
+        points: (neurons, components).
+        seed: of the layout; the same points and seed give the same plane.
+
+    Returns:
+        (neurons, 2) float32 places, and (neurons,) float32 share of each neuron's nearest among the points
+        that are among its nearest in the plane.
+
+    Raises:
+        SettingsError: there are too few neurons.
+    """
+    require_enough(len(points))
+    import umap
+
+    layout = umap.UMAP(n_neighbors=NEIGHBOURS, min_dist=APART, random_state=seed, n_jobs=1)
+    places = np.asarray(layout.fit_transform(np.asarray(points, dtype=np.float32)), dtype=np.float32)
+    return places, shared_neighbours(points, places, NEIGHBOURS)
+
+
+def shared_neighbours(points: Array, places: Array, count: int) -> Array:
+    """(neurons,) float32 share of each neuron's nearest among some points that are its nearest in the plane.
+
+    Args:
+        points: (neurons, components).
+        places: (neurons, 2).
+        count: how many nearest, fewer than neurons.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    # asked for no point of its own, it leaves out the neuron itself
+    near = [
+        NearestNeighbors(n_neighbors=count, algorithm="brute").fit(one).kneighbors(return_distance=False)
+        for one in (points, places)
+    ]
+    shared = [len(np.intersect1d(*both)) / count for both in zip(*near, strict=True)]
+    return np.asarray(shared, dtype=np.float32)
+
+
+def shown(neurons: int, most: int, always: int | None = None) -> Array:
+    """(at most `most`) numbers of neurons that a chart shows, evenly spaced where there are more.
+
+    Args:
+        neurons: of the layer.
+        most: how many a chart can bear.
+        always: one that is shown in any case.
+    """
+    if neurons <= most:
+        return np.arange(neurons)
+    chosen = np.linspace(0, neurons - 1, most).round().astype(np.int64)
+    if always is not None and always not in chosen:
+        chosen[np.abs(chosen - always).argmin()] = always
+    return chosen
+
+
+def padded(places: Array) -> Array:
+    """(neurons, 2) places in a plane of neurons that differ in one component only."""
+    found: Array = np.concatenate([places, np.zeros_like(places[:, :1])], axis=1)[:, :2]
+    return found
+
+
+def positions(scores: Array) -> Array:
+    """(neurons,) float64 rank of each neuron of a layer, from 0 (least important) to 1 (most)."""
+    found: Array = ranks(scores) / max(len(scores) - 1, 1)
+    return found
+
+
+def table(
+    layer: int,
+    neurons: Array,
+    partition: Partition | None,
+    drift: RankDrift | None,
+    scores: Mapping[str, UnitScores],
+    masks: Mapping[str, PruningMasks],
+) -> pd.DataFrame:
+    """One row a neuron of one layer, with what a run has found of it so far.
+
+    Args:
+        layer: counted from 0.
+        neurons: (chosen,) their numbers.
+        partition: modules, once there are any.
+        drift: once it is there.
+        scores: by the letter of their text.
+        masks: by what to call them.
+    """
+    columns: dict[str, Any] = {"layer": np.full(len(neurons), layer)}
+    if partition is not None:
+        columns["module"] = partition.labels[layer][neurons]
+    columns["neuron"] = neurons
+    if drift is not None:
+        columns["drift d"] = drift.magnitude[layer][neurons]
+    for letter, one in scores.items():
+        columns[f"rank on {letter}"] = positions(one.ffn[layer])[neurons]
+        columns[f"score on {letter}"] = one.ffn[layer][neurons]
+    return pd.DataFrame(columns | {f"kept, {name}": one.ffn[layer][neurons] for name, one in masks.items()})

@@ -1,0 +1,172 @@
+"""Reliability-Aware Score Adaptation (RASA, section 3.2): which modules does the primary text misjudge?
+
+A module whose local ranking moves between the texts and whose primary scores are weak is scored from the
+text that ranks it more repeatably; every other neuron keeps its primary score, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations
+
+import numpy as np
+
+from gprune.pruning.ranking import GroupedRanks, module_means, standardize
+from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition, UnitScores
+from gprune.study import ReliabilitySettings
+from gprune.system.errors import SettingsError
+
+Split = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def balanced_splits(shards: int, limit: int = 126) -> list[Split]:
+    """Every way to part the shards into two halves of equal size, the order of the halves ignored.
+
+    Args:
+        shards: number of shards, even.
+        limit: splits returned at most. Up to 10 shards have no more than 126; of more shards' splits an
+            evenly spaced choice is taken, which estimates the same expectation.
+
+    Returns:
+        Pairs of shard indices; shard 0 is always in the first half. 8 shards give 35.
+
+    Raises:
+        SettingsError: the shards do not part into halves.
+    """
+    if shards < 2 or shards % 2:
+        raise SettingsError(
+            f"calibration.shards must be even and at least 2 to part into halves (got {shards})"
+        )
+    firsts = [(0, *rest) for rest in combinations(range(1, shards), shards // 2 - 1)]
+    chosen = np.unique(np.linspace(0, len(firsts) - 1, min(limit, len(firsts))).round().astype(int))
+    halves = [firsts[index] for index in chosen]
+    return [(first, tuple(sorted(set(range(shards)) - set(first)))) for first in halves]
+
+
+def module_statistics(
+    primary: UnitScores,
+    auxiliary: UnitScores,
+    partition: Partition,
+    halves_primary: Iterable[tuple[Array, Array]],
+    halves_auxiliary: Iterable[tuple[Array, Array]],
+    settings: ReliabilitySettings,
+) -> ModuleStatistics:
+    """Drift, mean primary score and repeatability of every module (Eqs. 6 and 7).
+
+    Args:
+        primary: scores on A.
+        auxiliary: scores on B.
+        partition: modules of every layer.
+        halves_primary: (layers, neurons) scores on the two halves of A, one pair for each balanced split.
+        halves_auxiliary: the same for B.
+        settings: ``score_scale`` says whether the mean score is of raw or of standardised scores.
+
+    Returns:
+        One row for each module, in order of layer and label.
+
+    Raises:
+        SettingsError: there is no pair of halves.
+    """
+    local = GroupedRanks(partition.global_labels.ravel())
+    return ModuleStatistics(
+        drift=_discrepancy(local, [(primary.ffn, auxiliary.ffn)]),
+        score=mean_scores(primary.ffn, partition, settings.score_scale),
+        size=local.size,
+        layer=partition.module_layer,
+        u_primary=_discrepancy(local, halves_primary),
+        u_auxiliary=_discrepancy(local, halves_auxiliary),
+    )
+
+
+def _discrepancy(local: GroupedRanks, pairs: Iterable[tuple[Array, Array]]) -> Array:
+    """(modules,) mean of |pi_first - pi_second| over the module's neurons, averaged over the pairs.
+
+    pi is the rank / (size - 1), and 0 in a module of one. Differences of ranks are added up as whole numbers
+    and divided once, so that modules which are equally repeatable under two texts are found to be.
+    """
+    total, count = np.zeros(len(local.size), dtype=np.int64), 0
+    for first, second in pairs:
+        total += local.displacement(first.ravel(), second.ravel())
+        count += 1
+    if not count:
+        raise SettingsError("the repeatability needs at least one pair of halves: use 2 shards or more")
+    means: Array = total / (2 * count * local.size * np.maximum(local.size - 1, 1))
+    return means
+
+
+def mean_scores(scores: Array, partition: Partition, scale: str) -> Array:
+    """Mean score of every module under one text.
+
+    Args:
+        scores: (layers, neurons) scores.
+        partition: modules of every layer.
+        scale: ``raw`` as in the paper, or ``standardized`` within the layer (sample deviation, ddof 1; zeros
+            where all scores of the layer are equal), which makes modules of different layers comparable.
+
+    Returns:
+        (modules,) means.
+    """
+    values = standardize(scores) if scale == "standardized" else np.asarray(scores, dtype=np.float64)
+    return module_means(values.ravel(), partition.global_labels.ravel(), partition.modules)
+
+
+def adapt(
+    primary: UnitScores,
+    auxiliary: UnitScores,
+    partition: Partition,
+    statistics: ModuleStatistics,
+    settings: ReliabilitySettings,
+    seed: int,
+) -> AdaptedScores:
+    """Chooses the modules to adapt and scores them from the text that ranks them more repeatably (Eqs. 8, 9).
+
+    The thresholds are linearly interpolated quantiles over all modules of all layers. ``random`` selection
+    adapts as many modules as the paper's rule would; a tie of the repeatabilities goes to the primary text.
+
+    Args:
+        primary: scores on A.
+        auxiliary: scores on B.
+        partition: modules of every layer.
+        statistics: of the same partition.
+        settings: quantile levels and variants.
+        seed: of the random variants.
+
+    Returns:
+        Adapted scores; neurons of modules that are not adapted keep their primary score bit for bit.
+    """
+    drift_threshold = float(np.quantile(statistics.drift, settings.drift_quantile))
+    score_threshold = float(np.quantile(statistics.score, settings.score_quantile))
+    sensitive = statistics.drift >= drift_threshold
+    unreliable = sensitive & (statistics.score <= score_threshold)
+    adapted = _select(settings.selection, sensitive, unreliable, np.random.default_rng([seed, 0]))
+    source = (adapted & prefers_auxiliary(statistics, settings, seed)).astype(np.int8)
+    from_auxiliary = source.astype(bool)[partition.global_labels]
+    scores = np.where(from_auxiliary, auxiliary.ffn, primary.ffn)
+    return AdaptedScores(scores, adapted, source, drift_threshold, score_threshold)
+
+
+def prefers_auxiliary(statistics: ModuleStatistics, settings: ReliabilitySettings, seed: int) -> Array:
+    """(modules,) bool: would be scored from B if it were adapted; the thresholds have no part in it.
+
+    Args:
+        statistics: repeatability of every module under both texts.
+        settings: how the text is chosen.
+        seed: of the random choice.
+    """
+    if settings.source == "random":
+        drawn: Array = np.random.default_rng([seed, 1]).random(len(statistics.size)) < 0.5
+        return drawn
+    better: Array = statistics.u_auxiliary < statistics.u_primary
+    return better
+
+
+def _select(selection: str, sensitive: Array, unreliable: Array, generator: np.random.Generator) -> Array:
+    if selection == "none":
+        return np.zeros_like(unreliable)
+    if selection == "drift":
+        return sensitive
+    if selection == "drift_and_score":
+        return unreliable
+    chosen = np.zeros_like(unreliable)
+    chosen[generator.choice(len(chosen), size=int(unreliable.sum()), replace=False)] = True
+    return chosen

@@ -1,0 +1,125 @@
+"""Repairs of the weights that stay: what each name of `gprune.records.repairs` does to the model.
+
+A repair is a module of its name with two functions:
+
+    ready(decoder, **inputs) -> Any                  what it knows whatever the masks are; made once a text
+    repair(decoder, maps, ready, on_progress)        sets weight and bias of the output maps
+
+It may run the decoder, which says what the pruned model says up to the maps whose `OutputMap.applied` is
+entered. Maps come layer by layer, attention first, so that a repair can go from layer to layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from gprune.models.decoder import Decoder
+from gprune.records import Array, PrunedModel
+from gprune.system.progress import Progress, silent
+
+
+@dataclass(slots=True, eq=False)
+class OutputMap:
+    """A linear map back into the residual stream, of which some columns are kept."""
+
+    name: str
+    """o_proj or down_proj"""
+    layer: int
+    dense: nn.Linear
+    """as it is in the dense model"""
+    kept: Array
+    """(inputs,) bool: columns that stay"""
+    weight: torch.Tensor | None = None
+    """(outputs, kept columns) repaired; None where they are those of the dense map"""
+    bias: torch.Tensor | None = None
+    """(outputs,) repaired; None where it is that of the dense map"""
+
+    def columns(self, kept: bool = True) -> torch.Tensor:
+        """(outputs, columns) the dense columns that stay, or those that leave."""
+        return self.dense.weight.index_select(1, self._index(kept))
+
+    def narrowed(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Weight and bias of the map that is left, none of them shared with the dense one."""
+        bias = self.dense.bias if self.bias is None else self.bias
+        return self.columns() if self.weight is None else self.weight, None if bias is None else bias.clone()
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Has the dense map say what the narrowed one says, and leaves it as it was, whatever happens."""
+        dense, removed = self.dense, torch.as_tensor(~self.kept, device=self.dense.weight.device)
+        with ExitStack() as undone:
+            undone.callback(dense.register_forward_pre_hook(_silence(removed)).remove)
+            for name, value in (("weight", self._widened()), ("bias", self.bias)):
+                if value is not None:
+                    undone.callback(setattr, dense, name, getattr(dense, name))
+                    setattr(dense, name, nn.Parameter(value, requires_grad=False))
+            yield
+
+    def _widened(self) -> torch.Tensor | None:
+        """(outputs, inputs) the repaired weight, zero where columns leave."""
+        if self.weight is None:
+            return None
+        wide = torch.zeros_like(self.dense.weight)
+        return wide.index_copy_(1, self._index(), self.weight)
+
+    def _index(self, kept: bool = True) -> torch.Tensor:
+        chosen = np.flatnonzero(self.kept if kept else ~self.kept)
+        return torch.as_tensor(chosen, device=self.dense.weight.device)
+
+
+def ready(decoder: Decoder, model: PrunedModel) -> dict[str, Any]:
+    """What the repairs of a model know before they see its masks, by name.
+
+    Args:
+        decoder: the dense model.
+        model: with the records that its repairs need.
+
+    Raises:
+        ModelError: a record is of another model.
+    """
+    return {
+        one.name: _module(one.name).ready(decoder, **{name: model.inputs[name] for name in one.needs})
+        for one in model.repairs
+    }
+
+
+@torch.no_grad()
+def output_maps(
+    decoder: Decoder, model: PrunedModel, known: Mapping[str, Any], on_progress: Progress = silent
+) -> list[OutputMap]:
+    """Both output maps of every layer, repaired; the decoder stays as it is.
+
+    Args:
+        decoder: the dense model.
+        model: what is left of it.
+        known: see `ready`.
+        on_progress: told how far a repair is; may raise to stop.
+    """
+    masks, maps = model.masks, []
+    for layer in range(decoder.shape.layers):
+        channels = np.repeat(masks.heads[layer], decoder.shape.group_channels)
+        maps.append(OutputMap("o_proj", layer, decoder.o_proj(layer), channels))
+        maps.append(OutputMap("down_proj", layer, decoder.down_proj(layer), masks.ffn[layer]))
+    for one in model.repairs:
+        _module(one.name).repair(decoder, maps, known[one.name], on_progress)
+    return maps
+
+
+def _module(name: str) -> Any:
+    return import_module(f"{__name__}.{name}")
+
+
+def _silence(removed: torch.Tensor) -> Any:
+    def fill(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        # filled, not multiplied: what overflows in a removed unit must not reach the others as NaN
+        return (inputs[0].masked_fill(removed, 0), *inputs[1:])
+
+    return fill

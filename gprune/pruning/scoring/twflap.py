@@ -1,0 +1,154 @@
+"""Token-weighted FLAP: how much a neuron fluctuates over the tokens that matter to its group (section 4).
+
+FANG's metric, and the base metric of GPrune-LLM (twFLAP). Every group of neurons weights the tokens by how
+near their context is to its own. A token's weight depends on its context only, so moments kept for each
+context give the weighted mean and fluctuation exactly: new groups or modules need no other forward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gprune.records import Array, Contexts, ContextStatistics, UnitScores, WeightNorms
+from gprune.study import ContextSettings
+from gprune.system.errors import ModelError, SettingsError
+
+
+def context_weights(
+    profile: Array, statistics: ContextStatistics, distances: Array, temperature: float
+) -> Array:
+    """What a token counts for each group of neurons, by the context the token lies in.
+
+    A group that serves context k alone weights tokens by a softmax over all of them of the negative distance
+    between their context and k, times their number: weights are 1 on average. Other groups mix these.
+
+    Args:
+        profile: (layers, groups, contexts) share of each context in a group, rows of sum 1; (groups,
+            contexts) where all layers are alike.
+        statistics: merged into one shard.
+        distances: (layers, contexts, contexts) between the contexts' centres.
+        temperature: of the softmax, > 0; the higher, the more alike the weights.
+
+    Returns:
+        (layers, groups, contexts) weight of one token; 0 for contexts without a token. Summed over all
+        tokens of a layer the weights give the number of tokens.
+    """
+    tokens = statistics.tokens[0].astype(np.float64)[:, None, :]
+    exponent = np.where(tokens > 0, -np.asarray(distances, dtype=np.float64) / temperature, -np.inf)
+    # the largest exponent of a context that has tokens is 0: nothing overflows and no sum is 0
+    raw = np.exp(exponent - exponent.max(axis=-1, keepdims=True))
+    single = tokens.sum(axis=-1, keepdims=True) * raw / (tokens * raw).sum(axis=-1, keepdims=True)
+    weights: Array = profile @ single
+    return weights
+
+
+def module_profile(affinity: Array, labels: Array, groups: int, kind: str = "dominant") -> Array:
+    """Which contexts each module serves, by the mean affinity of its neurons.
+
+    Args:
+        affinity: (layers, contexts, neurons) mean of |input * gradient of the loss| over a context's tokens.
+        labels: (layers, neurons) module of each neuron; layers may have different numbers of modules.
+        groups: rows of the profile, at least the largest number of modules.
+        kind: dominant puts a module whole into the context in which its neurons stand out most above the
+            layer's mean, as FANG does with its groups; mixed takes the mean affinities as shares.
+
+    Returns:
+        (layers, groups, contexts) shares of sum 1; equal shares for a module that serves no context and for
+        rows that no module of the layer fills.
+    """
+    layers, contexts, _ = np.shape(affinity)
+    profile = np.full((layers, groups, contexts), 1.0 / contexts)
+    for layer, row in enumerate(labels):
+        sizes = np.maximum(np.bincount(row, minlength=groups), 1)
+        sums = np.stack([np.bincount(row, weights=values, minlength=groups) for values in affinity[layer]])
+        means = (sums / sizes).T
+        serves = means.sum(axis=1) > 0
+        if kind == "dominant":
+            # without the division every module would go to the context with the largest gradients
+            level = affinity[layer].mean(axis=1)
+            means = np.eye(contexts)[np.argmax(means / np.where(level > 0, level, 1.0), axis=1)]
+        profile[layer, serves] = means[serves] / means[serves].sum(axis=1, keepdims=True)
+    return profile
+
+
+def score(
+    statistics: ContextStatistics,
+    contexts: Contexts,
+    norms: WeightNorms,
+    labels: Array,
+    profile: Array,
+    heads: UnitScores,
+    settings: ContextSettings,
+    shards: Array | Sequence[int] | None = None,
+) -> UnitScores:
+    """Scores every neuron under its group's token weights; attention is scored by FLAP.
+
+    Args:
+        statistics: moments of a calibration set per shard and context.
+        contexts: the contexts they were measured under.
+        norms: column norms of down_proj.
+        labels: (layers, neurons) group or module of each neuron.
+        profile: (layers, groups, contexts) or (groups, contexts) share of each context in a group.
+        heads: FLAP's scores of the same text, of which heads and channels are taken over.
+        settings: the temperature of the token weights.
+        shards: indices of the shards to score; all by default.
+
+    Returns:
+        s_j = weighted fluctuation of neuron j about its weighted mean, times |W_:j|^2.
+
+    Raises:
+        SettingsError: no shard is chosen.
+        ModelError: labels, profile, norms and contexts do not belong to these statistics.
+    """
+    if shards is not None and len(shards) == 0:
+        raise SettingsError("no shard was chosen to score (got an empty list): choose at least one")
+    _require_fit(statistics, contexts, norms, labels, profile)
+    merged = statistics.merge(None if shards is None else list(shards))
+    weights = context_weights(profile, merged, contexts.distances, settings.temperature)
+    fluctuation = np.stack(
+        [_fluctuation(merged, layer, weights[layer], row) for layer, row in enumerate(labels)]
+    )
+    return UnitScores(
+        "twflap", statistics.text, fluctuation * norms.down_column_square, heads.heads, heads.channels
+    )
+
+
+def _fluctuation(merged: ContextStatistics, layer: int, weights: Array, labels: Array) -> Array:
+    """(neurons,) token-weighted variance: within the contexts, and between their means."""
+    # (contexts, neurons) in memory: the sums below run over the few contexts, a row of neurons at a time
+    weight = np.ascontiguousarray(weights[labels].T)
+    mean = merged.mean[0, layer]
+    share = merged.tokens[0, layer][:, None] * weight
+    total = share.sum(axis=0)
+    centre = (share * mean).sum(axis=0) / total
+    squares: Array = (weight * merged.moment[0, layer] + share * (mean - centre) ** 2).sum(axis=0)
+    return squares / total
+
+
+def _require_fit(
+    statistics: ContextStatistics, contexts: Contexts, norms: WeightNorms, labels: Array, profile: Array
+) -> None:
+    _, layers, count, neurons = statistics.mean.shape
+    if statistics.contexts != contexts.text:
+        raise ModelError(
+            f"the statistics were measured under contexts of {statistics.contexts!r}, not of "
+            f"{contexts.text!r}: measure them again under these"
+        )
+    for name, actual, expected in (
+        ("distances between contexts", np.shape(contexts.distances), (layers, count, count)),
+        ("squared column norms", np.shape(norms.down_column_square), (layers, neurons)),
+        ("labels", np.shape(labels), (layers, neurons)),
+        ("context shares of the groups", np.shape(profile)[-1:], (count,)),
+    ):
+        if actual != expected:
+            raise ModelError(
+                f"the {name} have shape {actual}, but the statistics need {expected}: make them from the "
+                "same model and contexts"
+            )
+    if int(np.max(labels)) >= np.shape(profile)[-2]:
+        raise ModelError(
+            f"neurons carry label {int(np.max(labels))}, but context shares are given for "
+            f"{np.shape(profile)[-2]} groups only: make both from one partition"
+        )

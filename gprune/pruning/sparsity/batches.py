@@ -1,0 +1,208 @@
+"""Which sequences each step sees, and what the dense model says of them (section 3.3).
+
+Each text is split once into two disjoint halves, A' and A'' or B' and B''; a step takes equally many
+sequences from each of the four, in an order reshuffled whenever a half has been gone through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gprune.models.decoder import Decoder
+from gprune.models.oom_backoff import out_of_memory
+from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
+from gprune.records import Array, Tokens
+from gprune.system import machine
+from gprune.system.errors import SettingsError
+
+
+class SubsetSampler:
+    """Draws the sequences of each step, a quarter from each of A', A'', B' and B''.
+
+    Sequences are numbered over both texts, the primary ones first.
+    """
+
+    def __init__(self, primary: Tokens, auxiliary: Tokens, batch: int, seed: int) -> None:
+        """Splits both texts into halves.
+
+        Args:
+            primary: calibration set A.
+            auxiliary: calibration set B, with sequences of the same length.
+            batch: sequences of one step; fewer where the smallest half does not hold a quarter of it.
+            seed: seed of the split and of every order.
+
+        Raises:
+            SettingsError: a text has fewer than two sequences, or the lengths differ.
+        """
+        for name, tokens in (("primary", primary), ("auxiliary", auxiliary)):
+            if len(tokens.ids) < 2:
+                raise SettingsError(
+                    f"the {name} calibration set has {len(tokens.ids)} sequence(s), but sparsity learning "
+                    "splits it into two disjoint subsets: use a longer text or more calibration.samples"
+                )
+        lengths = primary.ids.shape[1], auxiliary.ids.shape[1]
+        if lengths[0] != lengths[1]:
+            raise SettingsError(
+                f"the calibration sets have sequences of {lengths[0]} and of {lengths[1]} tokens: "
+                "draw both with one calibration.length"
+            )
+        self._generator = np.random.default_rng(seed)
+        sizes = len(primary.ids), len(auxiliary.ids)
+        orders = [self._generator.permutation(sizes[0]), sizes[0] + self._generator.permutation(sizes[1])]
+        self._halves = [half for order in orders for half in np.array_split(order, 2)]
+        self._queues = [half[:0] for half in self._halves]
+        self.quarter = min(batch // SUBSETS, *(len(half) for half in self._halves))
+        self.steps_per_epoch = max(1, sum(sizes) // (SUBSETS * self.quarter))
+
+    def draw(self) -> Array:
+        """(sequences,) int64 numbers of the next step's sequences, in the order A', A'', B', B''."""
+        return np.concatenate([self._take(subset) for subset in range(SUBSETS)])
+
+    def standing(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Arrays and plain values that the next draw follows from, besides the seed; see `take_up`."""
+        # a draw replaces the queues and changes none
+        arrays = {f"queue.{subset}": queue for subset, queue in enumerate(self._queues)}
+        return arrays, {"generator": self._generator.bit_generator.state}
+
+    def take_up(self, arrays: Mapping[str, Array], values: Mapping[str, Any]) -> None:
+        """Goes on from where another sampler of the same texts and seed stood.
+
+        Args:
+            arrays: as `standing` has given them.
+            values: the same.
+
+        Raises:
+            ValueError: they are not those of these texts.
+        """
+        queues = [arrays[f"queue.{subset}"] for subset in range(SUBSETS)]
+        for half, queue in zip(self._halves, queues, strict=True):
+            if queue.ndim != 1 or queue.dtype != half.dtype or not np.isin(queue, half).all():
+                raise ValueError("its sequences are those of other texts")
+        self._generator.bit_generator.state = values["generator"]
+        self._queues = queues
+
+    def _take(self, subset: int) -> Array:
+        """The next quarter of one subset; its remainder is followed by a fresh order of the whole."""
+        if len(self._queues[subset]) < self.quarter:
+            fresh = self._generator.permutation(self._halves[subset])
+            self._queues[subset] = np.concatenate([self._queues[subset], fresh])
+        taken, self._queues[subset] = np.split(self._queues[subset], [self.quarter])
+        return taken
+
+
+@dataclass(slots=True)
+class Teacher:
+    """Final hidden states of the dense decoder, kept from the first epoch for the later ones.
+
+    Which sequences went through the decoder together is remembered, since rounding depends on it: a process
+    that goes on with a learning makes what it misses in the same company, and gets the same bits.
+    """
+
+    decoder: Decoder
+    """the decoder, whose masks the caller has switched off before asking"""
+    cache: Tensor | None
+    """(sequences, tokens, hidden) on the CPU; None where it would be too large or is of no use"""
+    known: Array
+    """(sequences,) bool: the sequence is in the cache, or can be made as it was"""
+    maker: Array
+    """(sequences,) int64 which of `companies` has made the sequence, where it is known"""
+    companies: list[Array] = field(default_factory=list)
+    """numbers of the sequences of every pass that the cache is from"""
+    missed: Array | None = None
+    """(sequences,) bool: known, and not in the cache yet; None where nothing is missed"""
+    texts: Array | None = None
+    """(sequences, tokens) int64 ids, from which what is missed is made"""
+
+    @classmethod
+    def build(cls, decoder: Decoder, sequences: int, length: int, epochs: int) -> Teacher:
+        """Makes room for the cache if sequences come more than once and the machine has that much free."""
+        values = sequences * length * decoder.shape.hidden
+        fits = epochs > 1 and values * decoder.dtype.itemsize <= machine.spare()
+        size = (sequences, length, decoder.shape.hidden)
+        cache = torch.empty(size, dtype=decoder.dtype) if fits else None
+        return cls(decoder, cache, np.zeros(sequences, dtype=bool), np.zeros(sequences, dtype=np.int64))
+
+    def hidden_states(self, numbers: Array, ids: Tensor) -> Tensor:
+        """(sequences, tokens, hidden) for sequence numbers whose tokens are `ids`, on the device of these."""
+        if self.cache is not None and self.known[numbers].all():
+            self._make_again(numbers)
+            return self.cache[torch.from_numpy(numbers)].to(ids.device)
+        with torch.no_grad():
+            hidden = self.decoder.hidden_states(ids)
+        if self.cache is not None:
+            self.cache[torch.from_numpy(numbers)] = hidden.to("cpu", self.cache.dtype)
+            self.known[numbers] = True
+            self.maker[numbers] = len(self.companies)
+            self.companies.append(numbers.copy())
+            if self.missed is not None:
+                self.missed[numbers] = False
+        return hidden
+
+    def standing(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Arrays and plain values that its later answers follow from; see `take_up`."""
+        if self.cache is None:
+            return {}, {"caches": False}
+        # only companies of which something is still in the cache
+        used, maker = np.unique(self.maker[self.known], return_inverse=True)
+        companies = [self.companies[one] for one in used]
+        makers = np.full(len(self.known), -1, dtype=np.int64)
+        makers[self.known] = maker
+        members = np.concatenate(companies) if companies else np.zeros(0, dtype=np.int64)
+        sizes = np.array([len(one) for one in companies], dtype=np.int64)
+        return {"teacher.maker": makers, "teacher.members": members, "teacher.sizes": sizes}, {"caches": True}
+
+    def take_up(self, arrays: Mapping[str, Array], values: Mapping[str, Any], texts: Array) -> bool:
+        """Goes on from where another teacher of the same texts stood.
+
+        Args:
+            arrays: as `standing` has given them.
+            values: the same.
+            texts: (sequences, tokens) int64 ids of both texts.
+
+        Returns:
+            Whether its answers will have the same bits: not where the other had room for a cache, and there
+            is none now.
+
+        Raises:
+            ValueError: they are not those of these texts.
+        """
+        if not values["caches"]:
+            self.cache = None
+            return True
+        maker, members, sizes = (arrays[f"teacher.{name}"] for name in ("maker", "members", "sizes"))
+        inside = 0 <= members.min(initial=0) and members.max(initial=0) < len(texts)
+        if maker.shape != self.maker.shape or maker.max(initial=-1) >= len(sizes) or not inside:
+            raise ValueError("its sequences are those of other texts")
+        if self.cache is None:
+            return False
+        self.known, self.maker = maker >= 0, np.maximum(maker, 0)
+        self.companies = np.split(members, np.cumsum(sizes)[:-1]) if len(sizes) else []
+        self.missed, self.texts = self.known.copy(), texts
+        return True
+
+    def _make_again(self, numbers: Array) -> None:
+        """Fills the cache with what it misses of some sequences, as it was made before."""
+        if self.missed is None or self.texts is None or self.cache is None or not self.missed[numbers].any():
+            return
+        for one in np.unique(self.maker[numbers[self.missed[numbers]]]):
+            company = self.companies[one]
+            ids = torch.from_numpy(self.texts[company]).to(self.decoder.device)
+            try:
+                with torch.no_grad():
+                    hidden = self.decoder.hidden_states(ids)
+            except (RuntimeError, MemoryError) as error:
+                if out_of_memory(error):
+                    # what does not fit together any more is made anew, in the portions that fit
+                    self.known &= ~self.missed
+                raise
+            mine = self.missed[company] & (self.maker[company] == one)
+            self.cache[torch.from_numpy(company[mine])] = hidden[torch.from_numpy(mine)].to(
+                "cpu", self.cache.dtype
+            )
+            self.missed[company[mine]] = False

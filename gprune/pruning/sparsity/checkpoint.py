@@ -1,0 +1,171 @@
+"""The checkpoint of unfinished sparsity learning: everything that the next step reads.
+
+Thresholds, what Adam remembers of them, the multiplier, the sampler's queues and generator, how many
+sequences go through the model at a time, who was beside whom when the dense model's states were made, the
+random numbers of torch, and the rows and notices so far. Noted after every step, on the device and without
+waiting for it; transferred only when it is saved. Whatever replays a step writes into the same tensors, so
+that it is noted and taken up as it is when a step is told one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gprune.models import devices
+from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
+from gprune.pruning.sparsity.objective import RetentionConstraint
+from gprune.pruning.sparsity.passes import Passes
+from gprune.records import Array
+from gprune.store.states import State
+from gprune.system.progress import Notice, Progress
+
+CHANGED_ROUNDING = (
+    "the states of the dense model no longer fit in memory beside it, as they did when this learning began: "
+    "they are made anew at every step, which takes longer and rounds differently"
+)
+OTHER_PROCESSES = "it was begun by {0} and goes on with {1}, which share its batches: it rounds differently"
+_MOMENTS, _RANDOM = "optimizer.", "random."
+
+
+@dataclass(slots=True)
+class Running:
+    """The parts of a learning that change from step to step."""
+
+    thresholds: Tensor
+    """(thresholds,) changed in place"""
+    optimizer: torch.optim.Optimizer
+    constraint: RetentionConstraint
+    sampler: SubsetSampler
+    teacher: Teacher
+    passes: Passes
+    rows: list[list[float]] = field(default_factory=list)
+    """what is told of every step so far"""
+    notices: list[str] = field(default_factory=list)
+    """what is to be kept of what was said so far"""
+
+    def noted(self, spent: list[float]) -> Moment:
+        """All of this as it is now; nothing waits for the device.
+
+        Args:
+            spent: what it has cost so far.
+        """
+        # without a step an optimizer knows nothing of its parameter
+        remembered = self.optimizer.state.get(self.thresholds, {})
+        known = {f"{_MOMENTS}{name}": one for name, one in remembered.items() if isinstance(one, Tensor)}
+        tensors = {"thresholds": self.thresholds, **known}
+        drawn, generator = self.sampler.standing()
+        random = devices.random_states(self.thresholds.device)
+        values = {
+            "multiplier": self.constraint.multiplier,
+            "sampler": generator,
+            "size": self.passes.size,
+            "notices": list(self.notices),
+            "spent": spent,
+        }
+        if self.passes.processes > 1:
+            values["processes"] = self.passes.processes
+        return Moment(
+            step=len(self.rows),
+            tensors={name: tensor.detach().clone() for name, tensor in tensors.items()},
+            arrays=drawn | {f"{_RANDOM}{name}": one.numpy() for name, one in random.items()},
+            values=values,
+        )
+
+    def state(self, moment: Moment, steps: int) -> State:
+        """A moment as it is saved.
+
+        Args:
+            moment: of this learning; not further back than the last step that has ended.
+            steps: steps in all.
+        """
+        # a step that was cut short only adds to what the teacher has said
+        said, caches = self.teacher.standing()
+        arrays = {name: tensor.cpu().numpy() for name, tensor in moment.tensors.items()}
+        rows = np.array(self.rows[: moment.step], dtype=np.float64)
+        known = arrays | dict(moment.arrays) | said | {"rows": rows}
+        return State(moment.step, steps, known, moment.values | {"teacher": caches})
+
+    def take_up(self, state: State, steps: int, columns: Sequence[str], texts: Array) -> bool:
+        """Goes on from a state.
+
+        Args:
+            state: what `state` has given in another process.
+            steps: steps in all.
+            columns: names of what a row tells.
+            texts: (sequences, tokens) int64 ids of both texts.
+
+        Returns:
+            Whether what follows has the same bits as without the stop, on the same device.
+
+        Raises:
+            ValueError: it is the state of another learning; what is taken up then is of no use.
+            KeyError: the same.
+            TypeError: the same.
+            RuntimeError: the same.
+        """
+        arrays, values = state.arrays, state.values
+        rows, learned = arrays["rows"], arrays["thresholds"]
+        if not 0 < state.step < steps or state.steps != steps:
+            raise ValueError(f"it stands at step {state.step} of {state.steps}, and there are {steps}")
+        if rows.shape != (state.step, len(columns)) or learned.shape != tuple(self.thresholds.shape):
+            raise ValueError("its rows or thresholds are those of another learning")
+        moments = {n.removeprefix(_MOMENTS): _tensor(a) for n, a in arrays.items() if n.startswith(_MOMENTS)}
+        random = {n.removeprefix(_RANDOM): _tensor(a) for n, a in arrays.items() if n.startswith(_RANDOM)}
+        multiplier, size, notices = float(values["multiplier"]), int(values["size"]), list(values["notices"])
+        self.sampler.take_up(arrays, values["sampler"])
+        alike = self.teacher.take_up(arrays, values["teacher"], texts)
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": {0: moments}, "param_groups": groups})
+        self.thresholds.copy_(_tensor(learned))
+        self.constraint.multiplier, self.passes.size = multiplier, size
+        self.rows[:] = rows.tolist()
+        self.notices[:] = [str(one) for one in notices]
+        devices.set_random_states(self.thresholds.device, random)
+        return alike
+
+
+def others(values: Mapping[str, Any], passes: Passes) -> Notice | None:
+    """That a learning was begun by another number of processes; None where it was not.
+
+    Args:
+        values: of its state.
+        passes: what runs its batches now.
+    """
+    before, now = int(values.get("processes", 1)), passes.processes
+    if before == now:
+        return None
+    words = (f"{count} process{'es' if count > 1 else ''}" for count in (before, now))
+    return Notice(OTHER_PROCESSES.format(*words))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """A learning between two steps."""
+
+    step: int
+    """finished steps"""
+    tensors: dict[str, Tensor]
+    """where the model computes"""
+    arrays: dict[str, Array]
+    values: dict[str, Any]
+
+
+def noting(notices: list[str], listener: Progress) -> Progress:
+    """A listener that keeps the notices that it passes on."""
+
+    def heard(done: int, total: int, message: str) -> None:
+        if isinstance(message, Notice):
+            notices.append(str(message))
+        listener(done, total, message)
+
+    return heard
+
+
+def _tensor(array: Array) -> Tensor:
+    return torch.from_numpy(np.array(array))

@@ -1,0 +1,143 @@
+"""The switch that puts masks on a frozen decoder, and takes them away (section 3.3).
+
+They stand before down_proj and o_proj. The dense model (the teacher) and the masked one (the student) share
+one copy of the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gprune.models.decoder import Decoder
+from gprune.pruning.sparsity.activation_checkpointing import SUBSETS, masked, masked_product, recomputed
+from gprune.pruning.sparsity.masks import MaskFamily
+from gprune.records import ModelShape
+
+# Types whose norms compute in a float32 copy of their input.
+_HALF = (torch.float16, torch.bfloat16)
+# Whose forward functions are known; a model's own code may do anything under the same names.
+_KNOWN = "transformers."
+
+
+@dataclass(slots=True)
+class MaskGate:
+    """The switch between teacher (closed: no masks) and student (open: one mask copy for each subset).
+
+    `channels` holds, while open, a (subsets, channels) leaf for the input of every layer's down_proj, and
+    then for every layer's o_proj.
+    """
+
+    shape: ModelShape
+    channels: list[Tensor] = field(default_factory=list)
+
+    def open(self, family: MaskFamily, thresholds: Tensor, copies: int = SUBSETS) -> None:
+        """Puts the masks of these thresholds before down_proj and o_proj, ready for a backward pass.
+
+        Args:
+            family: the masks that thresholds can express.
+            thresholds: (thresholds,) of which ones.
+            copies: subsets that the sequences of the next forward pass are from, equally many from each.
+        """
+        neurons, groups = family.split((family.margins(thresholds) >= 0).float())
+        attention = groups.repeat_interleave(self.shape.group_channels, dim=1)
+        rows = [*neurons, *attention]
+        self.channels = [row.expand(copies, -1).clone().requires_grad_() for row in rows]
+
+    def close(self) -> None:
+        """Takes the masks away: the decoder is dense again."""
+        self.channels = []
+
+    def hook(self, place: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...] | None]:
+        """A forward pre-hook that multiplies a linear map's input by the mask at `place`, while open."""
+
+        def multiply(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+            if not self.channels:
+                return None
+            return (masked(inputs[0], self.channels[place]), *inputs[1:])
+
+        return multiply
+
+    def feed_forward(self, layer: int, part: nn.Module, decoder: Decoder) -> Callable[[Tensor], Tensor]:
+        """What stands in for the forward function of a layer's FFN: the same, and it keeps less."""
+        gate, up, down = (find(layer) for find in (decoder.gate_proj, decoder.up_proj, decoder.down_proj))
+        activation: Any = part.act_fn
+        dense: Callable[[Tensor], Tensor] = part.forward
+
+        def forward(inputs: Tensor) -> Tensor:
+            if not self.channels:
+                return dense(inputs)
+            kept: Tensor = down(masked_product(gate(inputs), up(inputs), self.channels[layer], activation))
+            return kept
+
+        return forward
+
+    def unit_gradient(self, gradients: tuple[Tensor, ...]) -> Tensor:
+        """(subsets, units) mask gradients from those of `channels`: a group's channels share one mask."""
+        layers, channels = self.shape.layers, self.shape.group_channels
+        neurons = torch.cat(gradients[:layers], dim=1)
+        groups = torch.cat([g.unflatten(1, (-1, channels)).sum(-1) for g in gradients[layers:]], dim=1)
+        return torch.cat([neurons, groups], dim=1)
+
+
+@contextmanager
+def gated(decoder: Decoder) -> Iterator[MaskGate]:
+    """Puts a closed gate onto a decoder, and leaves the decoder as it was, whatever happens inside."""
+    gate = MaskGate(decoder.shape)
+    with ExitStack() as undone:
+        undone.callback(gate.close)
+        for index, layer in enumerate(decoder.layers):
+            part = layer.get_submodule(decoder.layout.feed_forward)
+            if _is_known(part) and hasattr(part, "act_fn"):
+                undone.enter_context(_standing_in(part, gate.feed_forward(index, part, decoder)))
+            else:
+                _hook(decoder.down_proj(index), gate.hook(index), undone)
+            _hook(decoder.o_proj(index), gate.hook(decoder.shape.layers + index), undone)
+        if decoder.dtype in _HALF:
+            for norm in _norms(decoder):
+                undone.enter_context(_standing_in(norm, _computed_again(norm.forward)))
+        yield gate
+
+
+def _hook(linear: nn.Linear, hook: Callable[..., Any], undone: ExitStack) -> None:
+    undone.callback(linear.register_forward_pre_hook(hook).remove)
+
+
+@contextmanager
+def _standing_in(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    """Gives a module another forward function while the context is open."""
+    own = module.__dict__.get("forward")
+    module.forward = forward
+    try:
+        yield
+    finally:
+        if own is None:
+            del module.forward
+        else:
+            module.forward = own
+
+
+def _is_known(module: nn.Module) -> bool:
+    return type(module).__module__.startswith(_KNOWN)
+
+
+def _norms(decoder: Decoder) -> list[nn.Module]:
+    """The root mean square norms, of which every family has its own class."""
+    backbone: Any = decoder.model.base_model
+    return [
+        part for part in backbone.modules() if _is_known(part) and type(part).__name__.endswith("RMSNorm")
+    ]
+
+
+def _computed_again(forward: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
+    def stand_in(inputs: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and inputs.requires_grad:
+            return recomputed(forward, inputs)
+        return forward(inputs)
+
+    return stand_in

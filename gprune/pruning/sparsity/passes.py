@@ -1,0 +1,188 @@
+"""One batch through teacher and student, and back: whole, or in portions where memory is short (section 3.3).
+
+The gradients of the four subsets are sums over their sequences. So the batch may go through the model in any
+portions, and what is decided from the gradients, the admission of the auxiliary text above all, is decided
+when they are complete: portions change the rounding and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gprune.models.decoder import Decoder
+from gprune.models.oom_backoff import Sequences
+from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
+from gprune.pruning.sparsity.batches import Teacher
+from gprune.pruning.sparsity.mask_hooks import MaskGate
+from gprune.pruning.sparsity.masks import MaskFamily
+from gprune.pruning.sparsity.objective import head_losses
+from gprune.records import Array
+from gprune.study import SparsitySettings
+from gprune.system.errors import MethodError
+from gprune.system.progress import Progress
+
+_SHORTER = (
+    "set a smaller calibration.length, sparsity.distillation_weight 0, dtype bfloat16, or a device with more "
+    "memory"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSums:
+    """What a batch says of some thresholds, summed over its sequences."""
+
+    cross_entropy: Tensor
+    """(subsets, sequences, tokens) float32 nats for the prediction of the next token; 0 at the last"""
+    distillation: Tensor
+    """(subsets, sequences, tokens) float32; 0 if not asked for"""
+    cross_entropy_gradient: Tensor
+    """(subsets, units) float32 gradient of the summed cross-entropy with respect to the masks"""
+    distillation_gradient: Tensor | None
+    """(units,) float32 that of the summed distillation; None if not asked for"""
+
+    @classmethod
+    def empty(
+        cls, tokens: tuple[int, int, int], units: int, distils: bool, device: torch.device
+    ) -> BatchSums:
+        """Nothing yet, for (subsets, sequences, tokens)."""
+        hard, soft = torch.zeros(tokens[0], units, device=device), torch.zeros(tokens, device=device)
+        own = torch.zeros(units, device=device) if distils else None
+        return cls(torch.zeros(tokens, device=device), soft, hard, own)
+
+
+def portions(quarter: int, size: int) -> Iterator[tuple[slice, slice]]:
+    """Subsets and sequences of each that go through the model together, until all have.
+
+    Args:
+        quarter: sequences of each subset.
+        size: sequences at a time; below one for each subset, the subsets take turns.
+    """
+    together = 1 << (min(size, SUBSETS).bit_length() - 1)
+    rows = max(size // SUBSETS, 1)
+    for first in range(0, SUBSETS, together):
+        for start in range(0, quarter, rows):
+            yield slice(first, first + together), slice(start, start + rows)
+
+
+class Passes:
+    """Runs batches; where memory runs out, in smaller portions from then on."""
+
+    processes = 1
+    """that run them together"""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        family: MaskFamily,
+        gate: MaskGate,
+        teacher: Teacher,
+        ids: Array,
+        settings: SparsitySettings,
+        on_progress: Progress,
+    ) -> None:
+        """Binds what every batch needs.
+
+        Args:
+            decoder: the frozen model, with the gate on it.
+            family: the masks that thresholds can express.
+            gate: what puts them on the model.
+            teacher: the dense model's hidden states.
+            ids: (sequences, tokens) int64 of both texts.
+            settings: of which batch, distillation and temperature count.
+            on_progress: told when memory runs out.
+        """
+        self._decoder, self._family, self._gate, self._teacher = decoder, family, gate, teacher
+        self._ids, self._settings = ids, settings
+        self._sequences = Sequences(
+            size=settings.batch,
+            length=ids.shape[1],
+            setting="sparsity.batch",
+            remedy=_SHORTER,
+            device=decoder.device,
+            on_progress=on_progress,
+            kind=MethodError,
+        )
+
+    @property
+    def size(self) -> int:
+        """Sequences that go through the model at a time; how a batch is divided decides how it is rounded."""
+        return self._sequences.size
+
+    @size.setter
+    def size(self, size: int) -> None:
+        self._sequences.size = size
+
+    def run(self, thresholds: Tensor, numbers: Array, step: int, steps: int) -> BatchSums:
+        """Runs the sequences of a step forward and back.
+
+        Args:
+            thresholds: (thresholds,) whose masks the student wears.
+            numbers: (subsets, sequences) which sequences.
+            step: finished steps, for the listener.
+            steps: steps in all.
+
+        Raises:
+            MethodError: not even one sequence fits in memory.
+        """
+        ids = torch.from_numpy(self._ids[numbers]).to(self._decoder.device)
+        distils = self._settings.distillation_weight > 0
+        target = self._targets(numbers, ids, (step, steps)) if distils else None
+        return self._sequences.fitting(
+            lambda size: self._summed(thresholds, ids, target, size), numbers.size, step, steps
+        )
+
+    def _targets(self, numbers: Array, ids: Tensor, standing: tuple[int, int]) -> Tensor:
+        """(subsets, sequences, tokens, hidden) final states of the dense model."""
+        flat, rows_of_ids = numbers.ravel(), ids.flatten(0, 1)
+        size = (len(flat), ids.shape[-1], self._decoder.shape.hidden)
+        states = torch.empty(size, dtype=self._decoder.dtype, device=ids.device)
+
+        def run(rows: slice) -> None:
+            states[rows] = self._teacher.hidden_states(flat[rows], rows_of_ids[rows])
+
+        self._sequences.over(len(flat), run, standing)
+        return states.unflatten(0, numbers.shape)
+
+    def _summed(self, thresholds: Tensor, ids: Tensor, target: Tensor | None, size: int) -> BatchSums:
+        """What (subsets, sequences, tokens) say, so many sequences at a time."""
+        tokens, units = (len(ids), ids.shape[1], ids.shape[2]), len(self._family.owner)
+        sums = BatchSums.empty(tokens, units, target is not None, ids.device)
+        with self._decoder.counted_whole():
+            for place in portions(ids.shape[1], size):
+                soft = None if target is None else target[place].flatten(0, 1)
+                self._add(sums, place, thresholds, ids[place], soft)
+        return sums
+
+    def _add(
+        self,
+        sums: BatchSums,
+        place: tuple[slice, slice],
+        thresholds: Tensor,
+        ids: Tensor,
+        target: Tensor | None,
+    ) -> None:
+        """Adds a portion, (subsets, sequences, tokens) of the batch."""
+        flat, temperature = ids.flatten(0, 1), self._settings.distillation_temperature
+        self._gate.open(self._family, thresholds, len(ids))
+        try:
+            student = self._decoder.hidden_states(flat)
+            losses = head_losses(self._decoder.logits, student, target, flat, temperature)
+            sums.cross_entropy[place] = losses.cross_entropy.view(ids.shape)
+            sums.distillation[place] = losses.distillation.view(ids.shape)
+            soft = losses.distillation_gradient
+            hard = self._unit_gradients(student, losses.cross_entropy_gradient, retain=soft is not None)
+            sums.cross_entropy_gradient[place[0]] += hard
+            if soft is not None and sums.distillation_gradient is not None:
+                sums.distillation_gradient.add_(self._unit_gradients(student, soft, retain=False).sum(0))
+        finally:
+            self._gate.close()
+
+    def _unit_gradients(self, student: Tensor, hidden_gradient: Tensor, retain: bool) -> Tensor:
+        """(subsets, units) mask gradients of a loss that is known at the final hidden states."""
+        found = torch.autograd.grad(student, self._gate.channels, hidden_gradient, retain_graph=retain)
+        self._decoder.count_backward(student.shape[0] * student.shape[1])
+        return self._gate.unit_gradient(found)

@@ -1,0 +1,127 @@
+"""From learned thresholds to a plan that meets the retention target exactly (section 3.3).
+
+One shift, common to all thresholds, brings the hard masks to the target; since a key/value group is a coarse
+unit, the neurons nearest their thresholds then make up the rest. Every layer keeps at least one neuron and
+one key/value group; with an alignment, widths are whole blocks of neurons and a layer keeps at least one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from gprune.pruning.sparsity.units import RankedUnits
+from gprune.records import Array, ModelShape, PruningMasks, budget
+from gprune.system.errors import SettingsError
+
+
+@dataclass(frozen=True, slots=True)
+class ExactPlan:
+    """The final decision."""
+
+    masks: PruningMasks
+    """which units are kept"""
+    thresholds: Array
+    """(thresholds,) float64 after the common shift"""
+
+
+def exact_masks(units: RankedUnits, thresholds: Array, target: float, alignment: int = 1) -> ExactPlan:
+    """Shifts all thresholds together until the target is met, then adds or removes the nearest neurons.
+
+    Args:
+        units: all units with their quantiles.
+        thresholds: (thresholds,) learned thresholds.
+        target: R*, the fraction of the decoder's linear weights to keep.
+        alignment: FFN widths are multiples of this many neurons, or the dense width.
+
+    Returns:
+        Masks as near the target as one neuron (one block of neurons) allows, and the shifted thresholds.
+        Apart from the floors and from that last correction, a unit is kept exactly where its quantile reaches
+        its threshold.
+    """
+    shape = units.shape
+    neuron_margin, head_margin = units.split(units.margins(thresholds))
+    least = budget.least_neurons(shape, alignment)
+    shift = _common_shift(shape, neuron_margin, head_margin, target, least)
+    if units.free_groups:
+        kept_heads = budget.keep_one(head_margin >= shift, head_margin)
+        kept_heads = _feasible_heads(shape, head_margin, kept_heads, target, least)
+    else:
+        kept_heads = head_margin > 0
+    kept_neurons = neuron_margin >= shift
+    kept_neurons = budget.align(shape, kept_neurons, kept_heads, neuron_margin, target, alignment)
+    masks = PruningMasks(
+        method="gprune",
+        ffn=kept_neurons,
+        heads=kept_heads,
+        retention=budget.retention(shape, kept_neurons, kept_heads),
+        target=target,
+    )
+    return ExactPlan(masks, np.asarray(thresholds, dtype=np.float64) + shift)
+
+
+def require_reachable(shape: ModelShape, target: float, alignment: int = 1) -> None:
+    """Checks before any work that the floors leave room for the target.
+
+    Args:
+        shape: sizes of the decoder.
+        target: R*, the fraction of the decoder's linear weights to keep.
+        alignment: neurons of a block.
+
+    Raises:
+        SettingsError: one neuron (one block of neurons) and one key/value group of every layer exceed the
+            target.
+    """
+    least = budget.least_neurons(shape, alignment)
+    floor = shape.layers * (least * shape.neuron_weights + shape.group_weights) / shape.decoder_weights
+    if target < floor:
+        block = "one neuron" if least == 1 else f"one block of {least} neurons"
+        remedy = "" if least == 1 else ", or a smaller alignment"
+        raise SettingsError(
+            f"retention {target} cannot be met: every layer keeps at least {block} and one key/value "
+            f"group. Choose a retention of at least {math.ceil(floor * 1e4) / 1e4}{remedy}"
+        )
+
+
+def _common_shift(shape: ModelShape, neurons: Array, heads: Array, target: float, least: int) -> float:
+    """A margin between the units kept and those removed when the floors and the target are respected."""
+    margin = np.concatenate([_floors_first(neurons, least).ravel(), _floors_first(heads, 1).ravel()])
+    price = np.repeat([shape.neuron_weights, shape.group_weights], [neurons.size, heads.size])
+    order = np.argsort(-margin, kind="stable")
+    kept = np.cumsum(price[order])
+    # Units of equal margin go together: only the last of each run is a place to cut.
+    ends = np.flatnonzero(np.append(margin[order][:-1] > margin[order][1:], True))
+    cut = ends[np.abs(kept[ends] - target * shape.decoder_weights).argmin()]
+    above, below = margin[order[cut]], margin[order][cut + 1 :]
+    # nothing but the floors is to stay: the shift goes above every margin
+    if not np.isfinite(above):
+        return float(np.nextafter(max(neurons.max(), heads.max()), np.inf))
+    return float((above + below[0]) / 2 if below.size else above)
+
+
+def _floors_first(margin: Array, least: int) -> Array:
+    """(layers, units) margins with the best ``least`` units of each layer, which always stay, at infinity."""
+    raised = np.array(margin)
+    best = np.argsort(-margin, axis=1, kind="stable")[:, :least]
+    np.put_along_axis(raised, best, np.inf, axis=1)
+    return raised
+
+
+def _feasible_heads(shape: ModelShape, margin: Array, kept: Array, target: float, least: int) -> Array:
+    """Adds or removes key/value groups, nearest the threshold first, until neurons can make up the rest."""
+    # margins lie between -1 and 1: raised by 2, those kept stay in their order and before all others
+    order = np.argsort(-_floors_first(np.where(kept, margin + 2, margin), 1), axis=None, kind="stable")
+    fewest, most = shape.layers * least, shape.layers * shape.neurons
+
+    def missing(count: int) -> float:
+        neurons = (target * shape.decoder_weights - count * shape.group_weights) / shape.neuron_weights
+        return max(fewest - neurons, neurons - most, 0.0)
+
+    start = int(np.count_nonzero(kept))
+    counts = range(shape.layers, margin.size + 1)
+    best = min(counts, key=lambda count: (missing(count), abs(count - start)))
+    feasible = np.zeros(margin.size, dtype=bool)
+    feasible[order[:best]] = True
+    return feasible.reshape(margin.shape)

@@ -1,0 +1,82 @@
+"""Every unit of a decoder by its rank: what thresholds are compared with (section 3.3, Eq. 10).
+
+All units lie in one flat order, the neurons of every layer and then the key/value groups of every layer, and
+so do the thresholds: first one for each module, then one for each layer's attention. Needs no torch, so that
+the app can ask what other thresholds would keep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gprune.pruning.ranking import GroupedRanks
+from gprune.records import Array, ModelShape, Partition
+
+# thresholds stay in [0, 1], and the margins of all others therefore in [-1, 1]: these lie clear of both
+_ALWAYS, _NEVER = 3.0, -2.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedUnits:
+    """All units with their quantiles, and the threshold that each of them is compared with."""
+
+    shape: ModelShape
+    """sizes of the decoder"""
+    quantiles: Array
+    """(units,) float32 rank quantile in (0, 1) within the module; of a key/value group, within the layer"""
+    owner: Array
+    """(units,) int64 index of the unit's threshold"""
+    modules: int
+    """number of FFN thresholds; they come before the attention thresholds"""
+    free_groups: bool = True
+    """whether key/value groups follow their thresholds; otherwise their quantiles lie beyond all of them"""
+
+    @classmethod
+    def build(cls, shape: ModelShape, scores: Array, head_scores: Array, partition: Partition) -> RankedUnits:
+        """Ranks all units of a decoder.
+
+        Args:
+            shape: sizes of the decoder.
+            scores: (layers, neurons) importance scores, higher = more important.
+            head_scores: (layers, key/value groups) importance scores.
+            partition: modules of the neurons.
+        """
+        layer = np.repeat(np.arange(shape.layers), shape.kv_heads)
+        owner = np.concatenate([partition.global_labels.ravel(), partition.modules + layer])
+        neurons = quantiles(GroupedRanks(partition.global_labels.ravel()), scores)
+        groups = quantiles(GroupedRanks(layer), head_scores)
+        ranked = np.concatenate([neurons, groups])
+        return cls(shape, ranked, owner.astype(np.int64, copy=False), partition.modules)
+
+    def with_groups(self, kept: Array) -> RankedUnits:
+        """The same units with (layers, key/value groups) that are kept or removed under every threshold."""
+        moved = self.quantiles.copy()
+        self.split(moved)[1][:] = np.where(kept, _ALWAYS, _NEVER)
+        return replace(self, quantiles=moved, free_groups=False)
+
+    @property
+    def thresholds(self) -> int:
+        """Number of thresholds: one for each module, and one for each layer's attention."""
+        return self.modules + self.shape.layers
+
+    def margins(self, thresholds: Array) -> Array:
+        """(units,) float64 quantile minus threshold; a unit is kept where this is 0 or more."""
+        # in float64: a shift of all thresholds falls between two margins that float32 may not tell apart
+        difference: Array = self.quantiles - np.asarray(thresholds, dtype=np.float64)[self.owner]
+        return difference
+
+    def split(self, units: Array) -> tuple[Array, Array]:
+        """Flat (units,) values as (layers, neurons) and (layers, key/value groups)."""
+        neurons = self.shape.layers * self.shape.neurons
+        return units[:neurons].reshape(self.shape.layers, -1), units[neurons:].reshape(self.shape.layers, -1)
+
+
+def quantiles(groups: GroupedRanks, scores: Array) -> Array:
+    """(units,) float32 rank quantile (rank + 1/2) / size of each unit in its group, in (0, 1)."""
+    size = np.empty(len(groups.by_group))
+    size[groups.by_group] = np.repeat(groups.size, groups.size)
+    exact = (groups.by_unit(np.asarray(scores).ravel()) + 0.5) / size
+    rounded: Array = exact.astype(np.float32)
+    return rounded

@@ -1,0 +1,158 @@
+"""Answers: what does the model look like without the units a plan removes?
+
+Structured pruning as in section 3: ``cut`` makes a physically smaller model, which says what the dense one
+says while the removed units are silent. A key/value group leaves whole, with all its query heads, so that
+grouped-query attention keeps its group size in every layer. ``Silenced`` is that dense model with silent
+units: it says what the cut one says, and needs no copy.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from gprune.models.decoder import Decoder
+from gprune.pruning import repair
+from gprune.records import Array, ModelShape, PrunedModel, PruningMasks
+from gprune.system.errors import ModelError
+from gprune.system.progress import Progress, silent
+
+
+def cut(decoder: Decoder, model: PruningMasks | PrunedModel, on_progress: Progress = silent) -> nn.Module:
+    """Makes a smaller model of the same class, without the units that the masks remove.
+
+    Only the kept rows and columns are copied. Embeddings, norms and LM head are the dense model's own.
+
+    Args:
+        decoder: the dense model; it stays as it is.
+        model: which units are kept, at least one neuron and one key/value group in every layer, and how the
+            weights that stay are repaired.
+        on_progress: told how far a repair is; may raise to stop.
+
+    Returns:
+        A causal language model in evaluation mode, on the dense model's device and of its number type. Its
+        ``config`` is a copy of the dense one and still tells the dense widths; each projection knows its own.
+
+    Raises:
+        ModelError: the masks, or what a repair needs, are of another model, or a layer would lose all its
+            neurons or all its key/value groups.
+        SettingsError: the dense model's layers are offloaded.
+    """
+    decoder.require_whole("pruning")
+    model = PrunedModel.of(model)
+    maps = _repaired(decoder, model, None, on_progress)
+    with torch.no_grad():
+        replaced: dict[int, Any] = {id(one.dense): _linear(*one.narrowed()) for one in maps}
+        for layer in range(decoder.shape.layers):
+            replaced |= _narrowed_rows(decoder, layer, model.masks)
+    return _copy_around(decoder, replaced)
+
+
+class Silenced:
+    """The dense model with the removed units silent, for as long as one wants: what ``cut`` says, uncopied.
+
+    While ``applied``, hooks zero the inputs of down_proj and o_proj that belong to removed units, and what is
+    repaired stands in for the dense weights.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        model: PruningMasks | PrunedModel,
+        known: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Prepares masks and repairs; the decoder stays as it is.
+
+        Args:
+            decoder: see ``cut``, as for the errors.
+            model: see ``cut``.
+            known: what ``gprune.pruning.repair.ready`` has found for its repairs; None looks for it.
+        """
+        self._maps = _repaired(decoder, PrunedModel.of(model), known)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Silences the units, and leaves the decoder as it was, whatever happens inside."""
+        with ExitStack() as undone:
+            for one in self._maps:
+                undone.enter_context(one.applied())
+            yield
+
+
+def _repaired(
+    decoder: Decoder, model: PrunedModel, known: Mapping[str, Any] | None, on_progress: Progress = silent
+) -> list[repair.OutputMap]:
+    """The output maps of a model that fits, repaired."""
+    _require_fit(decoder.shape, model.masks)
+    _require_something_left(model.masks)
+    known = repair.ready(decoder, model) if known is None else known
+    return repair.output_maps(decoder, model, known, on_progress)
+
+
+def _narrowed_rows(decoder: Decoder, layer: int, masks: PruningMasks) -> dict[int, Any]:
+    """The projections of a layer without the rows of removed units, by the identity of the dense ones."""
+    neurons = masks.ffn[layer]
+    queries = np.repeat(masks.heads[layer], decoder.shape.group_channels)
+    keys = np.repeat(masks.heads[layer], decoder.shape.head_width)
+    rows = (
+        (decoder.gate_proj(layer), neurons),
+        (decoder.up_proj(layer), neurons),
+        (decoder.q_proj(layer), queries),
+        (decoder.k_proj(layer), keys),
+        (decoder.v_proj(layer), keys),
+    )
+    return {id(dense): _keep_rows(dense, kept) for dense, kept in rows}
+
+
+def _keep_rows(dense: nn.Linear, kept: Array) -> nn.Linear:
+    index = torch.as_tensor(np.flatnonzero(kept), device=dense.weight.device)
+    bias = None if dense.bias is None else dense.bias.index_select(0, index)
+    return _linear(dense.weight.index_select(0, index), bias)
+
+
+def _linear(weight: torch.Tensor, bias: torch.Tensor | None) -> nn.Linear:
+    outputs, inputs = weight.shape
+    module = nn.Linear(inputs, outputs, bias=bias is not None, device="meta")
+    module.weight = nn.Parameter(weight, requires_grad=False)
+    if bias is not None:
+        module.bias = nn.Parameter(bias, requires_grad=False)
+    return module.eval()
+
+
+def _copy_around(decoder: Decoder, replaced: dict[int, Any]) -> nn.Module:
+    """Copies the model's structure; narrowed projections stand in, and all other weights are shared."""
+    inside = {
+        id(parameter)
+        for module in decoder.model.modules()
+        if id(module) in replaced
+        for parameter in module.parameters()
+    }
+    known = dict(replaced)
+    known |= {id(p): p for p in decoder.model.parameters() if id(p) not in inside}
+    return copy.deepcopy(decoder.model, known).eval()
+
+
+def _require_fit(shape: ModelShape, masks: PruningMasks) -> None:
+    actual = masks.ffn.shape, masks.heads.shape
+    expected = (shape.layers, shape.neurons), (shape.layers, shape.kv_heads)
+    if actual != expected:
+        raise ModelError(
+            f"the {masks.method} masks have the shapes {actual[0]} for neurons and {actual[1]} for groups, "
+            f"the model has {expected[0]} and {expected[1]}: choose the model they were made for"
+        )
+
+
+def _require_something_left(masks: PruningMasks) -> None:
+    for what, mask in (("neurons", masks.ffn), ("key/value groups", masks.heads)):
+        empty = np.flatnonzero(~mask.any(axis=1))
+        if empty.size:
+            raise ModelError(
+                f"layer {int(empty[0])} would lose all {mask.shape[1]} {what}: keep at least one in every "
+                "layer, for example by a higher retention"
+            )

@@ -1,0 +1,194 @@
+"""What a pruning decision costs in weights, and how a target retention is met exactly (section 3.3).
+
+Retention counts the linear weights of the decoder layers alone: embeddings, norms, biases and the LM head
+are left out. A neuron costs its gate row, up row and down column; a key/value group its query heads' q and
+o weights with one k and one v head. Everything is counted in whole weights, so no rounding creeps in.
+
+Hardware runs matrices fastest whose widths are multiples of 8 to 256: ``align`` brings FFN widths there.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gprune.records import Array, ModelShape
+
+
+def retention(shape: ModelShape, ffn: Array, heads: Array) -> float:
+    """Retained fraction of the decoder's linear weights.
+
+    Args:
+        shape: the dense model.
+        ffn: (layers, neurons) bool, True = kept.
+        heads: (layers, key/value groups) bool, True = kept.
+
+    Returns:
+        Fraction in [0, 1].
+    """
+    kept = np.count_nonzero(ffn) * shape.neuron_weights + np.count_nonzero(heads) * shape.group_weights
+    return kept / shape.decoder_weights
+
+
+def nearest_whole(value: float) -> int:
+    """The nearest whole number; halves go up, on both sides of zero."""
+    return math.floor(value + 0.5)
+
+
+def uniform_counts(shape: ModelShape, target: float) -> tuple[int, float]:
+    """Units that every layer keeps when all layers are pruned at one ratio.
+
+    The key/value groups come first: as near `target` of them as leaves between one and all neurons to
+    fill the rest of the layer's budget.
+
+    Args:
+        shape: the dense model.
+        target: fraction of the decoder's weights to keep, in (0, 1).
+
+    Returns:
+        Key/value groups of each layer, and neurons of each layer before rounding; where no choice of groups
+        leaves a possible number of neurons, the number nearest to possible.
+    """
+    budget = target * shape.decoder_weights / shape.layers
+
+    def neurons(groups: int) -> float:
+        return (budget - groups * shape.group_weights) / shape.neuron_weights
+
+    def distance(groups: int) -> tuple[float, float]:
+        wanted = neurons(groups)
+        return max(1 - wanted, wanted - shape.neurons, 0.0), abs(groups - target * shape.kv_heads)
+
+    chosen = min(range(1, shape.kv_heads + 1), key=distance)
+    return chosen, min(max(neurons(chosen), 1.0), float(shape.neurons))
+
+
+def keep_one(mask: Array, scores: Array) -> Array:
+    """The floor: a mask in which no layer is empty.
+
+    Args:
+        mask: (layers, units) bool, True = kept.
+        scores: (layers, units) scores; an empty layer keeps its highest.
+
+    Returns:
+        (layers, units) bool; layers that kept a unit are unchanged.
+    """
+    floored = np.array(mask, dtype=bool)
+    empty = np.flatnonzero(~floored.any(axis=1))
+    floored[empty, np.argmax(np.asarray(scores)[empty], axis=1)] = True
+    return floored
+
+
+def fill_exactly(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: float) -> Array:
+    """Adds or removes the neurons nearest their thresholds until the kept weights meet the target.
+
+    Args:
+        shape: the dense model.
+        ffn: (layers, neurons) bool, the decision to correct.
+        heads: (layers, key/value groups) bool, left as it is.
+        margin: (layers, neurons) score minus threshold: kept neurons are removed from the lowest margin up,
+            removed ones added from the highest down.
+        target: the retention asked for.
+
+    Returns:
+        (layers, neurons) bool with at least one neuron in every layer, whose kept weights are as near
+        the target as one neuron allows, or as near as the fixed heads and that floor leave possible.
+    """
+    order = np.argsort(margin, axis=None, kind="stable")
+    position: Array = np.empty(np.shape(margin), dtype=np.int64)
+    position.ravel()[order] = np.arange(order.size)
+    kept = keep_one(ffn, position)
+    fixed = np.count_nonzero(heads) * shape.group_weights
+    wanted = nearest_whole((target * shape.decoder_weights - fixed) / shape.neuron_weights)
+    excess = np.count_nonzero(kept) - min(max(wanted, shape.layers), kept.size)
+    if excess > 0:
+        # every layer's best neuron stays, whatever its margin
+        removable = kept.copy()
+        removable[np.arange(shape.layers), np.where(kept, position, -1).argmax(axis=1)] = False
+        lowest = order[removable.ravel()[order]][:excess]
+        kept.ravel()[lowest] = False
+    if excess < 0:
+        highest = order[~kept.ravel()[order]][excess:]
+        kept.ravel()[highest] = True
+    return kept
+
+
+def least_neurons(shape: ModelShape, alignment: int) -> int:
+    """Neurons that every layer keeps at least: one block, or the whole layer where a block is wider.
+
+    Args:
+        shape: the dense model.
+        alignment: neurons of a block, >= 1.
+    """
+    return min(alignment, shape.neurons)
+
+
+def align(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: float, alignment: int) -> Array:
+    """Meets the target with FFN widths that are multiples of a block of neurons.
+
+    The exact solution is rounded down to whole blocks in every layer. The layers whose next block has the
+    highest mean margin then round up, until the kept weights are as near the target as a block allows;
+    where the floors alone exceed it, the blocks of the lowest mean margin leave instead. Inside a layer the
+    neurons nearest their thresholds are the first to come or go.
+
+    Args:
+        shape: the dense model.
+        ffn: (layers, neurons) bool, the decision to correct.
+        heads: (layers, key/value groups) bool, left as it is.
+        margin: (layers, neurons) score minus threshold.
+        target: the retention asked for.
+        alignment: neurons of a block, >= 1; 1 is ``fill_exactly``.
+
+    Returns:
+        (layers, neurons) bool. Every width is a positive multiple of ``alignment`` or the full width of the
+        layer; the kept weights are within half a block of the target, or as near as the fixed heads and
+        the floor of one block leave possible.
+    """
+    exact = fill_exactly(shape, ffn, heads, margin, target)
+    if alignment == 1:
+        return exact
+    finite = _finite(margin)
+    order = np.lexsort((-finite, ~exact), axis=1)
+    sums = np.cumsum(np.take_along_axis(finite, order, axis=1), axis=1)
+    fixed = np.count_nonzero(heads) * shape.group_weights
+    wanted = (target * shape.decoder_weights - fixed) / shape.neuron_weights
+    widths = _aligned_widths(exact.sum(axis=1), np.pad(sums, ((0, 0), (1, 0))), wanted, alignment)
+    kept = np.zeros_like(exact)
+    np.put_along_axis(kept, order, np.arange(shape.neurons) < widths[:, None], axis=1)
+    return kept
+
+
+def _aligned_widths(counts: Array, sums: Array, wanted: float, alignment: int) -> Array:
+    """(layers,) aligned widths whose sum is nearest ``wanted``, by whole blocks.
+
+    Args:
+        counts: (layers,) neurons of the exact solution.
+        sums: (layers, neurons + 1) summed margins of each layer's first neurons in the order of keeping.
+        wanted: neurons of all layers together.
+        alignment: neurons of a block.
+    """
+    full, layers = sums.shape[1] - 1, np.arange(len(counts))
+    least = min(alignment, full)
+    widths = np.where(counts == full, full, np.maximum(counts // alignment * alignment, least))
+    while True:
+        missing = wanted - widths.sum()
+        if missing > 0:
+            other = np.minimum((widths // alignment + 1) * alignment, full)
+        else:
+            other = np.maximum((widths - 1) // alignment * alignment, least)
+        size = np.abs(other - widths)
+        # Halves go up. Every step but such a half brings the sum nearer, so that this ends.
+        nearer = (size > 0) & (size <= 2 * missing if missing > 0 else size < -2 * missing)
+        if not nearer.any():
+            return widths
+        mean = (sums[layers, other] - sums[layers, widths]) / np.where(nearer, other - widths, 1)
+        chosen = np.where(nearer, mean if missing > 0 else -mean, -np.inf).argmax()
+        widths[chosen] = other[chosen]
+
+
+def _finite(margin: Array) -> Array:
+    """Margins with infinities replaced by the largest and smallest finite one, so that blocks have means."""
+    values = np.asarray(margin, dtype=np.float64)
+    known = values[np.isfinite(values)]
+    low, high = (known.min(), known.max()) if known.size else (0.0, 0.0)
+    return np.clip(values, low, high)

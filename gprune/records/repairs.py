@@ -1,0 +1,120 @@
+"""A pruned model as one thing: which units stay, and how the weights of what stays are repaired.
+
+Every repair is declared here, once: what it needs, what it leaves in the model, what it takes and how it is
+called. What it does stands in the module of its name in `gprune.pruning.repair`, and a study switches it on
+by the setting of its name in `sparsity`. Keys, estimates, counts, saved folders, tables and words follow from
+this table. Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gprune.records.decisions import PruningMasks
+from gprune.records.model import ModelShape, ModelSize
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One way to change the weights that stay, for those that leave."""
+
+    name: str
+    """of its setting in `sparsity`, and of its module in `gprune.pruning.repair`"""
+    label: str
+    """as tables and sentences call it"""
+    about: str
+    """what it does, in one or two plain sentences"""
+    attribute: str
+    """what a method is that has it, as in: GPrune compensated"""
+    needs: Mapping[str, str]
+    """kinds of results, of each text that the method is scored on, by the parameter that takes them"""
+    bytes: Callable[[ModelShape, float], float]
+    """bytes on the device at its peak, beside the dense and the pruned model, at a retention"""
+    biases: bool
+    """whether o_proj and down_proj have a bias afterwards"""
+    weights: bool
+    """whether the kept columns of o_proj and down_proj change"""
+    learned_only: bool = False
+    """whether the setting speaks of learned masks alone, since other methods say themselves what they have"""
+    version: int = 1
+    """of its formula, in the keys of what is measured with it; 0 leaves these keys as they are without one"""
+
+
+COMPENSATION = "bias_compensation"
+
+
+def _widened_columns(shape: ModelShape, retention: float) -> float:
+    """The columns of one map that leave, in float64."""
+    return (1 - retention) * 8 * shape.hidden * max(shape.neurons, shape.heads * shape.head_width)
+
+
+REPAIRS: dict[str, Repair] = {
+    repair.name: repair
+    for repair in (
+        Repair(
+            name=COMPENSATION,
+            label="bias compensation",
+            about="What removed neurons contribute on average is added to a bias. FLAP does it.",
+            attribute="compensated",
+            needs={"means": "statistics"},
+            bytes=_widened_columns,
+            biases=True,
+            weights=False,
+            learned_only=True,
+            version=0,
+        ),
+    )
+}
+"""every repair by name, in the order in which they are carried out"""
+
+
+def labels(repairs: Iterable[Repair] = REPAIRS.values()) -> str:
+    """Repairs in words, all that there are where none are given; empty for none."""
+    return " and ".join(repair.label for repair in repairs)
+
+
+def in_order(names: Iterable[str]) -> tuple[Repair, ...]:
+    """Repairs by their names, in the order in which they are carried out."""
+    wanted = set(names)
+    return tuple(repair for name, repair in REPAIRS.items() if name in wanted)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrunedModel:
+    """What is left of a dense model."""
+
+    masks: PruningMasks
+    """the units that stay"""
+    repairs: tuple[Repair, ...] = ()
+    """what is done to their weights, in this order"""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """records that the repairs need, by parameter; nothing where the model is only counted or described"""
+
+    @classmethod
+    def of(cls, what: PruningMasks | PrunedModel) -> PrunedModel:
+        """A model, or what masks leave where nothing is repaired."""
+        return what if isinstance(what, PrunedModel) else cls(what)
+
+    @property
+    def biased(self) -> bool:
+        """Whether o_proj and down_proj have a bias whatever the dense model has."""
+        return any(repair.biases for repair in self.repairs)
+
+    @property
+    def repaired_by(self) -> str:
+        """Its repairs in words; empty where there are none."""
+        return labels(self.repairs)
+
+    def parameters(self, shape: ModelShape, size: ModelSize) -> int:
+        """Parameters, embeddings, norms and biases included: the count that the saved model has.
+
+        Args:
+            shape: the dense model.
+            size: its parameters and biases.
+        """
+        neurons, groups = (int((~mask).sum()) for mask in (self.masks.ffn, self.masks.heads))
+        removed = neurons * (shape.neuron_weights + size.neuron_biases)
+        removed += groups * (shape.group_weights + size.group_biases)
+        return int(size.parameters - removed + (size.missing_biases if self.biased else 0))

@@ -1,0 +1,63 @@
+"""Answers: where is the cache, and what does it mean when the system refuses something there?"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from gprune.system import installation, safe_parsing
+from gprune.system.errors import StoreError
+
+NAME = "gprune"
+"""of the cache of an installed package, among the user's caches"""
+
+
+def default_cache() -> Path:
+    """The cache folder: GPRUNE_CACHE, or `cache/` in a checkout, or the user's own of an installed package.
+
+    Raises:
+        StoreError: no folder of this system can have the name in GPRUNE_CACHE, or there is no home folder.
+    """
+    chosen = os.environ.get("GPRUNE_CACHE")
+    with safe_parsing.refused_as(StoreError):
+        if chosen:
+            return safe_parsing.path(chosen, "GPRUNE_CACHE").resolve()
+        return _of_user() if installation.INSTALLED else installation.APP_FOLDER / "cache"
+
+
+def _of_user() -> Path:
+    """Where the XDG Base Directory Specification has caches; by it only an absolute name counts."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    caches = chosen if chosen.startswith("/") else "~/.cache"
+    return (
+        safe_parsing.path(caches, "GPRUNE_CACHE is not set, and the user's cache folder") / NAME
+    ).resolve()
+
+
+def is_full(error: OSError) -> bool:
+    """Whether an error means a full disk; numpy reports a short write without the system's error number."""
+    short = error.errno is None and "requested and" in str(error) and "written" in str(error)
+    return short or error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_refused(error: OSError) -> bool:
+    """Whether an error means that this account may not write."""
+    return error.errno in (errno.EACCES, errno.EROFS, errno.EPERM)
+
+
+def explain(error: OSError, folder: Path) -> StoreError:
+    """Turns an operating system error about the cache into one sentence with the remedy."""
+    remedy = "or set GPRUNE_CACHE to another folder"
+    if error.errno == errno.EDQUOT:
+        return StoreError(
+            f"your quota on the disk that holds the cache {folder} is full: free some space of yours, "
+            f"{remedy}"
+        )
+    if is_full(error):
+        return StoreError(f"the disk that holds the cache {folder} is full: free some space, {remedy}")
+    if is_refused(error):
+        return StoreError(
+            f"the cache {folder} cannot be written (read-only): change its permissions, {remedy}"
+        )
+    return StoreError(f"the cache {folder} cannot be used ({error}): set GPRUNE_CACHE to another folder")

@@ -1,0 +1,37 @@
+"""What can be asked for: a study with its settings, its methods and metrics, and recommended profiles."""
+
+from gprune.study.study import (
+    METRIC_NAMES,
+    PRESET_LENGTHS,
+    BaselineSettings,
+    CalibrationSettings,
+    ContextSettings,
+    EvaluationSettings,
+    ModularizationSettings,
+    ReliabilitySettings,
+    SparsitySettings,
+    Study,
+    field_names,
+    from_dict,
+    from_file,
+    run_name,
+    short,
+)
+
+__all__ = [
+    "METRIC_NAMES",
+    "PRESET_LENGTHS",
+    "BaselineSettings",
+    "CalibrationSettings",
+    "ContextSettings",
+    "EvaluationSettings",
+    "ModularizationSettings",
+    "ReliabilitySettings",
+    "SparsitySettings",
+    "Study",
+    "field_names",
+    "from_dict",
+    "from_file",
+    "run_name",
+    "short",
+]

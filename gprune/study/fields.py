@@ -1,0 +1,99 @@
+"""What the fields of a study mean and hold, read from the settings themselves, for the options and the form.
+
+A field's meaning is the text that follows it in the source.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import typing
+from functools import cache
+from typing import Any
+
+from gprune.study import Study, field_names
+from gprune.system import safe_parsing
+from gprune.system.errors import SettingsError, UnreadableError
+
+OPTIONS = {
+    "model": "model",
+    "primary": "primary",
+    "auxiliary": "auxiliary",
+    "substitute": "substitute",
+    "metric": "metric",
+    "retention": "retention",
+    "samples": "calibration.samples",
+    "length": "calibration.length",
+    "epochs": "sparsity.epochs",
+    "seed": "seed",
+    "methods": "methods",
+    "tasks": "evaluation.tasks",
+    "evaluate": "evaluation.texts",
+    "preset": "evaluation.preset",
+    "windows": "evaluation.windows",
+    "device": "device",
+    "dtype": "dtype",
+    "name": "name",
+}
+"""option of `python -m gprune study`: the field that it sets; any other field is set by its dotted name"""
+
+
+@cache
+def documentation() -> dict[str, str]:
+    """What each field means, by dotted name; a section by its own name."""
+    top = _field_texts(Study)
+    found = dict(top)
+    for name in field_names():
+        section, _, field = name.rpartition(".")
+        if section:
+            found[name] = _field_texts(_hints(Study)[section])[field]
+    return found
+
+
+@cache
+def hint(name: str) -> Any:
+    """Type of a field, by its dotted name."""
+    section, _, field = name.rpartition(".")
+    return _hints(_hints(Study)[section] if section else Study)[field]
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+@cache
+def _field_texts(kind: type) -> dict[str, str]:
+    (node,) = (node for node in _classes(kind.__module__) if node.name == kind.__name__)
+    texts: dict[str, str] = {}
+    for field, after in zip(node.body, node.body[1:], strict=False):
+        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
+            continue
+        if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            texts[field.target.id] = str(after.value.value)
+    return texts
+
+
+@cache
+def _classes(module: str) -> list[ast.ClassDef]:
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return [node for node in tree.body if isinstance(node, ast.ClassDef)]
+
+
+def assignment(word: str) -> tuple[str, Any]:
+    """Reads FIELD=VALUE; the value is JSON, or text where it is none.
+
+    Raises:
+        SettingsError: there is no sign of equality, or a list or object is damaged or hostile.
+    """
+    field, sign, value = word.partition("=")
+    if not sign:
+        shown = safe_parsing.quoted(word)
+        raise SettingsError(f"--set takes FIELD=VALUE (got {shown}), as reliability.drift_quantile=0.85")
+    try:
+        return field, safe_parsing.json_value(value, f"the value of {safe_parsing.quoted(field)}")
+    except UnreadableError as error:
+        if value.lstrip().startswith(("[", "{")):
+            raise SettingsError(str(error)) from error
+        return field, value

@@ -1,0 +1,300 @@
+"""Every pruning method by name: whose decision it takes, from which text's scores, and what it is called.
+
+The rows of the tables of section 4 and of the appendix, and controls that say what each part of them
+brings. A study names the methods it compares; a result, a table and a page use the same names. What other
+packages bring stands in the same tables, as data: none of their code is run here (see
+gprune.plugins.discovery).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from gprune.plugins import discovery
+from gprune.plugins.discovery import Fault, Installed, Plugin, Table
+from gprune.records.repairs import COMPENSATION, REPAIRS, Repair, in_order
+from gprune.system import safe_parsing
+from gprune.system.errors import PluginError, SettingsError
+
+
+def _look() -> None:
+    """Has the tables below filled; see `faults`, whose type a checker knows only further down."""
+    faults()
+
+
+_METRICS = {"flap": "FLAP", "wanda_sp": "Wanda-sp", "twflap": "token-weighted FLAP"}
+METRICS: Table[str] = Table(_METRICS, _look)
+"""importance metrics by name, as people call them"""
+BUILT_IN_METRICS = tuple(_METRICS)
+SCORINGS = {
+    "single": "the primary text",
+    "score_average": "the mean of both texts' scores",
+    "rank_average": "the mean of both texts' ranks",
+    "pooled": "both texts as one",
+}
+"""from which text a baseline scores its units (appendix, multi-dataset calibration)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One pruning method."""
+
+    name: str
+    """as studies and results name it"""
+    label: str
+    """as pages and tables name it"""
+    masks: str
+    """the masks it uses; methods that differ in repairs only share them"""
+    decision: str
+    """how the masks are made: none, learned, flap, uniform, sequential, fang, llm_pruner or plugin"""
+    metric: str = ""
+    """base metric of its scores; that of the study where empty"""
+    scoring: str = "single"
+    """from which text it scores, one of SCORINGS"""
+    repairs: tuple[str, ...] = ()
+    """what it does to the weights that stay, whatever the study's settings say: names of records.REPAIRS"""
+    control: bool = False
+    """whether it is there to say what a part of another method brings, and is no rival of it"""
+    modules: str = ""
+    """modules of learned masks: the study's own where empty, or layers, random or shuffled"""
+    adapts: bool = True
+    """whether RASA takes part in learned masks"""
+    same_as: str = ""
+    """masks that are the same by definition, and share their key"""
+    form_of: str = ""
+    """the method that it is another form of: with two texts, without its repair, in one pass"""
+    plugin: Plugin | None = None
+    """what brings it, where that is another package: its decision, or its metric"""
+
+    @property
+    def baseline(self) -> bool:
+        """Whether people would otherwise use it: no control, no other form of a method, and not GPrune."""
+        return not (self.control or self.form_of or self.decision in ("none", "learned"))
+
+    @property
+    def brings(self) -> str:
+        """The metric of another package that this method prunes by alone; empty of all other methods."""
+        return self.name if self.plugin is not None and self.plugin.kind == "metric" else ""
+
+    @property
+    def changes(self) -> dict[str, str]:
+        """Settings under which GPrune itself is this control; modules that no setting names are left out."""
+        named = {"modularization.kind": self.modules} if self.modules == "random" else {}
+        return named | ({} if self.adapts else {"reliability.selection": "none"})
+
+
+_SCORING_LABELS = {"score_average": "score average", "rank_average": "rank average", "pooled": "pooled"}
+
+
+def _variants(name: str, label: str, decision: str, *repairs: str) -> list[Method]:
+    """The multi-dataset forms of a baseline; each is scored from statistics that are there already."""
+    return [
+        Method(
+            f"{name}_{scoring}",
+            f"{label}, {words}",
+            f"{name}_{scoring}",
+            decision,
+            name,
+            scoring,
+            repairs,
+            form_of=name,
+        )
+        for scoring, words in _SCORING_LABELS.items()
+    ]
+
+
+def _learned(name: str, label: str, modules: str = "") -> Method:
+    """A control of GPrune: its supervision, texts and steps, without RASA and with other modules."""
+    return Method(name, label, name, "learned", control=True, modules=modules, adapts=False)
+
+
+def _uniform(metric: str, label: str, same_as: str = "") -> Method:
+    """A control of a metric: its scores on the primary text, one ratio in every layer, nothing learned."""
+    name = f"{metric}_uniform"
+    return Method(name, f"{label}, one ratio", name, "uniform", metric, control=True, same_as=same_as)
+
+
+_BUILT_IN = {
+    method.name: method
+    for method in (
+        Method("dense", "dense", "dense", "none"),
+        Method("gprune", "GPrune", "gprune", "learned"),
+        Method("llm_pruner", "LLM-Pruner", "llm_pruner", "llm_pruner", "llm_pruner"),
+        Method("wanda_sp", "Wanda-sp", "wanda_sp", "sequential", "wanda_sp"),
+        Method(
+            "wanda_sp_dense",
+            "Wanda-sp, dense statistics",
+            "wanda_sp_dense",
+            "uniform",
+            "wanda_sp",
+            form_of="wanda_sp",
+        ),
+        *_variants("wanda_sp", "Wanda-sp", "uniform"),
+        Method("flap", "FLAP", "flap", "flap", "flap", repairs=(COMPENSATION,)),
+        Method("flap_no_bias", "FLAP, no bias compensation", "flap", "flap", "flap", form_of="flap"),
+        *_variants("flap", "FLAP", "flap", COMPENSATION),
+        Method("fang", "FANG", "fang", "fang", "fang"),
+        *_variants("fang", "FANG", "fang"),
+        _uniform("flap", "FLAP"),
+        # Wanda-sp without its layer-by-layer pass is one ratio in every layer already
+        _uniform("wanda_sp", "Wanda-sp", same_as="wanda_sp_dense"),
+        _learned("msl_layers", "MSL, one module a layer", "layers"),
+        _learned("msl_random", "MSL, random modules", "random"),
+        _learned("msl_shuffled", "MSL, shuffled modules", "shuffled"),
+        _learned("gprune_no_rasa", "GPrune, no RASA"),
+    )
+}
+METHODS: Table[Method] = Table(_BUILT_IN, _look)
+BUILT_IN = tuple(_BUILT_IN)
+"""the methods of this project, whatever else is installed"""
+PLUGINS: Table[Plugin] = Table({}, _look)
+"""every metric and method of other packages, by place: installed, or named by the record of a run"""
+INSTALLED: Table[Installed] = Table({}, _look)
+"""those that are installed and can be used, by place"""
+_MOST_REMEMBERED = 200
+
+CONTROLS = tuple(name for name, method in _BUILT_IN.items() if method.control)
+"""what says whether a gain needs the modules, the adaptation and the learning; none is compared by default"""
+
+DEFAULT = ("dense", "gprune", "flap", "flap_no_bias", "wanda_sp")
+"""what a study compares unless it says otherwise"""
+
+
+@cache
+def faults() -> tuple[Fault, ...]:
+    """Plug-ins that are installed and cannot be used, with the reason; the others are in the tables now.
+
+    Called first, it reads the metadata of every installed package.
+    """
+    found = discovery.found(BUILT_IN_METRICS, BUILT_IN)
+    # a method that is declared stands before the one that a metric of its name would bring
+    for one in sorted(found.installed, key=lambda one: one.plugin.kind == "metric"):
+        INSTALLED.add(one.plugin.place, one)
+        adopt(one.plugin)
+    return found.faults
+
+
+def of_masks(masks: str) -> Method:
+    """The method whose decision some masks are.
+
+    Raises:
+        SettingsError: no method has masks of this name.
+    """
+    found = next((method for method in METHODS.values() if method.masks == masks), None)
+    if found is None:
+        raise SettingsError(f"no method has masks called {masks!r}")
+    return found
+
+
+def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
+    """Methods, and after them every control that is not among them."""
+    return tuple(dict.fromkeys((*methods, *CONTROLS)))
+
+
+def repairs_of(method: Method, switches: object) -> tuple[Repair, ...]:
+    """The repairs of a method's kept weights: its own, and those that a study switches on.
+
+    Args:
+        method: the method.
+        switches: the study's section `sparsity`, where the switch of a repair has its name.
+    """
+    if method.decision == "none":
+        return ()
+    learned = method.decision == "learned"
+    switched = (one for one in REPAIRS.values() if learned or not one.learned_only)
+    return in_order((*method.repairs, *(one.name for one in switched if getattr(switches, one.name))))
+
+
+def adopt(plugin: Plugin) -> None:
+    """Puts a plug-in into the tables; a metric brings the method that prunes by it alone."""
+    PLUGINS.add(plugin.place, plugin)
+    name, label = plugin.name, plugin.label
+    if plugin.kind == "metric":
+        METRICS.add(name, label)
+        METHODS.add(name, Method(name, label, name, plugin.allocation, name, plugin=plugin))
+    else:
+        repairs = (COMPENSATION,) if plugin.compensated else ()
+        own = Method(name, label, name, "plugin", plugin.metric, repairs=repairs, plugin=plugin)
+        METHODS.add(name, own)
+
+
+def remember(record: Mapping[str, Any]) -> None:
+    """Puts what the record of a run says of its plug-ins into the tables, so that it opens without them.
+
+    Such a plug-in has names and words, and can be chosen for no new run. Entries of another form are passed
+    over.
+    """
+    provenance = record.get("provenance")
+    inputs = provenance.get("inputs") if isinstance(provenance, Mapping) else None
+    told = inputs.get("plugins") if isinstance(inputs, Mapping) else None
+    for values in told.values() if isinstance(told, Mapping) else ():
+        try:
+            plugin = Plugin.from_plain(values)
+        except (PluginError, AttributeError, TypeError):
+            continue
+        clash = plugin.name in METRICS if plugin.kind == "metric" else plugin.name in METHODS
+        if not clash and plugin.name not in BUILT_IN and len(PLUGINS) < _MOST_REMEMBERED:
+            adopt(plugin)
+
+
+def usable(name: str) -> bool:
+    """Whether a method can run here: it is built in, or its plug-in is installed."""
+    plugin = METHODS[name].plugin
+    return plugin is None or plugin.place in INSTALLED
+
+
+def choices() -> tuple[str, ...]:
+    """The methods that a new study can name."""
+    return tuple(filter(usable, METHODS))
+
+
+def metric_choices() -> tuple[str, ...]:
+    """The metrics that a new study can name."""
+    return tuple(name for name in METRICS if name in BUILT_IN_METRICS or f"metric.{name}" in INSTALLED)
+
+
+def require_known(field: str, name: str) -> None:
+    """Checks that a study can name a metric or a method.
+
+    Args:
+        field: metric, or methods.
+        name: its name.
+
+    Raises:
+        SettingsError: nothing of this name is built in, installed, or in a run that was read.
+    """
+    known: Mapping[str, Any] = METRICS if field == "metric" else METHODS
+    if name in known:
+        return
+    names = metric_choices() if field == "metric" else choices()
+    listed = f"{field} must be one of {', '.join(names)} (got {safe_parsing.quoted(name)})"
+    fault = next((one for one in faults() if one.name == name), None)
+    if fault is not None:
+        raise SettingsError(f"{field} names {safe_parsing.quoted(name)}, but {fault.words}")
+    raise SettingsError(f"{listed}; if another package brings it, install that package")
+
+
+def plugins_of(metric: str, methods: Sequence[str]) -> tuple[Plugin, ...]:
+    """The plug-ins that a study with this metric and these methods takes part in, each once."""
+    known = [METHODS[name] for name in methods]
+    metrics = {metric, *(method.metric for method in known)}
+    places = [f"metric.{name}" for name in METRICS if name in metrics]
+    places += [method.plugin.place for method in known if method.plugin is not None]
+    return tuple(PLUGINS[place] for place in dict.fromkeys(places) if place in PLUGINS)
+
+
+def installed(plugin: Plugin) -> Installed:
+    """Where a plug-in is.
+
+    Raises:
+        PluginError: it is not installed.
+    """
+    if plugin.place not in INSTALLED:
+        raise PluginError(
+            f"{plugin.words} is not installed here: install {plugin.distribution}, or choose another "
+            f"{plugin.kind}"
+        )
+    return INSTALLED[plugin.place]

@@ -1,0 +1,63 @@
+"""Settings under one word: what the paper states, and what won a search on a development model.
+
+`paper` is a study's own defaults. `recommended` changes what `recommended.json` says; that file is written by
+`python -m gprune search` (docs/search.md) and is frozen: no result on another model enters it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gprune.study import Study
+from gprune.system import safe_parsing
+
+FILE = Path(__file__).with_name("recommended.json")
+NAMES = ("paper", "recommended")
+PROPOSED = NAMES[0]
+"""the profile that a new study begins with"""
+PROPOSAL = (
+    f"`{PROPOSED}` is proposed: what the paper claims is claimed for its settings, and the other profile was "
+    "chosen on one small model; what it brings on others stands in Compare, view Fair study."
+)
+"""why, in a sentence for people who choose"""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Settings under one word."""
+
+    name: str
+    """one of NAMES"""
+    settings: tuple[tuple[str, Any], ...]
+    """dotted fields of a study and their values"""
+    why: str
+    """one sentence: where they come from"""
+
+
+@cache
+def profile(name: str) -> Profile:
+    """A profile by its name, one of NAMES."""
+    if name == NAMES[0]:
+        return Profile(
+            name, (), "What the paper states; what it leaves open carries this project's defaults."
+        )
+    values = safe_parsing.json_file(FILE, "the recommended profile")
+    return Profile(name, tuple(values["settings"].items()), _why(values))
+
+
+def applied(study: Study, name: str) -> Study:
+    """A study with a profile's settings in place of its own."""
+    return study.with_settings(dict(profile(name).settings))
+
+
+def _why(values: dict[str, Any]) -> str:
+    searched = f"of {values['configurations']} configurations searched on {values['model']}"
+    if not values["settings"]:
+        return f"None {searched} was clearly better than what the paper states: the settings are the same."
+    return (
+        f"The best {searched}, which no result is reported on: perplexity there "
+        f"{-values['gain']['perplexity']:.1%} lower than under the paper's settings."
+    ).replace("%", " %")

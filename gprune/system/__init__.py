@@ -1,0 +1,1 @@
+"""Errors, files, locks, processes, the machine, safe parsing. Imports no other room."""

@@ -1,0 +1,160 @@
+"""Files written whole or not at all: under another name first, then moved into place in one step.
+
+A reader meets the old file or the new one, never half of one; a write that fails leaves the old one alone.
+What is in place has reached the disk, so that this holds when the machine loses its power as well. Folders
+made here are their owner's alone, and a file is never more open than its folder. For what a disk does that
+several machines share, see gprune.system.network_files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from gprune.system import network_files
+
+_BESIDE = re.compile(r"\..*-[0-9a-f]{32}(\.[^.]*)?", re.DOTALL)
+
+
+def beside(path: Path) -> Path:
+    """A hidden name in the same folder, with the same ending, that no other process or thread has chosen."""
+    return path.with_name(f".{path.stem}-{uuid4().hex}{path.suffix}")
+
+
+def is_beside(name: str) -> bool:
+    """Whether `beside` has made a name: one that is old belongs to a writer that was killed."""
+    return _BESIDE.fullmatch(name) is not None
+
+
+def remove(path: Path) -> None:
+    """Removes a file, a link, or a folder with all that is in it, as far as it can be.
+
+    A folder of which something stays, as a file that NFS keeps because it is open, gets a hidden name: who
+    looks does not find half of it, and who sweeps does.
+
+    Raises:
+        OSError: the file cannot be removed.
+    """
+    if not path.is_dir() or path.is_symlink():
+        # gone is gone: the reply to a first request may have been lost
+        path.unlink(missing_ok=True)
+        return
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists() and not is_beside(path.name):
+        with contextlib.suppress(OSError):
+            network_files.move(path, beside(path))
+
+
+def discard(path: Path) -> None:
+    """Removes a folder that others may read, under another name first, so that nobody meets half of it.
+
+    Raises:
+        OSError: it cannot be renamed; what is left under the other name is passed over.
+    """
+    aside = beside(path)
+    network_files.move(path, aside)
+    with contextlib.suppress(OSError):
+        remove(aside)
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder, and those above it that are missing, for their owner alone; one that is there stays.
+
+    Raises:
+        OSError: it cannot be made, or something else has its name.
+    """
+    if path.is_dir():
+        return
+    try:
+        network_files.make(path, 0o700)
+    except FileNotFoundError:
+        make_folder(path.parent)
+        network_files.make(path, 0o700)
+
+
+def settle(path: Path) -> None:
+    """Closes a file to those who may not enter its folder, and waits until the disk has it.
+
+    Raises:
+        OSError: the disk has no room for it.
+    """
+    mode, outside = path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o077
+    if mode & 0o077 & ~outside:
+        path.chmod(mode & (0o700 | outside))
+    sync(path)
+
+
+def sync(path: Path) -> None:
+    """Waits until the disk has a file, or which names a folder holds; not every disk can say so.
+
+    Raises:
+        OSError: the disk has no room for it.
+    """
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
+            raise
+    finally:
+        os.close(number)
+
+
+@contextlib.contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """A temporary path to write to; the file takes the place of `path` when the context ends without error.
+
+    Nothing is left under the temporary name, whatever happens.
+
+    Raises:
+        OSError: the file cannot be moved into place.
+    """
+    temporary = beside(path)
+    try:
+        yield temporary
+        settle(temporary)
+        network_files.move(temporary, path)
+        sync(path.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Writes a file in one step.
+
+    Raises:
+        OSError: the file cannot be written; one that was there is unchanged.
+    """
+    with replaced(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text in one step, as UTF-8 and with its line ends as they are.
+
+    Raises:
+        OSError: the file cannot be written; one that was there is unchanged.
+    """
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a value as JSON in one step; letters beyond ASCII stay readable.
+
+    Args:
+        path: file to write; an existing one is replaced.
+        value: what JSON can hold.
+
+    Raises:
+        OSError: the file cannot be written; one that was there is unchanged.
+    """
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False))

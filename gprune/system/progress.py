@@ -1,0 +1,33 @@
+"""How long work reports where it stands, without knowing who listens.
+
+A stage calls ``on_progress(done, total, message)``; the listener draws a bar, appends to a job's file, or
+raises ``Cancelled`` to stop the work at that point. What a message is beside its words, its class says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Progress = Callable[[int, int, str], None]
+
+
+class Notice(str):
+    """A message that says how a result was made: shown on a line of its own, and kept with the result."""
+
+    __slots__ = ()
+
+
+class Reused(str):
+    """A message that says that nothing had to be done."""
+
+    __slots__ = ()
+
+
+class Waiting(str):
+    """A message that says for what the work waits."""
+
+    __slots__ = ()
+
+
+def silent(done: int, total: int, message: str) -> None:
+    """Listens to nothing."""

@@ -1,0 +1,47 @@
+"""Moments, durations and sizes, for people."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+
+def seconds_since(moment: object) -> float:
+    """Seconds since a time in ISO form; infinite where it is none."""
+    return time.time() - seconds_since_1970(moment)
+
+
+def seconds_since_1970(moment: object) -> float:
+    """A time in ISO form as seconds since 1970; minus infinity where it is none."""
+    try:
+        return datetime.fromisoformat(str(moment)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        # the year 1 has no such number everywhere
+        return float("-inf")
+
+
+def duration(seconds: float | None, units: int = 2) -> str:
+    """A duration in words; a dash where it is not known.
+
+    Args:
+        seconds: how long.
+        units: 2 for minutes with seconds and hours with minutes; 1 for what is only an estimate.
+    """
+    if seconds is None or seconds != seconds:
+        return "–"
+    whole = round(max(seconds, 0.0))
+    if whole < 90:
+        return f"{whole} s"
+    if units == 1:
+        return f"{whole / 60:.0f} min" if whole < 5400 else f"{whole / 3600:.1f} h"
+    if whole < 5400:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def amount(count: float) -> str:
+    """Bytes in the unit that leaves a number to be read."""
+    for power, unit in ((30, "GiB"), (20, "MiB")):
+        if count >= 2**power:
+            return f"{count / 2**power:,.1f} {unit}"
+    return f"{count / 2**10:,.1f} KiB"

@@ -1,0 +1,46 @@
+"""A card whose numbers a test chooses."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from gprune.analysis.calibration_report.card import Against, Origin, Size, TextCard
+from gprune.analysis.resampling import Law, Resampled
+
+PLAIN = Against(
+    letter="B",
+    name="b",
+    drift=0.1,
+    drift_sampling=0.02,
+    drift_beyond=0.1,
+    changed=0.2,
+    changed_sampling=0.05,
+    groups_changed=0.125,
+    jaccard=0.6,
+    jaccard_chance=0.3,
+    jaccard_sampling=0.9,
+    jaccard_halves=0.85,
+    jaccard_across=0.58,
+    token_distance=0.4,
+    distinct_shared=0.5,
+    runs_shared=0.0,
+    run=13,
+)
+
+
+def against(**changes):
+    return replace(PLAIN, **changes)
+
+
+def a_card(*others, drift=None, name="a", run="r", sequences=100, available=1000, **changes):
+    """A text of 100 sequences; two samples of n of them are sqrt(0.04 / n) apart: 0.02 at 100."""
+    sizes = np.array([25.0, 50.0])
+    size = Size(sequences, 128, available, 5000, 200, 4096, 0.25, 0.3)
+    law = Law(0.04, 0.0) if drift is None else drift
+    drawn = np.array([[law.at(n)] * 4 for n in sizes])
+    found = Resampled(sizes, drawn, drawn)
+    undecided = 0.3 if others else float("nan")
+    return replace(
+        TextCard("A", name, "", Origin(run, "m", "flap", 0.5), size, found, law, law, others, undecided),
+        **changes,
+    )

@@ -1,0 +1,130 @@
+"""Controls on a real small model, grouped attention and an odd width: each is what its name says."""
+
+import numpy as np
+import pytest
+import tiny_study
+
+from gprune import pipeline
+from gprune.pipeline import stages
+from gprune.pipeline.stages import Work
+from gprune.pruning.sparsity.learning import learn
+from gprune.records import Partition, budget
+from gprune.store import Store
+from gprune.study import from_dict
+from gprune.study.methods import CONTROLS, METHODS
+from gprune.system.progress import silent
+
+pytestmark = pytest.mark.slow
+
+LEARNED = [name for name in CONTROLS if METHODS[name].decision == "learned"]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((2, 27), id="grouped, odd width"),
+        pytest.param((4, 32), id="one head a group", marks=pytest.mark.long),
+    ],
+)
+def workshop(request, tmp_path_factory):
+    folder, (kv_heads, neurons) = tmp_path_factory.mktemp("controls"), request.param
+    texts = tiny_study.write_texts(folder / "texts")
+    model = tiny_study.write_model(folder / "model", texts, kv_heads=kv_heads, neurons=neurons)
+    values = tiny_study.settings(model, texts, methods=["dense", "gprune", *CONTROLS], retention=0.6)
+    return from_dict(values), Store(folder / "cache")
+
+
+def finished(workshop, **changes):
+    study, store = workshop
+    study = study.with_settings(changes)
+    pipeline.run(study, store, lambda *_: None, until="masks")
+    return pipeline.opened(study, store)
+
+
+@pytest.fixture(scope="module")
+def results(workshop):
+    return finished(workshop)
+
+
+def whole_layers(shape):
+    ones = np.ones(shape.layers, dtype=np.int32)
+    blank = np.full(2, np.nan)
+    labels = np.zeros((shape.layers, shape.neurons), dtype=np.int32)
+    return Partition(
+        "", "", labels, ones, ones, np.zeros((shape.layers, 0)), blank, blank, np.zeros((shape.layers, 0, 5))
+    )
+
+
+def test_one_module_a_layer_is_gprune_with_one_module_a_layer_and_rasa_off_bit_for_bit(results):
+    study, scores = results.graph.study, results.get(stages.scores)
+    texts = [results.get(stages.tokens, role) for role in stages.PAIR]
+    work = Work(study, results.graph.inputs, results.store.texts)
+    modules = whole_layers(work.decoder.shape)
+    settings = study.sparsity, study.retention, study.seed
+    masks, history = learn(work.decoder, scores.ffn, scores.heads, modules, *texts, *settings, silent)
+    found, kept = results.get(stages.learning, "msl_layers"), results.get(stages.masks, "msl_layers")
+    assert kept.ffn.tobytes() == masks.ffn.tobytes() and kept.heads.tobytes() == masks.heads.tobytes()
+    assert found.thresholds.tobytes() == history.thresholds.tobytes()
+    assert found.head_thresholds.tobytes() == history.head_thresholds.tobytes()
+    np.testing.assert_array_equal(found.steps, history.steps)
+    # one order a layer: nothing that is kept scores less than what is removed
+    for row, keep in zip(scores.ffn, kept.ffn, strict=True):
+        assert keep.all() or row[keep].min() >= row[~keep].max()
+
+
+@pytest.mark.parametrize("metric", ["flap", "wanda_sp"])
+def test_one_ratio_equals_a_loop(results, metric):
+    scores, shape = results.get(stages.scores, "primary", metric), results.get(stages.shape)
+    target = results.graph.study.retention
+    kept = results.get(stages.masks, f"{metric}_uniform")
+    neuron = 3 * shape.hidden
+    group = (2 * shape.heads // shape.kv_heads + 2) * shape.head_width * shape.hidden
+    layer = shape.neurons * neuron + shape.kv_heads * group
+    groups = min(range(1, shape.kv_heads + 1), key=lambda count: abs(count - target * shape.kv_heads))
+    wanted = (target * layer - groups * group) / neuron
+    done = 0
+    for number in range(shape.layers):
+        count = int((number + 1) * wanted + 0.5) - done
+        done += count
+        best = sorted(range(shape.neurons), key=lambda j, row=scores.ffn[number]: (-row[j], j))[:count]
+        heads = sorted(range(shape.kv_heads), key=lambda j, row=scores.heads[number]: (-row[j], j))[:groups]
+        assert sorted(best) == np.flatnonzero(kept.ffn[number]).tolist()
+        assert sorted(heads) == np.flatnonzero(kept.heads[number]).tolist()
+    assert abs(kept.retention - target) <= neuron / (layer * shape.layers)
+
+
+def test_shuffled_modules_have_the_sizes_of_the_own_ones_and_other_members(results):
+    own, drawn = results.get(stages.partition), results.get(stages.space, "shuffled")
+    for first, second in zip(own.labels, drawn.labels, strict=True):
+        np.testing.assert_array_equal(np.bincount(first), np.bincount(second))
+    assert (own.labels != drawn.labels).any(axis=1).all()
+
+
+def test_controls_learn_without_adapted_scores_and_from_the_same_texts_and_steps(results):
+    ours = results.get(stages.learning)
+    for name in LEARNED:
+        found = results.get(stages.adapted, name)
+        assert not found.adapted.any() and not found.source.any()
+        assert found.scores.tobytes() == results.get(stages.scores).ffn.tobytes()
+        steps = results.get(stages.learning, name).steps
+        # step, epoch and learning rate; the losses of the first step are those of other masks
+        np.testing.assert_array_equal(steps[:, [0, 1, 8]], ours.steps[:, [0, 1, 8]])
+    kept = {name: results.get(stages.masks, name).ffn.tobytes() for name in ("gprune", *CONTROLS)}
+    assert len(set(kept.values())) >= 4
+
+
+def test_fixed_attention_is_gprunes_and_the_budget_is_met_with_neurons(workshop, results):
+    fixed = finished(workshop, **{"sparsity.attention": "gprune"})
+    ours, shape = fixed.get(stages.masks), fixed.get(stages.shape)
+    assert ours.ffn.tobytes() == results.get(stages.masks).ffn.tobytes()
+    for name in CONTROLS:
+        kept = fixed.get(stages.masks, name)
+        np.testing.assert_array_equal(kept.heads, ours.heads)
+        assert np.count_nonzero(kept.ffn) == np.count_nonzero(ours.ffn), name
+        assert kept.retention == budget.retention(shape, kept.ffn, kept.heads) == ours.retention
+        if METHODS[name].decision == "uniform":
+            assert np.ptp(kept.ffn.sum(axis=1)) <= 1
+    start = np.full(shape.layers, 1 - fixed.graph.study.retention)
+    shift = np.ptp(fixed.get(stages.learning, "msl_layers").head_thresholds - start)
+    # thresholds of attention that is fixed learn nothing: only the common shift moves them
+    assert shift < 1e-6

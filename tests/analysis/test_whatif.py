@@ -1,0 +1,156 @@
+"""What would be kept under other thresholds: against the torch path, loops, and the run's own masks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sparsity import reference_sparsity
+from synthetic_run import SMALL, a_study, write_run
+
+from gprune.analysis import mask_diff, whatif
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import all_runs
+from gprune.pruning.ranking import rank_quantile_within
+from gprune.pruning.rasa import adapt
+from gprune.pruning.sparsity.masks import MaskFamily
+from gprune.pruning.sparsity.rounding import exact_masks
+from gprune.records import PruningMasks
+from gprune.study import SparsitySettings
+from gprune.system.errors import MethodError
+
+METHODS = ("dense", "gprune", "flap", "flap_no_bias", "flap_pooled", "llm_pruner", "wanda_sp")
+
+
+@pytest.fixture(scope="module", params=[1, 4], ids=["exact", "blocks of 4"])
+def run(request, tmp_path_factory):
+    root = tmp_path_factory.mktemp("whatif")
+    sparsity = SparsitySettings(alignment=request.param)
+    write_run(root, study=a_study(methods=METHODS, sparsity=sparsity, retention=0.6))
+    return all_runs(str(root))[0][0]
+
+
+@pytest.fixture(scope="module")
+def prepared(run):
+    scores = [run.load(stages.scores, text) for text in stages.PAIR]
+    known = run.load(stages.partition), run.load(stages.learning)
+    return whatif.prepare(run.shape, *scores, *known, run.study.sparsity.alignment)
+
+
+def test_the_numpy_form_ranks_and_measures_as_the_torch_form_does_to_the_last_bit():
+    generator = np.random.default_rng(5)
+    partition = reference_sparsity.random_partition(SMALL, 5, generator)
+    scores = generator.random((SMALL.layers, SMALL.neurons)).round(2)
+    heads = generator.random((SMALL.layers, SMALL.kv_heads))
+    family = MaskFamily.build(SMALL, scores, heads, partition, torch.device("cpu"))
+    units = family.units
+    expected = [rank_quantile_within(s, m) for s, m in zip(scores, partition.labels, strict=True)]
+    expected += [rank_quantile_within(s, np.zeros(SMALL.kv_heads, dtype=int)) for s in heads]
+    found = torch.tensor(np.concatenate(expected), dtype=torch.float32)
+    assert torch.equal(family.quantiles, found) and torch.equal(torch.tensor(units.quantiles), found)
+    thresholds = torch.tensor(generator.random(family.thresholds), dtype=torch.float32)
+    margins = family.margins(thresholds.double()).numpy()
+    assert margins.dtype == np.float64 and (units.margins(thresholds.numpy()) == margins).all()
+    for ours, theirs in zip(units.split(margins), family.split(torch.tensor(margins)), strict=True):
+        np.testing.assert_array_equal(ours, theirs.numpy())
+
+
+def test_the_runs_own_rule_at_its_own_retention_gives_its_own_masks(run, prepared):
+    if run.study.sparsity.alignment > 1:
+        pytest.skip("made-up learning rounds to single neurons")
+    own = run.load(stages.masks, "gprune")
+    found = whatif.relocated(prepared, run.load(stages.adapted).source, run.study.retention)
+    changed = mask_diff.compare(own, found)
+    assert changed.total == changed.heads == 0
+    assert mask_diff.headline(changed) == "No neuron and no key/value group changes sides"
+
+
+@pytest.mark.parametrize("target", [0.3, 0.6, 0.8])
+@pytest.mark.parametrize("levels", [(0.0, 1.0), (0.5, 0.9), (1.0, 0.0)])
+def test_other_settings_equal_ranking_everything_anew(run, prepared, levels, target):
+    primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
+    partition, learning = run.load(stages.partition), run.load(stages.learning)
+    settings = replace(run.study.reliability, drift_quantile=levels[0], score_quantile=levels[1])
+    adapted = adapt(primary, auxiliary, partition, run.load(stages.modules), settings, run.study.seed)
+    family = MaskFamily.build(run.shape, adapted.scores, primary.heads, partition, torch.device("cpu"))
+    thresholds = np.concatenate([learning.thresholds, learning.head_thresholds])
+    expected = exact_masks(family.units, thresholds, target, run.study.sparsity.alignment).masks
+    found = whatif.relocated(prepared, adapted.source, target)
+    np.testing.assert_array_equal(found.ffn, expected.ffn)
+    np.testing.assert_array_equal(found.heads, expected.heads)
+    assert found.retention == expected.retention and found.target == target
+
+
+def test_a_shift_keeps_the_order_of_the_equation_for_every_module(run, prepared):
+    """One number added to all thresholds of Eq. 10, and nothing else, tells the neurons kept from the rest.
+
+    The last neurons that make up for the coarse heads are apart from this: at most as many as half a group.
+    """
+    if run.study.sparsity.alignment > 1:
+        pytest.skip("blocks move whole layers across their thresholds")
+    primary, partition = run.load(stages.scores), run.load(stages.partition)
+    learning, shape = run.load(stages.learning), run.shape
+    found = whatif.relocated(prepared, np.zeros(partition.modules), 0.45)
+    nearest = shape.layers * shape.neurons
+    for shift in np.linspace(-1, 1, 401):
+        modules = [
+            learning.thresholds[start : start + count] + shift
+            for start, count in zip(partition.offsets, partition.counts, strict=True)
+        ]
+        ffn, _ = reference_sparsity.masks(
+            primary.ffn, primary.heads, partition.labels, modules, learning.head_thresholds + shift
+        )
+        nearest = min(nearest, int((ffn != found.ffn).sum()))
+    assert nearest <= np.ceil(shape.group_weights / shape.neuron_weights)
+
+
+@pytest.mark.parametrize("method", ["flap", "flap_pooled", "wanda_sp_dense", "wanda_sp_rank_average"])
+def test_a_baseline_decided_here_is_what_a_run_at_that_retention_decides(run, method, tmp_path):
+    study = replace(run.study, retention=0.4, methods=("dense", method))
+    stage = stages.masks(whatif._variant(run.graph, 0.4, whatif.PRIMARY), method)
+    found = whatif.decide(run.results, method, 0.4, whatif.PRIMARY)
+    again = stages.masks(stages.Graph(study, run.graph.inputs), method)
+    assert stage.key == again.key and found.method == method and found.target == 0.4
+    assert found.retention == pytest.approx(0.4, abs=0.02)
+
+
+def test_adapted_scores_decide_as_far_as_they_differ_from_those_of_a(run):
+    adapted, primary = run.load(stages.adapted).scores, run.load(stages.scores)
+    same = whatif.decide(run.results, "flap", 0.5, whatif.ADAPTED, primary.ffn)
+    np.testing.assert_array_equal(same.ffn, whatif.decide(run.results, "flap", 0.5, whatif.PRIMARY).ffn)
+    other = whatif.decide(run.results, "flap", 0.5, whatif.ADAPTED, adapted)
+    changed_layers = (adapted != primary.ffn).any(axis=1)
+    assert changed_layers.any() and isinstance(other, PruningMasks)
+
+
+@pytest.mark.parametrize(
+    ("method", "scoring", "reason"),
+    [
+        ("wanda_sp", "primary", "Wanda-sp scores each layer above the pruned ones"),
+        ("flap_pooled", "auxiliary", "FLAP, pooled is scored on both texts as one"),
+        ("wanda_sp_dense", "adapted", "adapted scores are there by flap only"),
+        ("llm_pruner", "auxiliary", "LLM-Pruner needs “importance scores of LLM-Pruner on B”"),
+    ],
+)
+def test_what_cannot_be_decided_here_says_why(run, method, scoring, reason):
+    assert whatif.obstacle(run.results, method, scoring).startswith(reason)
+    with pytest.raises(MethodError, match=reason[:20]):
+        whatif.decide(run.results, method, 0.5, scoring)
+
+
+def test_flips_are_counted_by_layer_and_by_side():
+    before = PruningMasks(
+        "gprune", np.array([[1, 1, 0], [0, 0, 1]], bool), np.array([[1], [1]], bool), 0.5, 0.5
+    )
+    after = PruningMasks(
+        "gprune", np.array([[1, 0, 0], [1, 1, 1]], bool), np.array([[1], [0]], bool), 0.5, 0.5
+    )
+    found = mask_diff.compare(before, after)
+    assert found.removed.tolist() == [1, 0] and found.added.tolist() == [0, 2]
+    assert (found.total, found.heads) == (3, 1)
+    assert mask_diff.headline(found) == (
+        "3 neurons change sides (50.00 %), most of them in layer 1, and 1 key/value group"
+    )
+    assert mask_diff.table(found)["neurons, removed → kept"].tolist() == [0, 2]

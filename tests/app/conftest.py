@@ -1,0 +1,74 @@
+"""Caches with synthetic runs, shared by the tests of the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import browser
+import pytest
+from synthetic_run import LARGE, a_study, write_run
+
+from gprune.jobs import queue
+from gprune.pipeline.runs.opened import Run, all_runs
+from gprune.study import CalibrationSettings, EvaluationSettings, Study
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache that the app uses; it starts nothing by itself."""
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
+    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
+    return tmp_path
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Study, tuple[str, ...]]]:
+    """What would have been put into the queue."""
+    found: list[tuple[Study, tuple[str, ...]]] = []
+
+    class Accepted:
+        id, label, state, active = "20260101-000000-00000000", "a run", "running", False
+
+    def submit(_: Path, study: Study, *, label: str = "", arguments: tuple[str, ...] = ()) -> Any:
+        found.append((study, tuple(arguments)))
+        return Accepted()
+
+    monkeypatch.setattr(queue, "submit", submit)
+    return found
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished run of 4 layers with 60 neurons and grouped key/value heads."""
+    return _only_run(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="session")
+def large_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished run of the shape of LLaMA2-7B: 32 layers with 11008 neurons, 46 modules a layer."""
+    root = tmp_path_factory.mktemp("large")
+    study = a_study(
+        model="/models/llama-2-7b",
+        primary="wikitext2",
+        auxiliary="ptb",
+        substitute="c4",
+        evaluation=EvaluationSettings(texts=("wikitext2", "ptb")),
+        # statistics are kept by shard, and at this size each is tens of megabytes
+        calibration=CalibrationSettings(samples=32, length=16, shards=2),
+    )
+    write_run(root, LARGE, modules=46, study=study)
+    return all_runs(str(root))[0][0]
+
+
+def _only_run(root: Path) -> Run:
+    write_run(root)
+    return all_runs(str(root))[0][0]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser without a window."""
+    with browser.chromium() as started:
+        yield started

@@ -1,0 +1,150 @@
+"""What the worker measures is what a run stores, and what a cut model loses under any other masks."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from preview.conftest import random_masks
+from pruned_folder import compensating
+
+from gprune.app.preview.request import Question, resolve
+from gprune.app.preview.worker import messages
+from gprune.app.preview.worker.masked_model import Bench
+from gprune.app.preview.worker.worker import Desk
+from gprune.evaluation import perplexity as perplexity_module
+from gprune.evaluation.perplexity import perplexity
+from gprune.pipeline import stages
+from gprune.pipeline.stages import Work
+from gprune.pruning.surgery import cut
+from gprune.records import ModelShape
+from gprune.study.methods import METHODS
+
+pytestmark = pytest.mark.slow
+
+NAMES = ("dense", "gprune", "flap", "flap_no_bias", "wanda_sp")
+
+
+def measured(bench: Bench, source, question: Question, numbers=None) -> np.ndarray:
+    asked = resolve(source, question)
+    windows = len(bench.windows(asked.text))
+    numbers = list(range(windows) if numbers is None else numbers)
+    sent = {"text": asked.text, "numbers": numbers, "pruned": asked.pruned}
+    read = messages.read(messages.line(sent))
+    assert read is not None
+    return np.array(bench.losses(read))
+
+
+@pytest.mark.parametrize(
+    ("kv_heads", "dtype", "tolerance"), [(2, "float32", 1e-4), (4, "float32", 1e-4), (2, "bfloat16", 1e-2)]
+)
+def test_at_the_runs_own_masks_every_method_loses_what_is_stored(tiny_run, kv_heads, dtype, tolerance):
+    run = tiny_run(kv_heads, dtype)
+    bench = Bench(run.source.model)
+    for method in NAMES:
+        for text in run.texts:
+            stored = run.source.results.get(stages.perplexity, method, text).losses
+            found = measured(bench, run.source, Question(text, method))
+            assert len(stored) == 40
+            np.testing.assert_allclose(found, stored, rtol=tolerance, err_msg=f"{method} on {text}")
+
+
+def test_bias_compensation_is_measured_where_the_method_has_it(tiny_run):
+    run = tiny_run()
+    bench = Bench(run.source.model)
+    masks = run.source.results.get(stages.masks, "flap")
+    with_bias, without = (
+        measured(bench, run.source, Question(run.texts[0], method, masks))
+        for method in ("flap", "flap_no_bias")
+    )
+    assert np.abs(with_bias - without).max() > 1e-3
+
+
+@pytest.mark.parametrize("kv_heads", [2, 4])
+@pytest.mark.parametrize("method", ["gprune", "flap", "flap_pooled"])
+def test_at_other_masks_it_loses_what_the_cut_model_loses(tiny_run, kv_heads, method):
+    run = tiny_run(kv_heads)
+    source, text = run.source, run.texts[1]
+    study = source.graph.study
+    work = Work(study, source.graph.inputs, source.results.store.texts)
+    bench = Bench(source.model)
+    means = [
+        source.results.get(stages.statistics, role)
+        for role in {"gprune": (), "flap": ("primary",), "flap_pooled": ("primary", "auxiliary")}[method]
+    ]
+    assert bool(means) == bool(METHODS[method].repairs)
+    for seed in range(3):
+        masks = random_masks(work.decoder.shape, seed)
+        model = cut(work.decoder, compensating(masks, *means) if means else masks)
+        expected = perplexity(model, work.stream(text), text, study.evaluation).losses
+        numbers = list(np.random.default_rng(seed).permutation(40))[:13]
+        found = measured(bench, source, Question(text, method, masks), [int(n) for n in numbers])
+        np.testing.assert_allclose(found, expected[numbers], rtol=1e-4)
+
+
+def test_a_text_that_has_changed_is_named(tiny_run, tmp_path):
+    source = tiny_run().source
+    asked = resolve(source, Question(source.graph.study.evaluation.texts[0]))
+    desk = Desk()
+    assert desk.answer(messages.line({"model": source.model})) == {"id": None, "ready": True}
+    reply = desk.answer(messages.line({"id": "a", "text": {**asked.text, "digest": "0" * 64}}))
+    assert reply["id"] == "a" and reply["ready"] and "has changed since the run" in reply["problem"]
+    assert desk.answer(messages.line({"id": "b", "text": asked.text})) == {"id": "b", "windows": 40}
+
+
+def test_a_changed_model_is_not_measured(tiny_run, tmp_path):
+    source = tiny_run().copied(tmp_path)
+    desk = Desk()
+    assert desk.answer(messages.line({"model": source.model})).get("ready")
+    (tmp_path / "model" / "config.json").write_text("{}")
+    reply = desk.answer(messages.line({"id": "a", "text": {}}))
+    assert not reply["ready"] and "has changed since the run" in reply["problem"]
+    other = desk.answer(messages.line({"model": {**source.model, "root": str(tmp_path)}}))
+    assert not other["ready"] and str(tmp_path / "model") in other["problem"]
+
+
+def test_a_model_of_other_weights_is_not_loaded_for_the_run(tiny_run):
+    source = tiny_run().source
+    reply = Desk().answer(messages.line({"model": {**source.model, "fingerprint": "0" * 64}}))
+    assert not reply["ready"] and "has changed since the run" in reply["problem"]
+
+
+def test_where_the_memory_is_too_small_for_a_batch_it_takes_smaller_ones(tiny_run, monkeypatch):
+    source = tiny_run().source
+    bench, question = Bench(source.model), Question(source.graph.study.evaluation.texts[0])
+    expected, sizes, most = measured(bench, source, question, range(7)), [], 2
+    true = perplexity_module._batch_losses
+
+    def small(model, ids):
+        sizes.append(len(ids))
+        if len(ids) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return true(model, ids)
+
+    monkeypatch.setattr(perplexity_module, "_batch_losses", small)
+    np.testing.assert_allclose(measured(bench, source, question, range(7)), expected, rtol=1e-5)
+    assert max(sizes) == 7 and sum(size for size in sizes if size <= most) == 7
+    most = 0
+    desk = Desk()
+    desk.bench = bench
+    asked = resolve(source, question)
+    sent = {"id": 1, "text": asked.text, "numbers": [3], "pruned": asked.pruned}
+    reply = desk.answer(messages.line(sent))
+    assert "the memory is too small" in reply["problem"] and reply["ready"]
+
+
+def test_a_model_beyond_the_memory_is_refused_before_it_is_loaded(tiny_run, monkeypatch):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
+    reply = Desk().answer(messages.line({"model": tiny_run().source.model}))
+    assert not reply["ready"] and "GiB of memory that are free" in reply["problem"]
+
+
+@pytest.mark.parametrize("line", [b"\xff\xfe\n", b"[1]\n", b'{"numbers": [1]}\n', b"\n"])
+def test_a_line_that_means_nothing_gets_a_sentence(line):
+    assert Desk().answer(line)["problem"]
+
+
+def test_masks_travel_whole():
+    masks = random_masks(ModelShape(3, 13, 4, 2, 2, 8), 4)
+    read = messages.unpacked(messages.packed(masks))
+    assert np.array_equal(read.ffn, masks.ffn) and np.array_equal(read.heads, masks.heads)

@@ -1,0 +1,239 @@
+"""The state of the pages: one value behind every widget, mirrored into the address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from app_driver import charts, linked, on, opened, words
+from streamlit.testing.v1 import AppTest
+from synthetic_run import a_study, write_run
+
+from gprune.jobs import local, queue
+
+
+def _small_page() -> None:
+    import streamlit as st
+
+    from gprune.app.ui import url_state
+
+    url_state.begin("small")
+    slot = st.container()
+    level = url_state.slider("Level", "level", 0.9, 0.0, 1.0, 0.005)
+    url_state.number_field("Level", "level", 0.9, 0.0, 1.0, 0.005)
+    count = url_state.slider("Count", "count", 5, 3, 10, 1)
+    view = url_state.segmented("View", {"one": "The first", "two": "The second"}, "view", "one")
+    marks = url_state.multiselect("Marks", {"a": "Aa", "b": "Bb", "c": "Cc"}, "marks", ["a"])
+    on = url_state.toggle("Log", "log")
+    st.button("Preset", key="preset", on_click=url_state.put_all, args=({"level": 0.25, "view": "two"},))
+    url_state.names("card", "here")
+    st.text(repr((level, count, view, marks, on)))
+    url_state.finish(slot)
+
+
+@pytest.fixture
+def small() -> AppTest:
+    return AppTest.from_function(_small_page, default_timeout=60)
+
+
+def held(app: AppTest, key: str) -> list[str]:
+    """What the address has for a key; the driver gives a single value as text."""
+    found = app.query_params[key]
+    return [found] if isinstance(found, str) else list(found)
+
+
+def test_what_is_not_a_default_is_in_the_address_under_stable_names(small: AppTest) -> None:
+    app = small.run()
+    assert app.text[0].value == repr((0.9, 5, "one", ["a"], False))
+    assert not list(app.query_params), "defaults leave no trace"
+    app.toggle(key="log_toggle").set_value(True).run()
+    app.slider(key="count_slider").set_value(7).run()
+    app.multiselect(key="marks_multiselect").set_value(["c", "a"]).run()
+    assert {key: held(app, key) for key in app.query_params} == {
+        "log": ["1"], "count": ["7"], "marks": ["c", "a"],
+    }  # fmt: skip
+    app.toggle(key="log_toggle").set_value(False).run()
+    assert "log" not in app.query_params
+
+
+@pytest.mark.parametrize(
+    ("page", "query", "seen"),
+    [
+        ("rank_drift", {"rd_layers_table": "1"}, lambda app: app.toggle(key="rd_layers_table_toggle").value),
+        ("guide", {"help_search": "jaccard"}, lambda app: "**Jaccard" in words(app)),
+        ("guide", {"help_search": "x" * 500}, lambda app: "No word of the glossary" in words(app)),
+        ("speed_export", {"sx_alignment": "16"}, lambda app: app.button(key="sx_align") is not None),
+        ("reliability", {"rasa_figure": "1"}, lambda app: app.toggle(key="rasa_figure_toggle").value),
+    ],
+)
+def test_tables_searches_and_alignments_are_opened_by_a_link(
+    cache: Path, page: str, query: dict[str, str], seen: Callable[[AppTest], bool]
+) -> None:
+    write_run(cache)
+    app = linked(page, **query)
+    assert seen(app) and "The address has" not in words(app)
+
+
+def test_every_view_of_a_value_follows_the_one_that_was_moved(small: AppTest) -> None:
+    app = small.run()
+    app.number_input(key="level_number").set_value(0.315).run()
+    assert app.slider(key="level_slider").value == 0.315 and "0.315" in app.text[0].value
+    app.slider(key="level_slider").set_value(0.7).run()
+    assert app.number_input(key="level_number").value == 0.7
+    app.button(key="preset").click().run()
+    assert app.slider(key="level_slider").value == 0.25 and "(0.25, 5, 'two'" in app.text[0].value
+    assert held(app, "level") == ["0.25"] and held(app, "view") == ["two"]
+    app.number_input(key="level_number").set_value(None).run()
+    assert app.slider(key="level_slider").value == 0.25
+
+
+def test_an_address_that_changes_by_itself_wins(small: AppTest) -> None:
+    small.query_params["level"] = "0.4"
+    small.query_params["marks"] = ["b", "c"]
+    app = small.run()
+    assert app.text[0].value == repr((0.4, 5, "one", ["b", "c"], False))
+    app.slider(key="level_slider").set_value(0.8).run()
+    app.query_params["level"] = "0.4"
+    app.run()
+    assert app.slider(key="level_slider").value == 0.4
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "meant"),
+    [
+        ("level", "7", "0 to 1"),
+        ("level", "nan", "0 to 1"),
+        ("count", "4.5", "3 to 10"),
+        ("view", "The second", "one or two"),
+        ("log", "maybe", "0 or 1"),
+        ("marks", "z", "a or b or c"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named(small: AppTest, key: str, value: str, meant: str) -> None:
+    small.query_params[key] = value
+    app = small.run()
+    (sentence,) = [item.value.replace("\\", "") for item in app.warning]
+    assert sentence == f"The address has {key} = {value}, which is not used here: {meant} is meant."
+    app.toggle(key="log_toggle").set_value(True).run()
+    assert len(app.warning) == (0 if key == "log" else 1), "it stays until the value is chosen anew"
+
+
+def test_a_name_that_nothing_on_the_page_has_is_told_and_leaves_the_address(small: AppTest) -> None:
+    small.query_params["card"] = "nowhere"
+    app = small.run()
+    (sentence,) = [item.value.replace("\\", "") for item in app.warning]
+    assert sentence == "The address has card = nowhere, which this page does not have."
+    assert "card" not in app.query_params
+    small.query_params["card"] = "here"
+    app = small.run()
+    assert not app.warning and held(app, "card") == ["here"]
+
+
+def test_a_single_value_that_comes_twice_is_told(small: AppTest) -> None:
+    small.query_params["count"] = ["4", "7"]
+    app = small.run()
+    (sentence,) = [item.value.replace("\\", "") for item in app.warning]
+    assert sentence == "The address has count 2 times; the last, 7, is used."
+    assert app.slider(key="count_slider").value == 7 and held(app, "count") == ["7"]
+
+
+def test_choosing_nothing_is_a_choice_that_the_address_keeps(small: AppTest) -> None:
+    app = small.run()
+    app.multiselect(key="marks_multiselect").set_value([]).run()
+    assert held(app, "marks") == [""]
+    fresh = AppTest.from_function(_small_page, default_timeout=60)
+    fresh.query_params["marks"] = ""
+    assert fresh.run().multiselect(key="marks_multiselect").value == []
+    assert not fresh.warning and held(fresh, "marks") == [""]
+
+
+def test_a_selection_goes_with_the_reader_from_page_to_page(cache: Path) -> None:
+    write_run(cache)
+    app = on(opened(), "rank_drift")
+    app.number_input(key="rd_layer").set_value(3).run()
+    assert app.button(key="frame_selection").label == "layer 3"
+    app = on(app, "module_agreement")
+    assert app.number_input(key="ma_layer").value == 3 and held(app, "layer") == ["3"]
+    marked = [shape["x0"] for shape in charts(app)[0]["layout"]["shapes"]]
+    assert marked == [2.5]
+    app.button(key="frame_selection").click().run()
+    assert "layer" not in app.query_params and app.number_input(key="ma_layer").value == 2
+
+
+def test_a_selection_that_the_run_does_not_have_is_told(cache: Path) -> None:
+    write_run(cache)
+    app = opened(layer="77")
+    assert "This run has no layer 77: its layers are 0 to 3." in words(app)
+    app = opened(layer="1", neuron="60")
+    assert "This run has no neuron 60: a layer has 60." in words(app)
+    app = opened(layer="1", module="6")
+    assert "This run has no module 6 in layer 1: it has 6." in words(app)
+
+
+def test_a_neuron_brings_its_module(cache: Path) -> None:
+    write_run(cache)
+    app = on(opened(layer="1", neuron="59"), "rank_drift")
+    ring = charts(app)[3]["data"][-1]
+    assert ring["name"] == "neuron 59" and len(ring["x"]) == 1
+
+
+def test_the_open_tab_and_what_it_shows_are_in_the_address(cache: Path) -> None:
+    older, newer = write_run(cache), write_run(cache, study=a_study(seed=1, name="Second"))
+    app = linked("jobs", jobs_tab="runs", runs_chosen=older)
+    assert app.session_state["jobs_tab_tabs"] == "Runs" and held(app, "jobs_tab") == ["runs"]
+    assert app.selectbox(key="runs_chosen_selectbox").value == older
+    app.selectbox(key="runs_chosen_selectbox").set_value(newer).run()
+    assert app.selectbox(key="runs_chosen_selectbox").value == newer
+    other = linked("jobs", jobs_tab="nowhere")
+    assert "jobs_tab = nowhere" in words(other).replace("\\", "")
+    assert other.session_state["jobs_tab_tabs"] == "Start"
+
+
+def test_a_job_that_is_looked_at_stays_when_another_is_started(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "start_supervisor", lambda _: None)
+
+    def made(seed: int) -> str:
+        job = queue.submit(cache, a_study(seed=seed, model="/nowhere"))
+        queue.cancel(cache, job.id)
+        return job.id
+
+    first = made(0)
+    app = linked("jobs", jobs_tab="jobs")
+    assert held(app, "jobs_job") == [first]
+    second = made(1)
+    app.run()
+    assert app.selectbox(key="jobs_job_selectbox").value == first and held(app, "jobs_job") == [first]
+    assert on(opened(), "jobs").selectbox(key="jobs_job_selectbox").value == second
+
+
+def _two_pages() -> None:
+    import streamlit as st
+
+    from gprune.app.ui import url_state
+
+    url_state.begin(st.session_state.get("page", "one"))
+    slot = st.container()
+    step = url_state.choice("step", ["1", "2", ""], "")
+    url_state.flag("log")
+    st.text(step)
+    if st.session_state.pop("overtaken", False):
+        # as when the browser sends something before the page is finished
+        st.stop()
+    url_state.finish(slot)
+
+
+def test_a_page_that_is_overtaken_before_it_is_finished_keeps_what_came_with_the_reader() -> None:
+    app = AppTest.from_function(_two_pages, default_timeout=60)
+    app.query_params["step"], app.query_params["log"] = "2", "1"
+    app.run()
+    # a link to another page brings one value of the two
+    app.session_state["page"], app.session_state["overtaken"] = "two", True
+    del app.query_params["step"]
+    app.run()
+    assert app.run().text[0].value == "2" and held(app, "step") == ["2"]
+    # taken back on a finished page, it is gone
+    del app.query_params["step"]
+    assert app.run().text[0].value == ""

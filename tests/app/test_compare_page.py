@@ -1,0 +1,350 @@
+"""The compare page over synthetic runs: every method, the choice of runs, and the published figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from app_driver import charts, displayed, linked, numbers, on, opened, words
+from streamlit.testing.v1 import AppTest
+from synthetic_run import a_study, exchange, names, read, write_run
+
+from gprune.analysis.formatting import signed
+from gprune.app.pages.comparison import paper
+from gprune.app.ui import derived_cache, run_choice, run_labels
+from gprune.pipeline import runs as run_records
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import all_runs
+from gprune.pipeline.stages import Results
+from gprune.store import Store
+from gprune.study.methods import DEFAULT
+from gprune.study.settings import EvaluationSettings
+
+# every test walks through pages
+pytestmark = pytest.mark.slow
+
+TEXT = "python-reference · other split of A"
+
+
+def cells(app: AppTest, index: int = 0) -> pd.DataFrame:
+    frame: pd.DataFrame = app.dataframe[index].value
+    return frame
+
+
+def grouped_runs(cache: Path, count: int = 3) -> tuple[str, list[str]]:
+    own = write_run(cache)
+    made = [
+        write_run(cache, study=a_study(group="reproduce", seed=seed, name="part"))
+        for seed in range(1, count + 1)
+    ]
+    return own, made
+
+
+def leave_out(cache: Path, **reasons: str) -> str:
+    """A run of methods that could not run besides the usual ones."""
+    return write_run(cache, study=a_study(methods=(*DEFAULT, *reasons)), unavailable=reasons)
+
+
+# ---- the methods of runs -----------------------------------------------------------------------------------
+
+
+def test_a_method_that_could_not_run_stands_in_the_table_with_its_reason(cache: Path) -> None:
+    leave_out(cache, fang="it needs more samples", llm_pruner="it needs 12 layers")
+    app = on(opened(), "comparison")
+    table = numbers(app).set_index("method")
+    assert table.loc["FANG", "left out because"] == "it needs more samples"
+    assert np.isnan(table.loc["FANG", f"{TEXT} PPL ↓"]) and np.isnan(table.loc["FANG", "retention"])
+    assert table.loc["GPrune", "left out because"] == "" and table.loc["GPrune", f"{TEXT} ± %"] > 0
+    assert "Left out: LLM\\-Pruner. it needs 12 layers." in words(app)
+    # it is no candidate for the pinned row, and does not stop a winner from being called
+    assert "FANG" not in app.selectbox(key="cp_pinned_selectbox").options
+    assert "GPrune has the lowest perplexity" in words(app)
+
+
+def test_without_such_a_method_the_table_has_no_column_for_reasons(cache: Path) -> None:
+    write_run(cache)
+    assert "left out because" not in numbers(on(opened(), "comparison")).columns
+
+
+def test_the_filter_ranks_what_is_left(cache: Path) -> None:
+    write_run(cache)
+    app = on(opened(), "comparison")
+    chooser = next(box for box in app.multiselect if box.label == "Methods")
+    assert chooser.options == ["Dense", "GPrune", "Wanda-sp", "FLAP", "FLAP, no bias compensation"]
+    assert chooser.value == [] and len(numbers(app)) == 5
+    chooser.set_value(["dense", "flap", "wanda_sp"]).run()
+    assert numbers(app)["method"].tolist() == ["FLAP", "Dense", "Wanda-sp"]
+    assert "FLAP has the lowest perplexity" in words(app)
+    assert {row for trace in charts(app)[0]["data"] for row in trace["y"]} == {"Dense", "Wanda-sp"}
+    next(box for box in app.multiselect if box.label == "Methods").set_value([]).run()
+    assert len(numbers(app)) == 5
+
+
+def test_differences_can_be_left_out(cache: Path) -> None:
+    write_run(cache)
+    app = on(opened(), "comparison")
+    assert {f"{TEXT} Δ %", f"{TEXT} ± %"} < set(numbers(app).columns) and "Δ: change against" in words(app)
+    app.toggle(key="cp_deltas_toggle").set_value(False).run()
+    assert "%" not in "".join(numbers(app).columns)
+    assert "Δ: change" not in words(app) and "★" in "".join(displayed(app)[f"{TEXT} PPL ↓"])
+
+
+def test_an_unfinished_run_names_the_methods_still_to_come(cache: Path) -> None:
+    some = (*names("masks"), "perplexity.dense.0", "perplexity.gprune.0")
+    write_run(cache, stages=some, state="running")
+    shown = words(on(opened(), "comparison"))
+    assert "Not measured yet: FLAP, FLAP, no bias compensation, Wanda\\-sp." in shown
+
+
+def test_every_method_gets_its_own_masks_and_biases(cache: Path) -> None:
+    methods = (*DEFAULT, "flap_pooled", "wanda_sp_pooled")
+    name = write_run(cache, study=a_study(methods=methods))
+    (run,), _ = all_runs(str(cache))
+    for method in ("flap_pooled", "wanda_sp_pooled"):
+        exchange(cache, name, run.load(stages.masks, "flap"), stages.masks, method)
+    found = {item.method: item for item in derived_cache.measurements(run)}
+    assert found["flap_pooled"].retention == found["wanda_sp_pooled"].retention == found["flap"].retention
+    assert run.size is not None
+    assert found["flap_pooled"].parameters == found["flap"].parameters
+    assert found["flap"].parameters - found["wanda_sp_pooled"].parameters == run.size.missing_biases
+
+
+def test_the_metrics_own_method_is_pinned_on_top_and_any_other_can_be(cache: Path) -> None:
+    run = write_run(cache)
+    app = on(opened(), "comparison")
+    assert numbers(app)["method"][0] == "FLAP" and np.isnan(numbers(app)[f"{TEXT} Δ %"][0])
+    assert "cp_pinned" not in app.query_params, "it is what is pinned where nothing was chosen"
+    before = numbers(app).set_index("method").loc["Wanda-sp", f"{TEXT} Δ %"]
+    app.selectbox(key="cp_pinned_selectbox").set_value(f"wanda_sp@{run}").run()
+    assert app.query_params["cp_pinned"] == f"wanda_sp@{run}"
+    assert numbers(app)["method"][0] == "Wanda-sp" and "Difference to Wanda\\-sp" in words(app)
+    # (1 + change) the one way is 1 / (1 + change) the other way
+    after = numbers(app).set_index("method").loc["FLAP", f"{TEXT} Δ %"]
+    assert (1 + after / 100) * (1 + before / 100) == pytest.approx(1.0)
+    assert numbers(linked("comparison", cp_pinned=f"dense@{run}"))["method"][0] == "Dense"
+
+
+def test_signs_say_better_worse_or_within_noise_and_cells_stay_numbers(cache: Path) -> None:
+    write_run(cache)
+    app = on(opened(), "comparison")
+    drawn, values = displayed(app), numbers(app)
+    for change, error, words_ in zip(
+        values[f"{TEXT} Δ %"][1:], values[f"{TEXT} ± %"][1:], drawn[f"{TEXT} Δ %"][1:], strict=True
+    ):
+        beyond = abs(np.log1p(change / 100)) > 2 * error / (100 + change)
+        assert words_ == f"{('▼' if change < 0 else '▲') if beyond else '≈'} {signed(change, '.1f')}"
+    best = values[f"{TEXT} PPL ↓"].where(values["method"] != "Dense").idxmin()
+    assert drawn[f"{TEXT} PPL ↓"][best].endswith("★")
+
+
+def test_what_was_calibrated_on_is_said_and_unseen_texts_come_first(cache: Path) -> None:
+    texts = EvaluationSettings(texts=("python-reference", "science-docs", "c4"), windows=96)
+    write_run(cache, study=a_study(evaluation=texts))
+    groups = list(dict.fromkeys(group for group, _ in cells(on(opened(), "comparison")).columns if group))
+    assert groups == ["c4 · unseen", TEXT, "science-docs · other split of B"]
+
+
+def test_what_methods_were_given_and_what_texts_are_is_said_with_their_protocol(cache: Path) -> None:
+    methods = (*DEFAULT, "flap_uniform")
+    write_run(cache, study=a_study(methods=methods))
+    app = on(opened(), "comparison")
+    shown = words(app).replace("\\", "")
+    assert "Not given the same: GPrune has A and B and 40 steps of learning; 4 methods have A" in shown
+    assert "science-docs: another split of the corpus of B, not unseen; " in shown
+    assert "none of it stands word for word in A, 0.04 % in B (runs of 17 tokens)" in shown
+    assert "perplexity over 96 windows of 128 tokens (at most 96); one stream" in shown
+    facts = next(one.value for one in app.dataframe if "steps of learning" in one.value.columns)
+    steps = facts.set_index("method")["steps of learning"]
+    assert steps["GPrune"] == 40 and steps["FLAP, one ratio (control)"] == 0 and "Dense" not in steps.index
+
+
+def test_a_control_that_does_as_well_is_named_below_the_table(cache: Path) -> None:
+    name = write_run(cache, study=a_study(methods=(*DEFAULT, "flap_uniform")))
+    (run,), _ = all_runs(str(cache))
+    ours = run.load(stages.perplexity, "gprune", "science-docs")
+    exchange(cache, name, ours, stages.perplexity, "flap_uniform", "science-docs")
+    # of another budget it would decide nothing
+    exchange(cache, name, run.load(stages.masks), stages.masks, "flap_uniform")
+    shown = words(on(opened(), "comparison")).replace("\\", "")
+    assert "On science-docs: a control does as well: FLAP, one ratio (+0.0 % perplexity)" in shown
+    assert "On python-reference" not in shown
+
+
+def test_a_figure_of_another_protocol_has_a_mark_and_a_footnote(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(cache)
+    made = Results.details
+
+    def other(self: Results, stage: Any) -> dict[str, Any]:
+        return made(self, stage) | ({"torch": "9.9"} if stage.name == "perplexity.flap.1" else {})
+
+    monkeypatch.setattr(Results, "details", other)
+    app = on(opened(), "comparison")
+    drawn = displayed(app)
+    marked = {c: [w for w in drawn[c] if "ᵃ" in str(w)] for c in drawn.columns if "PPL" in c}
+    assert [len(cells) for cells in marked.values()] == [0, 1]
+    assert "ᵃ torch 9.9 instead of torch " in words(app).replace("\\", "")
+
+
+def test_other_windows_have_a_dash_and_the_reason(cache: Path) -> None:
+    first = write_run(cache)
+    few = EvaluationSettings(texts=("python-reference", "science-docs"), windows=48)
+    second = write_run(cache, study=a_study(evaluation=few, name="Few"))
+    app = on(opened(run=second), "comparison")
+    app.multiselect(key="cp_runs_multiselect").set_value([first, second]).run()
+    table = numbers(app).set_index("method")
+    of_few = table.index.str.endswith("Few")
+    assert (
+        of_few.sum() == 4 and table[f"{TEXT} Δ %"].isna()[of_few | (table.index == "FLAP · Synthetic")].all()
+    )
+    shown = words(app).replace("\\", "")
+    assert "because of 48 windows of 128 tokens against 96 windows of 128 tokens" in shown
+    assert "#### The runs differ in 1 setting\n" in shown
+    settings = next(one.value for one in app.dataframe if "setting" in one.value.columns)
+    assert settings["setting"].tolist() == ["evaluation.windows"]
+
+
+def test_runs_of_several_seeds_are_one_line_with_their_spread(cache: Path) -> None:
+    made = [write_run(cache, study=a_study(seed=seed)) for seed in range(3)]
+    app = on(opened(run=made[0]), "comparison")
+    assert "one seed" in words(app)
+    app.multiselect(key="cp_runs_multiselect").set_value(made).run()
+    table = numbers(app).set_index("method")
+    assert table["seeds"].to_dict() == {name: 1 if name == "Dense" else 3 for name in table.index}
+    assert (
+        len(table) == 5 and (table[f"{TEXT} s.d."].drop("Dense") > 0).all() and "one seed" not in words(app)
+    )
+    app.toggle(key="cp_seeds_toggle").set_value(False).run()
+    assert len(numbers(app)) == 1 + 3 * 4 and "seeds" not in numbers(app).columns
+
+
+def test_units_kept_by_the_pinned_method_and_another(cache: Path) -> None:
+    run = write_run(cache)
+    app = on(opened(), "comparison")
+    (found,) = all_runs(str(cache))[0]
+    flap, ours = (found.load(stages.masks, name) for name in ("flap", "gprune"))
+    table = next(one.value for one in app.dataframe if "Jaccard" in one.value.columns).set_index("units")
+    line = table.loc["FFN neurons"]
+    assert line["both"] == (flap.ffn & ours.ffn).sum() and line["only FLAP"] == (flap.ffn & ~ours.ffn).sum()
+    bars = charts(app)[-1]["data"]
+    assert [bar["name"] for bar in bars] == ["only FLAP", "both", "only GPrune"]
+    app.get_by_key("cp_kind_segmented").set_value("groups").run()
+    assert "share key/value groups at a Jaccard" in words(app)
+    app.selectbox(key="cp_other_selectbox").set_value(f"flap_no_bias@{run}").run()
+    assert "Jaccard of 1.00" in words(app)
+    assert charts(app)[-1]["data"][2]["marker"]["pattern"]["shape"] == "/"
+
+
+def test_an_address_brings_the_view_back(cache: Path) -> None:
+    run = write_run(cache)
+    app = linked("comparison", cp_pinned=f"wanda_sp@{run}", cp_deltas="0", cp_kind="groups")
+    assert numbers(app)["method"][0] == "Wanda-sp" and "%" not in "".join(numbers(app).columns)
+    assert "share key/value groups" in words(app)
+    asked = linked("comparison", cp_pinned="flap@elsewhere")
+    assert "cp\\_pinned = flap@elsewhere" in words(asked) and numbers(asked)["method"][0] == "FLAP"
+
+
+# ---- the runs of studies do not drown the others -----------------------------------------------------------
+
+
+def offered(cache: Path) -> dict[str, str]:
+    """What lists call the runs."""
+    runs = all_runs(str(cache))[0]
+    return {run.name: run_choice.run_label(run, run_labels.labels(runs)) for run in runs}
+
+
+def test_runs_of_studies_are_offered_only_when_asked_for(cache: Path) -> None:
+    own, made = grouped_runs(cache)
+    app = on(opened(), "comparison")
+    chooser = app.selectbox(key="frame_run")
+    assert chooser.value == own and len(chooser.options) == 1
+    assert app.toggle(key="frame_studies").label == "Show the 3 runs of studies"
+    called = offered(cache)
+    assert app.multiselect(key="cp_runs_multiselect").options == [called[own]]
+    app.toggle(key="frame_studies").set_value(True).run()
+    options = app.selectbox(key="frame_run").options
+    assert len(options) == 4 and [text.startswith("reproduce · ") for text in options] == [False] + [True] * 3
+    assert set(app.multiselect(key="cp_runs_multiselect").options) == {called[name] for name in (own, *made)}
+
+
+def test_a_chosen_run_of_a_study_is_offered_without_asking(cache: Path) -> None:
+    own, made = grouped_runs(cache)
+    app = on(opened(run=made[1]), "comparison")
+    assert (
+        app.selectbox(key="frame_run").value == made[1] and len(app.selectbox(key="frame_run").options) == 2
+    )
+    called = offered(cache)
+    assert set(app.multiselect(key="cp_runs_multiselect").options) == {called[own], called[made[1]]}
+    assert app.toggle(key="frame_studies").value is False
+
+
+def test_where_all_runs_are_of_studies_all_are_offered(cache: Path) -> None:
+    for seed in (1, 2):
+        write_run(cache, study=a_study(group="reproduce", seed=seed))
+    app = opened()
+    assert len(app.selectbox(key="frame_run").options) == 2
+    assert "frame_studies" not in [toggle.key for toggle in app.toggle]
+
+
+def test_compare_follows_the_frame_while_it_shows_one_run_only(cache: Path) -> None:
+    own, made = grouped_runs(cache, 1)
+    app = on(opened(), "comparison")
+    app.toggle(key="frame_studies").set_value(True).run()
+    app.selectbox(key="frame_run").set_value(made[0]).run()
+    assert app.multiselect(key="cp_runs_multiselect").value == [made[0]]
+    app.multiselect(key="cp_runs_multiselect").set_value([made[0], own]).run()
+    app.selectbox(key="frame_run").set_value(own).run()
+    assert app.multiselect(key="cp_runs_multiselect").value == [made[0], own] and not app.exception
+
+
+# ---- what the paper reports --------------------------------------------------------------------------------
+
+
+def test_the_paper_is_shown_without_any_run(cache: Path) -> None:
+    app = on(opened(), "comparison")
+    assert "What the paper reports" in words(app) and "published, not run here" in words(app)
+    assert cells(app)["wikitext2 PPL ↓"][0] == "12.19"
+
+
+def test_numbers_that_cannot_be_right_carry_a_sign_and_the_sentence(cache: Path) -> None:
+    app = linked("comparison", cp_view="paper", cp_paper_model="LLaMA2-13B")
+    table = cells(app)
+    flap = table[(table["retention"] == "40 %") & (table["method"] == "FLAP")].iloc[0]
+    assert flap["piqa"] == "52.98 ⚠" and flap["accuracy"] == "43.49 ⚠" and flap["boolq"] == "62.08"
+    assert "52.98 under max, below the 58.11 under fixed" in words(app).replace("\\", "")
+    app.get_by_key("cp_paper_rule_segmented").set_value("fixed").run()
+    assert "⚠" not in " ".join(cells(app).to_numpy().ravel())
+
+
+@pytest.mark.parametrize("name", [*paper.DERIVED, "speed", "quantile-sweep", "seeds", "module-overlap"])
+def test_every_published_table_is_text(name: str) -> None:
+    table = paper.shown("LLaMA2-7B", name, "max")
+    assert len(table) and all(isinstance(value, str) for value in table.to_numpy().ravel())
+
+
+def test_published_throughput_keeps_its_unit_and_parameters() -> None:
+    table = paper.shown("LLaMA2-7B", "speed", "max")
+    assert "tokens per second" in table.columns and table["parameters"].str.contains(",").all()
+
+
+# ---- damaged records --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unavailable", [["fang"], {"masks_fang": "a reason"}, {"masks_fang": {"key": "0"}}])
+def test_reasons_of_the_wrong_form_are_passed_over(cache: Path, unavailable: object) -> None:
+    name = write_run(cache)
+    run_records.save(Store(cache), name, read(cache, name) | {"unavailable": unavailable})
+    assert derived_cache.unavailable(all_runs(str(cache))[0][0]) == {}
+
+
+def test_a_method_that_another_run_has_made_since_is_not_left_out(cache: Path) -> None:
+    first = leave_out(cache, fang="it needs more samples")
+    (run,), _ = all_runs(str(cache))
+    assert derived_cache.unavailable(run) == {"fang": "it needs more samples"}
+    write_run(cache, study=a_study(methods=(*DEFAULT, "fang"), name="Again"))
+    run = next(run for run in all_runs(str(cache))[0] if run.name == first)
+    assert derived_cache.unavailable(run) == {}

@@ -1,0 +1,274 @@
+"""What the two forms ask about tasks, own questions and speed, and what they start."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from app_driver import on, opened, words
+from evaluation import task_files
+from streamlit.testing.v1 import AppTest
+from synthetic_run import a_study, write_run
+
+from gprune.app.pages.jobs import launch, own_questions, task_form
+from gprune.evaluation.tasks import known
+from gprune.jobs import queue
+from gprune.study import EvaluationSettings, Study, profiles
+from gprune.study.demo import demo_study
+from gprune.study.methods import CONTROLS, with_controls
+from gprune.study.profiles import Profile
+from gprune.system.errors import CorpusError
+
+GOOD = b'{"question": "2 + 2 is", "choices": ["4", "5"], "answer": 0}\n'
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Study]:
+    """What would have been put into the queue."""
+    found: list[Study] = []
+
+    class Accepted:
+        id, label, state, active = "20260101-000000-00000000", "a run", "running", False
+
+    def submit(_: Path, study: Study, *__: Any, **___: Any) -> Any:
+        found.append(study)
+        return Accepted()
+
+    monkeypatch.setattr(queue, "submit", submit)
+    return found
+
+
+def form(**query: str) -> AppTest:
+    return on(opened(**query), "jobs")
+
+
+def commands(app: AppTest) -> str:
+    return "\n".join(code.value for code in app.code if code.language != "python")
+
+
+def test_the_form_starts_what_its_command_says(cache: Path, started: list[Study]) -> None:
+    app = form()
+    app.multiselect(key="launch_tasks").set_value(["demo_order", "demo_cloze"]).run()
+    app.number_input(key="launch_limit").set_value(20).run()
+    app.selectbox(key="launch_speed").set_value("cpu").run()
+    shown = commands(app)
+    assert "--tasks demo_order demo_cloze" in shown
+    assert "--set evaluation.limit=20" in shown and 'evaluation.speed="cpu"' in shown
+    app.button(key="launch_start").click().run()
+    (study,) = started
+    assert study.evaluation.tasks == ("demo_order", "demo_cloze")
+    assert (study.evaluation.limit, study.evaluation.speed) == (20, "cpu")
+
+
+def test_measuring_a_run_on_tasks_keeps_the_rest_of_its_study(cache: Path, started: list[Study]) -> None:
+    write_run(cache)
+    app = form()
+    assert "measured on just this already" in words(app)
+    app.multiselect(key="measure_tasks").set_value(["demo_order"]).run()
+    app.number_input(key="measure_limit").set_value(5).run()
+    app.button(key="measure_start").click().run()
+    assert started == [a_study().with_settings({"evaluation.tasks": ["demo_order"], "evaluation.limit": 5})]
+
+
+def test_another_run_brings_its_own_values(cache: Path) -> None:
+    evaluation = EvaluationSettings(
+        texts=("c4",), preset="64", windows=7, tasks=("demo_order",), limit=9, speed="cpu"
+    )
+    first = write_run(cache)
+    second = write_run(cache, study=a_study(evaluation=evaluation, name="Second"))
+    app = form(run=first)
+    assert app.number_input(key="measure_windows").value == 96
+    app.selectbox(key="frame_run").set_value(second).run()
+    assert app.multiselect(key="measure_evaluate").value == ["c4"]
+    assert app.selectbox(key="measure_preset").value == "64"
+    assert app.multiselect(key="measure_tasks").value == ["demo_order"]
+    numbers = app.number_input(key="measure_windows").value, app.number_input(key="measure_limit").value
+    assert numbers == (7, 9) and app.selectbox(key="measure_speed").value == "cpu"
+    assert "measured on just this already" in words(app) and not app.error
+
+
+def test_tasks_say_what_they_need_and_no_network_is_touched(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "gprune.data.texts.hub.require_network", lambda *_: pytest.fail("the network was asked")
+    )
+    monkeypatch.setattr("gprune.data.texts.hub._snapshots", lambda *_: [])
+    app = form()
+    app.multiselect(key="launch_tasks").set_value(["demo_order", "boolq"]).run()
+    assert r"Not on this machine: boolq\. " in words(app).replace(": boolq. ", r": boolq\. ")
+    assert [task_form.task_label(task) for task in ("demo_order", "boolq", "/far/away/mine.jsonl")] == [
+        "demo_order (built in)",
+        "boolq (needs data)",
+        "mine.jsonl",
+    ]
+    assert {task_form.task_label(task).rpartition("(")[2] for task in known()} == {"built in)", "needs data)"}
+
+
+def test_a_folder_of_tasks_is_looked_into(cache: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "boolq.jsonl").write_text('{"passage": "It rains.", "question": "is it wet", "label": true}')
+    app = form()
+    app.multiselect(key="launch_tasks").set_value(["boolq", "piqa"]).run()
+    app.text_input(key="launch_task_folder").set_value(str(folder)).run()
+    warnings = [item.value.replace("\\", "") for item in app.warning]
+    assert len(warnings) == 1 and warnings[0].startswith("the task 'piqa' has no data in")
+
+
+def test_a_file_of_wrong_rows_and_one_of_another_split_are_told_before_the_start(
+    cache: Path, tmp_path: Path
+) -> None:
+    rows = [task_files.row("winogrande", number) for number in range(640)]
+    task_files.write_rows(tmp_path / "winogrande.jsonl", rows)
+    task_files.write_rows(tmp_path / "boolq.jsonl", [{"question": "is it", "text": "x"}])
+    app = form()
+    app.multiselect(key="launch_tasks").set_value(["winogrande", "boolq"]).run()
+    app.text_input(key="launch_task_folder").set_value(str(tmp_path)).run()
+    doubt, wrong = (item.value.replace("\\", "") for item in app.warning)
+    assert "its 640 rows are as many as the split train_s has: winogrande is measured on the split" in doubt
+    assert "lacks the columns 'passage' and 'label'; it has question, text" in wrong
+
+
+@pytest.mark.parametrize(
+    ("tasks", "folder", "sentence"),
+    [
+        (("demo_order", "boolq"), "", ""),
+        (("boolqq",), "", "there is no task 'boolqq': did you mean boolq"),
+        (("/nowhere/mine.jsonl",), "", "there is no file '/nowhere/mine.jsonl'"),
+        (("boolq",), "/nowhere", "evaluation.task_folder must be a folder"),
+        ((), "/nowhere", "evaluation.task_folder must be a folder"),
+        (("x" * 5000 + ".jsonl",), "", "too long"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before_the_start(
+    tasks: tuple[str, ...], folder: str, sentence: str
+) -> None:
+    found = launch.input_problem(a_study(evaluation=EvaluationSettings(tasks=tasks, task_folder=folder)))
+    assert sentence in found and bool(found) == bool(sentence)
+
+
+def test_dropped_questions_are_kept_and_chosen(cache: Path, started: list[Study]) -> None:
+    app = form()
+    assert not (cache / "tasks").exists()
+    app.file_uploader(key="launch_questions").upload("../My Questions (2).JSONL", GOOD * 1).run()
+    (file,) = (cache / "tasks" / "user").iterdir()
+    assert file.name.startswith("my-questions-2-") and file.suffix == ".jsonl" and file.read_bytes() == GOOD
+    assert app.multiselect(key="launch_tasks").value == [str(file)] and "1 question, kept as" in words(app)
+    app.button(key="launch_start").click().run()
+    assert started[0].evaluation.tasks == (str(file),)
+    app.multiselect(key="launch_tasks").set_value([]).run()
+    assert app.multiselect(key="launch_tasks").value == [], "what was taken away stays away"
+
+
+@pytest.mark.parametrize(
+    ("raw", "sentence"),
+    [
+        (
+            GOOD + b'{"question": "x", "choices": ["a", "b"], "answer": 2}',
+            "line 2 of 'mine.jsonl' holds 2 in the column 'answer'",
+        ),
+        (b'{"question": "x", "choices": ["a"], "answer": 0}', "line 1 of 'mine.jsonl' holds"),
+        (b'{"choices": ["a", "b"], "answer": 0}', "'question'"),
+        (b"no json", "line 1 of 'mine.jsonl' is not JSON"),
+        ('{"question": "für"}'.encode("latin-1"), "is not UTF-8"),
+        (b"", "is empty"),
+        (b" " * (5 * 2**20 + 1), "'mine.jsonl' has 5.0 MB: at most 5 MB are taken"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_names_its_row_and_nothing_is_kept(cache: Path, raw: bytes, sentence: str) -> None:
+    app = form()
+    app.file_uploader(key="launch_questions").upload("mine.jsonl", raw).run()
+    (error,) = app.error
+    assert sentence in error.value.replace("\\", "") and "/tmp" not in error.value
+    assert not (cache / "tasks").exists() and app.multiselect(key="launch_tasks").value == []
+
+
+def test_every_question_is_counted_and_checked() -> None:
+    assert own_questions.check("mine.jsonl", GOOD * 3) == 3
+    assert own_questions.check("mine.jsonl", own_questions.EXAMPLE.encode()) == 1
+    rows = [json.loads(GOOD), {"question": "", "choices": ["a", "b"], "answer": "b"}]
+    assert own_questions.check("mine.jsonl", "\n".join(map(json.dumps, rows)).encode()) == 2
+    with pytest.raises(CorpusError, match=r"line 2 of 'mine.jsonl'.*'choices'"):
+        own_questions.check("mine.jsonl", GOOD + b'{"question": "x", "choices": "ab", "answer": 0}')
+
+
+def test_an_error_stands_at_the_top_and_marks_its_field(cache: Path) -> None:
+    app = form()
+    app.number_input(key="launch_retention").set_value(1.5).run()
+    (error,) = app.error
+    assert "retention must be more than 0 and less than 1" in error.value
+    assert "launch_start" not in [button.key for button in app.button]
+    styles = [item.proto.body for item in app.get("html")]
+    assert any(".st-key-launch_retention {outline" in body for body in styles)
+    app.number_input(key="launch_retention").set_value(0.5).run()
+    assert not app.error and not any("outline" in item.proto.body for item in app.get("html"))
+
+
+def test_one_switch_adds_the_controls_and_nothing_else(cache: Path, started: list[Study]) -> None:
+    app = form()
+    before = demo_study().methods
+    app.toggle(key="launch_controls").set_value(True).run()
+    assert "--methods " + " ".join(with_controls(before)) in " ".join(commands(app).split())
+    app.button(key="launch_start").click().run()
+    (study,) = started
+    assert study == replace(demo_study(), name="", methods=(*before, *CONTROLS))
+
+
+def test_every_seed_is_a_job_of_its_own(cache: Path, started: list[Study]) -> None:
+    app = form()
+    app.text_input(key="launch_seeds").set_value("2, 5 2").run()
+    assert commands(app).endswith("\npython -m gprune run study.json --seeds 0 2 5")
+    app.button(key="launch_start").click().run()
+    assert [study.seed for study in started] == [0, 2, 5]
+    assert {replace(study, seed=0) for study in started} == {demo_study().renamed("")}
+
+
+@pytest.mark.parametrize("typed", ["one", "-1", "1.5", " ".join(map(str, range(1, 30)))])
+def test_seeds_that_are_none_are_refused_at_the_top(cache: Path, typed: str) -> None:
+    app = form()
+    app.text_input(key="launch_seeds").set_value(typed).run()
+    assert not app.exception
+    (error,) = app.error
+    assert "further seeds" in error.value
+    if typed == "one":
+        assert any("st-key-launch_seeds" in html.value for html in app.get("html"))
+
+
+def test_a_profile_is_in_the_command_and_in_the_study(
+    cache: Path, started: list[Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    won = (("sparsity.epochs", 3), ("sparsity.learning_rate", 0.1), ("modularization.temperature", 0.3))
+    known = {
+        "paper": Profile("paper", (), "As stated."),
+        "recommended": Profile("recommended", won, "It won."),
+    }
+    monkeypatch.setattr(profiles, "profile", known.__getitem__)
+    app = form()
+    assert app.radio(key="launch_profile").value == profiles.PROPOSED == "paper"
+    plain = commands(app)
+    assert profiles.PROPOSAL in words(app) and "As stated." in words(app)
+    app.radio(key="launch_profile").set_value("recommended").run()
+    assert "It won." in words(app) and app.number_input(key="launch_epochs").value == 3
+    app.button(key="launch_start").click().run()
+    assert started == [demo_study().with_settings(dict(won)).renamed("")]
+    app.radio(key="launch_profile").set_value("paper").run()
+    assert commands(app) == plain
+
+
+def test_a_text_that_the_model_writes_is_offered_and_its_options_are_checked(
+    cache: Path, started: list[Study]
+) -> None:
+    app = form()
+    for key in ("launch_primary", "launch_auxiliary", "launch_substitute"):
+        assert "self:" in app.selectbox(key=key).options
+    assert "self:" in app.multiselect(key="launch_evaluate").options
+    app.selectbox(key="launch_auxiliary").set_value("self:").run()
+    assert "--auxiliary self:" in commands(app)
+    app.button(key="launch_start").click().run()
+    assert [study.auxiliary for study in started] == ["self:"]
+    wrong = replace(started[0], auxiliary="self:#temperature=20")
+    assert "temperature='20' of the text 'self:#temperature=20' must be" in launch.input_problem(wrong)

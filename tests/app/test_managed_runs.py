@@ -1,0 +1,221 @@
+"""Runs are named, annotated, hidden and deleted in the app; what other runs need stays."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from app_driver import on, opened, words
+from streamlit.testing.v1 import AppTest
+from synthetic_run import a_study, read, write_run
+
+from gprune.app.pages.jobs import managed
+from gprune.app.ui import run_choice
+from gprune.app.ui.run_labels import labels
+from gprune.jobs import folder as job_files
+from gprune.jobs import job as job_records
+from gprune.jobs.local import worker_command
+from gprune.jobs.slurm.record import Record
+from gprune.pipeline import runs as run_records
+from gprune.pipeline.cache import removal, usage
+from gprune.pipeline.runs import About, notes
+from gprune.pipeline.runs.opened import Run, all_runs
+from gprune.store import Store
+from gprune.system import processes, units
+from gprune.system.errors import SettingsError, StoreError, UnreadableError
+
+pytestmark = pytest.mark.slow
+
+
+def on_runs(run: str, chosen: str = "") -> AppTest:
+    """The tab of the runs, as a click opens it."""
+    app = on(opened(run=run), "jobs")
+    app.query_params["jobs_tab"] = "runs"
+    if chosen:
+        app.query_params[managed.CHOSEN] = chosen
+    return app.run()
+
+
+def of(cache: Path, name: str) -> Run:
+    return next(run for run in all_runs(str(cache))[0] if run.name == name)
+
+
+def two(cache: Path) -> tuple[str, str]:
+    """Two runs that share all but what follows from the retention."""
+    return write_run(cache, study=a_study(name="First")), write_run(
+        cache, study=a_study(name="Second", retention=0.7)
+    )
+
+
+def test_a_name_and_a_note_are_shown_wherever_a_run_is_chosen(cache: Path) -> None:
+    first, second = two(cache)
+    app = on_runs(first)
+    app.text_input(key=f"runs_name_{first}").input("  Best *of* all ")
+    app.text_area(key=f"runs_note_{first}").input("<b>kept</b> [x](javascript:1)\nsecond line")
+    next(button for button in app.button if button.label == "Save").click().run()
+    assert not app.exception and of(cache, first).about.name == "Best *of* all"
+    assert app.selectbox(key="frame_run").options == ["Second", "Best *of* all"]
+    assert any(caption.value.startswith("\\<b\\>kept") for caption in app.sidebar.caption)
+    app.query_params["jobs_tab"] = "start"
+    assert "Uses the masks of Best \\*of\\* all: nothing is" in words(app.run())
+    assert set(on(app, "comparison").multiselect(key="cp_runs_multiselect").options) == {
+        "Second", "Best *of* all",
+    }  # fmt: skip
+    # whoever computes the run anew does not write over it
+    write_run(cache, study=a_study(name="First"))
+    assert of(cache, first).about.note.endswith("second line")
+
+
+def test_a_hidden_run_is_left_out_of_lists_and_shown_again(cache: Path) -> None:
+    first, second = two(cache)
+    on_runs(first, second).button(key=f"runs_hide_{second}").click().run()
+    assert of(cache, second).about.hidden
+    app = on_runs(first, second)
+    assert app.selectbox(key="frame_run").options == ["First"]
+    assert on(opened(), "comparison").multiselect(key="cp_runs_multiselect").options == ["First"]
+    # a link to it still opens it
+    assert opened(run=second).selectbox(key="frame_run").value == second
+    app.button(key=f"runs_hide_{second}").click().run()
+    assert set(opened().selectbox(key="frame_run").options) == {"First", "Second"}
+
+
+def test_where_every_run_is_hidden_one_is_shown_all_the_same(cache: Path) -> None:
+    name = write_run(cache)
+    notes.save(Store(cache), name, About(hidden=True))
+    app = opened()
+    assert not app.exception and app.selectbox(key="frame_run").value == name
+
+
+def test_deleting_frees_what_the_dialog_says_and_no_result_of_another_run(cache: Path) -> None:
+    first, second = two(cache)
+    store = Store(cache)
+    needed = usage.needed_by(store)
+    own = {place for place, runs in needed.items() if runs == {first}}
+    size = usage.of_run(store, first).own
+    app = on_runs(first)
+    app.button(key=f"runs_delete_{first}").click().run()
+    said = words(app)
+    assert units.amount(size) in said and "that other runs need as well stay" in said
+    app.button(key="runs_delete_yes").click().run()
+    assert not app.exception and "was deleted" in app.success[0].value
+    assert [run.name for run in all_runs(str(cache))[0]] == [second]
+    left = {(one.stage, one.key) for one in usage.stored(store)}
+    assert own and left == set(needed) - own
+    assert not list((cache / "runs").glob(".*"))
+    # the pages and the address go on with the run that is left
+    assert app.selectbox(key="frame_run").value == second and app.query_params["run"] == second
+
+
+def test_a_run_at_work_is_not_deleted(cache: Path) -> None:
+    name = write_run(cache, state="running", stages="drift")
+    run_records.save(Store(cache), name, read(cache, name) | {"owner": processes.this_one()})
+    app = on_runs(name)
+    app.button(key=f"runs_delete_{name}").click().run()
+    assert "stop it first, then delete it" in words(app)
+    assert "runs_delete_yes" not in [button.key for button in app.button]
+    with pytest.raises(StoreError, match="is being computed: stop it first, then delete it"):
+        removal.remove(Store(cache), name)
+    # a starter that has not written anything yet holds its right to
+    done = write_run(cache, study=a_study(seed=1))
+    right = run_records.Ownership(Store(cache), done)
+    assert right.take()
+    with pytest.raises(StoreError, match="is being computed"):
+        removal.remove(Store(cache), done)
+    right.give_up()
+    assert removal.remove(Store(cache), done) > 0
+    with pytest.raises(StoreError, match="there is no run"):
+        removal.remove(Store(cache), done)
+
+
+def test_a_run_that_a_job_waits_for_is_not_deleted(cache: Path) -> None:
+    name, home = write_run(cache), job_files.root(cache)
+    home.mkdir()
+    job = job_records.create(home, a_study(), "mine", (), worker_command, 1, Record(made=1.0, array="41"))
+    app = on_runs(name)
+    app.button(key=f"runs_delete_{name}").click().run()
+    assert f"gprune cancel {job.id}".replace("-", r"\-") in words(app)
+    assert "runs_delete_yes" not in [button.key for button in app.button]
+
+
+def test_a_run_that_cannot_be_read_can_be_deleted(cache: Path) -> None:
+    good = write_run(cache)
+    (cache / "runs" / "broken").mkdir()
+    (cache / "runs" / "broken" / "run.json").write_text("{", encoding="utf-8")
+    app = on_runs(good, "broken")
+    assert "not readable JSON" in app.error[0].value
+    app.button(key="runs_delete_broken").click().run()
+    app.button(key="runs_delete_yes").click().run()
+    assert not (cache / "runs" / "broken").exists() and not all_runs(str(cache))[1]
+
+
+def test_a_link_in_place_of_a_run_is_removed_and_not_followed(cache: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "run.json").write_text("{}", encoding="utf-8")
+    (cache / "runs").mkdir()
+    (cache / "runs" / "link").symlink_to(elsewhere)
+    removal.remove(Store(cache), "link")
+    assert (elsewhere / "run.json").exists() and not (cache / "runs" / "link").is_symlink()
+
+
+def test_a_tab_whose_run_was_deleted_says_so_and_its_address_follows(cache: Path) -> None:
+    first, second = two(cache)
+    app = opened(run=first)
+    removal.remove(Store(cache), first)
+    app.run()
+    assert "The run “First” was deleted" in words(app) and app.selectbox(key="frame_run").value == second
+    app.button(key="frame_go_on").click().run()
+    assert app.query_params["run"] == second and "was deleted" not in words(app)
+
+
+def test_a_cache_that_cannot_be_written_is_told(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = write_run(cache)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(notes, "write_json", refuse)
+    app = on_runs(name)
+    app.button(key=f"runs_hide_{name}").click().run()
+    assert "cannot be written \\(read\\-only\\)" in app.error[0].value and not of(cache, name).about.hidden
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"name": 3}', '{"name": "x", "hidden": "no"}', "[1]", '{"note": "' + "x" * 3000 + '"}', "[" * 9000]
+    + [
+        '{"name": "two\\nlines"}',
+        '{"name": "\\ud800"}',
+        '{"note": "\\u0000"}',
+        '{"name": ' + "9" * 400 + "}",
+    ],
+)
+def test_what_is_said_of_a_run_may_be_damaged(cache: Path, content: str) -> None:
+    name = write_run(cache)
+    (cache / "runs" / name / notes.FILE).write_text(content, encoding="utf-8")
+    with pytest.raises(UnreadableError, match="saving writes them anew"):
+        notes.read(cache / "runs" / name)
+    run = of(cache, name)
+    assert run.about == About() and labels([run]) == {name: "Synthetic"} and len(run.complaint) < 400
+    app = on_runs(name)
+    assert "saving writes them anew" in words(app) and not app.exception
+    notes.save(Store(cache), name, About(name="Mended"))
+    assert json.loads((cache / "runs" / name / notes.FILE).read_text())["name"] == "Mended"
+
+
+def test_labels_are_never_alike(cache: Path) -> None:
+    for seed in range(3):
+        name = write_run(cache, study=a_study(seed=seed))
+        notes.save(Store(cache), name, About(name="The same"))
+    assert len(set(labels(all_runs(str(cache))[0]).values())) == 3
+    with pytest.raises(SettingsError, match="at most 80 characters"):
+        About(name="x" * 81)
+
+
+def test_a_study_of_a_sweep_is_not_named_twice_over(cache: Path) -> None:
+    told = "Thresholds: drift quantile 0.85, seed 1"
+    write_run(cache, study=replace(a_study(name=told, group="Thresholds"), seed=1))
+    (run,) = all_runs(str(cache))[0]
+    assert run_choice.run_label(run, labels([run])) == told

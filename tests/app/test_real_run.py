@@ -1,0 +1,186 @@
+"""The contract between runs and pages: what the pipeline makes of a study is what every page finds of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_study
+from app_driver import CHARTS, PAGES, charts, on, opened, words
+from streamlit.testing.v1 import AppTest
+from synthetic_run import read, write_run
+
+from gprune import pipeline
+from gprune.analysis import mask_diff, whatif
+from gprune.analysis.whatif import LabChoice
+from gprune.app.pages.calibration_data.panels import MEASURES
+from gprune.app.pages.rasa import lab
+from gprune.pipeline import provenance, stages
+from gprune.pipeline.runs.opened import Run, all_runs
+from gprune.pipeline.stages.comparisons import COMPARISONS
+from gprune.store import Store
+from gprune.study import Study, from_dict, run_name
+from gprune.study.methods import METHODS
+
+pytestmark = pytest.mark.slow
+STUDIES: dict[str, dict[str, Any]] = {
+    "flap": {"metric": "flap"},
+    "wanda_sp": {"metric": "wanda_sp", "retention": 0.6},
+    "twflap": {"metric": "twflap"},
+    "every method": {"methods": list(METHODS)},
+}
+MEASURED = "flap"
+"""the study that is measured on a task and in speed as well"""
+
+
+class Finished:
+    """Runs on a model of two layers, in one cache; each is made when a test asks for it."""
+
+    def __init__(self, root: Path, studies: dict[str, Study]) -> None:
+        self.root, self.studies = root, studies
+        self._made: set[str] = set()
+
+    def run(self, name: str) -> Run:
+        wanted = run_name(self.studies[name])
+        if wanted not in self._made:
+            pipeline.run(self.studies[name], Store(self.root), lambda *_: None)
+            self._made.add(wanted)
+        return next(run for run in all_runs(str(self.root))[0] if run.name == wanted)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    folder = tmp_path_factory.mktemp("real")
+    texts = tiny_study.write_texts(folder / "texts")
+    model = tiny_study.write_model(folder / "model", texts)
+    questions = folder / "questions.jsonl"
+    rows = [{"question": f"def {n}", "choices": ["a", "bb", "ccc"], "answer": n % 3} for n in range(9)]
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    studies = {}
+    for name, changes in STUDIES.items():
+        values = tiny_study.settings(model, texts, substitute=texts[2], name=name, **changes)
+        if name == MEASURED:
+            values["evaluation"] |= {"tasks": [str(questions)], "speed": "cpu"}
+        studies[name] = from_dict(values)
+    return Finished(folder / "cache", studies)
+
+
+@pytest.fixture
+def app(finished: Finished, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Opens the app on a study's run."""
+    monkeypatch.setenv("GPRUNE_CACHE", str(finished.root))
+    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
+
+    def open_on(name: str) -> AppTest:
+        return opened(run=finished.run(name).name)
+
+    return open_on
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_page_finds_all_that_it_draws(finished: Finished, app: Any, name: str) -> None:
+    expected = CHARTS | ({"speed_export": CHARTS["speed_export"] + 1} if name == MEASURED else {})
+    shown = app(name)
+    for page in PAGES:
+        on(shown, page)
+        assert shown.selectbox(key="frame_run").value == finished.run(name).name, page
+        assert not shown.error, (page, [item.value for item in shown.error])
+        assert "Needs “" not in words(shown), page
+        assert len(charts(shown)) == expected[page], page
+
+
+@pytest.mark.parametrize("name", ["flap", "twflap"])
+def test_every_table_and_every_measure_can_be_asked_for(app: Any, name: str) -> None:
+    shown = app(name)
+    for page in PAGES:
+        tables = [toggle.key for toggle in on(shown, page).toggle if toggle.label == "Table"]
+        for key in tables:
+            shown.toggle(key=key).set_value(True)
+        before = len(shown.dataframe)
+        shown.run()
+        assert not shown.exception and not shown.error, page
+        assert len(shown.dataframe) == before + len(tables), page
+    chooser = on(shown, "calibration_data").selectbox(key="cd_measure_selectbox")
+    assert list(chooser.options) == list(MEASURES.values())
+    for measure in MEASURES:
+        shown.selectbox(key="cd_measure_selectbox").set_value(measure).run()
+        grouped = measure == "groups"
+        assert not shown.exception and not shown.error
+        assert len(charts(shown)) == (1 if grouped and name == "flap" else 2), measure
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_run_has_the_results_of_its_course_and_no_other(finished: Finished, name: str) -> None:
+    run = finished.run(name)
+    course = stages.course(run.graph, "all", run.results.holds)
+    made = {stage.name: stage.key for stage in course if stage.name not in run.unavailable}
+    assert {name: entry["key"] for name, entry in run.stages.items()} == made
+    assert run.complete and not run.outdated and set(run.outlook) == {stage.name for stage in course}
+    assert all(run.results.holds(stage) for stage in course if stage.name in made)
+    lacking = {METHODS[name].masks for name in run.study.methods if METHODS[name].decision != "none"}
+    lacking -= set(run.masks())
+    assert lacking == ({"llm_pruner"} if name == "every method" else set())
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_comparison_and_its_partitions_are_there(finished: Finished, app: Any, name: str) -> None:
+    run = finished.run(name)
+    comparisons = list(stages.agreements(run.graph))
+    assert list(run.agreement().comparisons) == comparisons
+    shown = on(app(name), "module_agreement")
+    titles = [COMPARISONS[one].title for one in comparisons]
+    assert list(shown.selectbox(key="ma_pair_selectbox").options) == titles
+
+
+def test_what_is_measured_is_shown(finished: Finished, app: Any) -> None:
+    run = finished.run(MEASURED)
+    shown = on(app(MEASURED), "speed_export")
+    table = next(item.value for item in shown.dataframe if "task" in item.value)
+    assert table["task"].tolist() == ["questions.jsonl"] and table["documents"].tolist() == ["9"]
+    assert [name for name in table.columns if "±" in str(table[name][0])] == [
+        "Dense",
+        "GPrune",
+        "FLAP",
+        "FLAP, no bias compensation",
+        "Wanda-sp",
+    ]
+    assert [row["model"] for row in run.load(stages.speed).rows[::3]] == list(run.study.methods)
+
+
+def test_a_method_that_cannot_run_on_the_model_is_named_with_its_reason(app: Any) -> None:
+    shown = on(app("every method"), "comparison")
+    assert "Left out: LLM-Pruner. " in words(shown).replace("\\", "")
+    assert len(shown.dataframe[0].value) == len(METHODS)
+
+
+def test_the_record_of_a_synthetic_run_has_the_form_of_a_real_one(finished: Finished, tmp_path: Path) -> None:
+    real = read(finished.root, finished.run("flap").name)
+    synthetic = read(tmp_path, write_run(tmp_path))
+    assert set(synthetic) == set(real)
+    entries = [
+        {frozenset(entry) - {"passes"} for entry in one["stages"].values()} for one in (synthetic, real)
+    ]
+    assert entries[0] == entries[1]
+    assert set(synthetic["provenance"]) <= set(real["provenance"])
+    assert set(synthetic["provenance"]["inputs"]) == set(real["provenance"]["inputs"])
+    assert set(provenance.versions()) <= set(real["provenance"])
+    left_out = read(finished.root, finished.run("every method").name)["unavailable"]
+    assert left_out and {frozenset(entry) for entry in left_out.values()} == {frozenset({"key", "reason"})}
+
+
+@pytest.mark.parametrize("name", list(STUDIES))
+def test_the_lab_gives_a_runs_own_masks_at_its_own_setting(finished: Finished, name: str) -> None:
+    run = finished.run(name)
+    found = lab.lab_masks(run, lab.choice(run, run.study.reliability))
+    changed = mask_diff.compare(lab.own_masks(run), found)
+    assert changed.total == changed.heads == 0 and found.retention == lab.own_masks(run).retention
+    decided = [one for one in run.masked if METHODS[one].decision not in ("learned", "sequential")]
+    for method in decided:
+        choice = LabChoice(method, run.study.retention, "primary", run.study.reliability)
+        assert not whatif.obstacle(run.results, method, "primary"), method
+        again, own = lab.lab_masks(run, choice), run.load(stages.masks, method)
+        changed = mask_diff.compare(own, again)
+        assert changed.total == changed.heads == 0, method
+    assert decided or name != "every method"

@@ -1,0 +1,174 @@
+"""Figures of methods and studies: one colour a family, axes with units, and the numbers they draw."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+
+from gprune.analysis.comparison import lines as lines_of
+from gprune.analysis.comparison import rows as rows_of
+from gprune.analysis.paired_test import Measurement
+from gprune.analysis.studies import StudyRow, settings
+from gprune.app.pages.comparison import charts as comparison
+from gprune.app.pages.comparison import study_charts as studies
+from gprune.app.pages.rasa import retention_line
+from gprune.app.ui import chart_style as style
+from gprune.study.methods import METHODS
+
+GAINS = pd.DataFrame(
+    [
+        ("wanda_sp", "gprune:wanda_sp", 0.8, "ppl:wiki", 20.0, 18.0, 0.9),
+        ("fang", "gprune:twflap", 0.8, "ppl:wiki", 15.0, 15.0, 1.0),
+        ("wanda_sp", "gprune:wanda_sp", 0.5, "ppl:wiki", 200.0, 60.0, 0.3),
+        ("fang", "gprune:twflap", 0.5, "ppl:wiki", 40.0, float("inf"), float("inf")),
+    ],
+    columns=["base", "method", "retention", "metric", "before", "after", "gain"],
+)
+
+
+def rows(values: dict[str, float], **changes: object) -> list[StudyRow]:
+    return [
+        StudyRow({"method": name}, name, 0.5, 0, "", {"ppl:wiki": value}, **changes)  # type: ignore[arg-type]
+        for name, value in values.items()
+    ]
+
+
+def assert_drawable(figure: go.Figure) -> None:
+    assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
+    text = json.dumps(json.loads(figure.to_json()))
+    assert "NaN" not in text and "Infinity" not in text
+
+
+def test_every_method_has_its_familys_colour_and_a_look_of_its_own() -> None:
+    families: dict[str, set[str]] = {}
+    for name in METHODS:
+        families.setdefault(style.family(name), set()).add(style.METHOD_COLORS[name])
+    assert {family: len(colors) for family, colors in families.items()} == dict.fromkeys(families, 1)
+    assert len({next(iter(colors)) for colors in families.values()}) == len(families) == 6
+    looks = [(style.METHOD_COLORS[name], style.METHOD_SYMBOLS[name]) for name in METHODS]
+    assert len(set(looks)) == len(METHODS)
+    lines = [(style.METHOD_COLORS[name], style.METHOD_DASHES[name]) for name in METHODS]
+    # the curve of the lab draws each of them in its own words
+    assert set(style.METHOD_DASHES.values()) <= set(retention_line._DASHES)
+    assert len(set(lines)) == len(METHODS)
+
+
+def test_known_colours_and_labels() -> None:
+    known = {"gprune": style.BLUE, "flap": style.ORANGE, "flap_no_bias": style.ORANGE}
+    known |= {"wanda_sp": style.GREEN, "fang": style.PURPLE, "llm_pruner": style.SKY, "dense": style.GREY}
+    assert {name: style.METHOD_COLORS[name] for name in known} == known
+    assert style.label("fang_pooled") == "FANG, pooled" and style.label("dense") == "Dense"
+    assert style.label("unheard") == "unheard" and style.family("gprune:flap") == "gprune"
+
+
+def test_symbols_and_dashes_are_known_to_plotly() -> None:
+    for name in METHODS:
+        marker, line = {"symbol": style.METHOD_SYMBOLS[name]}, {"dash": style.METHOD_DASHES[name]}
+        assert go.Scatter(marker=marker, line=line).marker.symbol == style.METHOD_SYMBOLS[name]
+
+
+@pytest.mark.parametrize(
+    ("values", "inside"), [((38.0, 41.0), 3), ((20.0, 300.0), 3), ((5.0, 4000.0), 3), ((40.0,), 1)]
+)
+def test_a_log_axis_has_round_ticks_within_its_range(values: tuple[float, ...], inside: int) -> None:
+    axis = comparison.logarithmic([*values, float("inf"), float("nan")])
+    low, high = (10.0**end for end in axis["range"])
+    assert low < min(values) and high > max(values)
+    assert inside <= sum(low <= tick <= high for tick in axis["tickvals"]) <= 12
+    assert comparison.logarithmic([float("inf")]) == {"type": "log"}
+
+
+def test_rows_are_dots_in_their_order_and_controls_are_open() -> None:
+    table = settings(rows({"flap": 50.0, "gprune:flap": 40.0}) + rows({"wanda_sp_dense": 45.0}, control=True))
+    figure = studies.rows(table, "ppl:wiki")
+    assert [trace.y[0] for trace in figure.data] == ["flap", "gprune:flap", "wanda_sp_dense"]
+    assert [trace.marker.color for trace in figure.data] == [style.ORANGE, style.BLUE, style.GREEN]
+    assert [trace.marker.symbol for trace in figure.data] == ["square", "circle", "diamond-open"]
+    assert figure.layout.yaxis.categoryarray == ("wanda_sp_dense", "gprune:flap", "flap")
+    assert figure.layout.xaxis.type == "log" and "log scale, lower" in figure.layout.xaxis.title.text
+    assert_drawable(figure)
+
+
+def test_the_height_grows_with_the_rows_and_equal_names_stay_apart() -> None:
+    one, many = (settings(rows({f"m{i}": 10.0 + i for i in range(count)})) for count in (1, 20))
+    grown = studies.rows(many, "ppl:wiki").layout.height - studies.rows(one, "ppl:wiki").layout.height
+    assert grown == 19 * studies.ROW_PIXELS
+    twins = settings([StudyRow({"method": "a"}, m, 0.5, 0, "", {"ARI": 0.5}) for m in ("flap", "fang")])
+    assert [trace.y[0] for trace in studies.rows(twins, "ARI").data] == ["a (1)", "a (2)"]
+
+
+def test_slopes_have_a_panel_a_retention_and_leave_out_what_overflowed() -> None:
+    figure = studies.slopes(GAINS, "ppl:wiki")
+    assert [note.text for note in figure.layout.annotations] == ["keep 80 %", "keep 50 %"]
+    assert [(trace.y, trace.xaxis) for trace in figure.data] == [
+        ((20.0, 18.0), "x"),
+        ((15.0, 15.0), "x"),
+        ((200.0, 60.0), "x2"),
+    ]
+    assert [trace.showlegend for trace in figure.data] == [True, True, False]
+    assert figure.data[1].name == "FANG → twFLAP" and figure.data[0].marker.symbol == ("diamond", "circle")
+    assert figure.layout.yaxis.type == "log" and "wiki" in figure.layout.yaxis.title.text
+    assert_drawable(figure)
+
+
+def test_gains_are_percent_of_perplexity_and_points_of_accuracy() -> None:
+    figure = studies.gain_lines(GAINS[GAINS["base"] == "wanda_sp"], "ppl:wiki")
+    assert figure.data[0].x == ("80 %", "50 %") and figure.data[0].y == pytest.approx((-10.0, -70.0))
+    assert "(%)" in figure.layout.yaxis.title.text and len(figure.layout.shapes) == 1
+    points = GAINS.iloc[[0]].assign(gain=3.5, metric="accuracy")
+    figure = studies.gain_lines(points, "accuracy")
+    assert figure.data[0].y == (3.5,) and "points" in figure.layout.yaxis.title.text
+
+
+def test_bins_draw_methods_in_colour_and_chance_as_a_grey_dash() -> None:
+    values = {"Jaccard": 0.5, "Jaccard by chance": 0.2}
+    table = settings(
+        [StudyRow({"drift bin": f"bin {i}"}, "gprune:flap", 0.5, 0, "", values) for i in range(5)]
+    )
+    figure = studies.bins(table, {"Jaccard": "gprune", "Jaccard by chance": ""})
+    ours, chance = figure.data
+    assert (ours.line.color, ours.line.dash) == (style.BLUE, "solid")
+    assert (chance.line.color, chance.line.dash, chance.mode) == (style.GREY, "dash", "lines")
+    assert ours.x == tuple(f"bin {i}" for i in range(5)) and figure.layout.yaxis.range == (0, 1.02)
+
+
+def test_drift_curves_are_blue_across_texts_and_grey_within_one() -> None:
+    edges = np.linspace(0, 1, 11)
+    names = ("A | B", "half A | half B", "A re-sampled", "B re-sampled")
+    shares = {f"{name}, % of neurons": [50.0, 30.0, 20.0, *[0.0] * 7] for name in names}
+    figure = studies.drift_curves(pd.DataFrame({"drift from": edges[:-1], "drift to": edges[1:]} | shares))
+    assert [trace.name for trace in figure.data] == list(names)
+    assert [trace.line.color for trace in figure.data] == [style.BLUE] * 2 + [style.GREY] * 2
+    assert figure.layout.xaxis.range == (0, pytest.approx(0.3))
+    assert len({(trace.line.color, trace.line.dash) for trace in figure.data}) == 4
+
+
+def test_differences_are_drawn_against_zero_and_pale_where_nothing_may_be_called() -> None:
+    random, losses = np.random.default_rng(0), np.full(96, 3.0)
+    items = []
+    for method, level, kept in (
+        ("flap", 0.0, 0.5),
+        ("gprune", -0.2, 0.5),
+        ("fang", 0.001, 0.5),
+        ("wanda_sp", 0.2, 0.6),
+    ):
+        own = losses + level + 0.05 * random.normal(size=96)
+        value = float(np.exp(own.mean()))
+        items.append(Measurement("run", method, "wiki", value, 1.0, 96, 128, kept, 1, "model", "text", own))
+    lines = lines_of(rows_of(items))
+    figure = comparison.changes(lines, lines[0], ["wiki"], {line.name: line.method for line in lines})
+    assert figure is not None
+    assert_drawable(figure)
+    assert [trace.y[0] for trace in figure.data] == ["gprune", "fang", "wanda_sp"]
+    assert [trace.marker.opacity for trace in figure.data] == [(1.0,), (0.45,), (0.45,)]
+    means = [item.losses.mean() - items[0].losses.mean() for item in items[1:]]
+    np.testing.assert_allclose([trace.x[0] for trace in figure.data], 100 * np.expm1(means))
+    errors = [(item.losses - items[0].losses).std(ddof=1) / 96**0.5 for item in items[1:]]
+    expected = 100 * np.exp(means) * errors
+    np.testing.assert_allclose([trace.error_x.array[0] for trace in figure.data], expected)
+    assert [shape.x0 for shape in figure.layout.shapes] == [0]
+    assert comparison.changes(lines[:1], lines[0], ["wiki"], {lines[0].name: "flap"}) is None

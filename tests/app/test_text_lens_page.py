@@ -1,0 +1,194 @@
+"""The page that reads a text token by token: what it asks, what it shows, and what it says of bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from app_driver import on, opened, words
+from synthetic_run import a_study, write_run
+
+from gprune.analysis import token_loss
+from gprune.analysis.mask_edits import Edit, mask_sets
+from gprune.analysis.token_loss import Token
+from gprune.app import preview
+from gprune.app.pages.text_lens import tokens as component
+from gprune.app.preview import Passage, Piece, Prompt, Read, Reading, State, Written
+from gprune.pipeline.runs.opened import all_runs
+
+EVIL = "<img src=x onerror=alert(1)>"
+PIECES = ("The", " river", "\n", EVIL, "\u202eabc", "🙂", "", " [a](javascript:1)")
+
+
+def pieces() -> tuple[Piece, ...]:
+    split = {5: (1, 2), 6: (2, 2)}
+    return tuple(Piece(text, *split.get(place, (1, 1))) for place, text in enumerate(PIECES))
+
+
+class FakePool:
+    """Has read everything already: the n-th model loses n / 10 nats more on every token."""
+
+    def __init__(self, problem: str = "", total: int = len(PIECES)) -> None:
+        self.asked: list[tuple[Any, Any]] = []
+        self.problem, self.total, self.places = problem, total, 0
+
+    def read(self, source: Any, what: Any, models: Any, owner: str) -> str:
+        self.asked.append((what, models))
+        return str(len(self.asked) - 1)
+
+    def reading(self, identity: str) -> Reading:
+        what, models = self.asked[int(identity)]
+        if self.problem:
+            return Reading("failed", (None,) * len(models), self.problem)
+        if isinstance(what, Prompt):
+            found = [
+                Written(f" went {EVIL}", (5, 6, *range(n)), True, 3, self.total) for n in range(len(models))
+            ]
+            return Reading("complete", tuple(found))
+        losses = np.array([np.nan, *np.linspace(1, 2, len(PIECES) - 1)])
+        slopes = np.arange(len(PIECES)) / 10
+        return Reading(
+            "complete",
+            tuple(Read(pieces(), losses + n * slopes, self.total, self.places) for n in range(len(models))),
+        )
+
+    def state(self, source: Any) -> State:
+        return State("warm")
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> FakePool:
+    made = FakePool()
+    monkeypatch.setattr(preview, "pool", lambda: made)
+    return made
+
+
+def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(
+    cache: Path, pool: FakePool
+) -> None:
+    write_run(cache)
+    app = on(opened(), "text_lens")
+    assert pool.asked == [] and "nothing leaves this machine" in words(app)
+    assert "Here will be the passage" in words(app) and "Here will be how the dense model" in words(app)
+    app.toggle(key="lens_live_toggle").set_value(True).run()
+    assert "Here will be" not in words(app)
+    (passage, models), (prompt, same) = pool.asked
+    assert passage == Passage("python-reference", 0) and models == same
+    assert [model.method for model in models] == ["dense", "gprune", "flap"]
+    assert prompt.typed and prompt.most == 40
+    assert app.number_input(key="lens_window_number").max == 95
+    app.number_input(key="lens_window_number").set_value(7).run()
+    assert pool.asked[-2][0] == Passage("python-reference", 7)
+
+
+def test_the_title_states_the_loss_difference_and_the_list_has_the_context(
+    cache: Path, pool: FakePool
+) -> None:
+    write_run(cache)
+    app = on(opened(lens_live="1"), "text_lens")
+    told = words(app).replace("\\", "")
+    # the slopes of the first and second model, over tokens 1 to 7
+    assert "GPrune +0.40 nats a token" in told and "FLAP +0.80 nats a token" in told
+    assert f"perplexity {np.exp(1.5):.1f}" in told
+    table = app.dataframe[0].value
+    assert table["method"].tolist()[:2] == ["FLAP", "FLAP"] and table["position"][0] == 7
+    assert table["worse by (nats)"][0] == pytest.approx(1.4) and len(table) == 14
+    assert table["token"][1] == "🙂 2/2" and table["p dense"][0] == pytest.approx(np.exp(-2))
+    assert table["before"][0].startswith("The river↵<img") and "‹U+202E›" in table["before"][0]
+
+
+def test_tokens_reach_the_browser_as_strings_and_numbers_only(cache: Path, pool: FakePool) -> None:
+    write_run(cache)
+    app = on(opened(lens_live="1"), "text_lens")
+    assert not app.exception and not app.get("html")[1:]
+    drawn = [json.loads(item.proto.json) for item in app.get("bidi_component")]
+    assert [one["label"] for one in drawn] == ["GPrune", "FLAP"]
+    assert drawn[0]["tokens"][:4] == ["The", "·river", "↵\n", EVIL.replace(" ", "·")]
+    assert (
+        drawn[0]["tokens"][4:7] == ["‹U+202E›abc", "🙂", "‹2/2›"] and drawn[0]["limit"] == drawn[1]["limit"]
+    )
+    markup = (Path(component.__file__).parent / "tokens.js").read_text(encoding="utf-8")
+    assert "innerHTML" not in markup and "insertAdjacentHTML" not in markup and "textContent" in markup
+    assert all(EVIL not in item.value for item in app.markdown)
+
+
+def test_own_text_and_what_is_too_long_or_empty(cache: Path, pool: FakePool) -> None:
+    write_run(cache)
+    app = on(opened(lens_what="typed"), "text_lens")
+    assert "The text is empty" in words(app)
+    app.text_area(key="lens_typed_area").set_value(" \n ").run()
+    app.button(key="lens_read").click().run()
+    assert not any(isinstance(what, Passage) for what, _ in pool.asked)
+    pool.total = 1_234_567
+    app.text_area(key="lens_typed_area").set_value("א" * 2_000_000).run()
+    passage = next(what for what, _ in reversed(pool.asked) if isinstance(what, Passage))
+    assert len(passage.typed) == 2_000_000 and not app.exception
+    assert "The first 8 of 1,234,567 tokens are read: the page shows no more" in words(app)
+    pool.places = len(PIECES)
+    app.run()
+    assert "The first 8 of 1,234,567 tokens are read: the model has places for no more" in words(app)
+    assert "The last 3 of 1,234,567 tokens of the prompt are read" in words(app)
+    assert "א" not in str(dict(app.query_params))
+    # it is there still after another page
+    app = on(on(app, "overview"), "text_lens")
+    assert len(app.text_area(key="lens_typed_area").value) == 2_000_000
+
+
+def test_what_goes_wrong_is_one_sentence(cache: Path, pool: FakePool) -> None:
+    write_run(cache)
+    pool.problem = "the model folder '/gone' has changed since the run: put the model back"
+    app = on(opened(lens_live="1"), "text_lens")
+    assert [error.value for error in app.error][0].startswith("the model folder") and not app.exception
+
+
+def test_continuations_say_after_how_many_tokens_they_part(cache: Path, pool: FakePool) -> None:
+    write_run(cache)
+    app = on(opened(lens_live="1"), "text_lens")
+    assert "GPrune 2 of 2, FLAP 2 of 2" in words(app)
+    assert [code.value for code in app.code if "went" in code.value] == [f" went {EVIL}"] * 3
+
+
+def test_a_mask_set_made_by_hand_can_be_looked_at(cache: Path, pool: FakePool) -> None:
+    write_run(cache)
+    run = all_runs(str(cache))[0][0]
+    chosen = mask_sets.made(run.results, "mine", "flap", (Edit(False, "module", 1, 3),))
+    mask_sets.save(run.results, chosen)
+    app = on(opened(lens_live="1", lens_right="by-hand:mine"), "text_lens")
+    right = pool.asked[0][1][2]
+    assert right.method == "flap" and mask_sets.digest_of(right.masks) == chosen.digest
+    assert "mine (by hand)" in words(app).replace("\\", "")
+
+
+@pytest.mark.parametrize("until", ["drift", "adapted"])
+def test_without_masks_the_page_says_what_is_missing(cache: Path, until: str) -> None:
+    write_run(cache, stages=until)
+    app = on(opened(), "text_lens")
+    assert any("masks of GPrune" in item.value for item in app.info) and not app.error
+    assert not on(opened(run="no such run"), "text_lens").exception
+
+
+def test_a_run_of_one_method_shows_one_panel(cache: Path, pool: FakePool) -> None:
+    write_run(cache, study=a_study(methods=("dense", "flap")))
+    app = on(opened(lens_live="1"), "text_lens")
+    assert len(app.get("bidi_component")) == 1 and len(pool.asked[0][1]) == 2
+
+
+def test_differences_scale_and_signs() -> None:
+    dense, own = np.array([np.nan, 1.0, 2.0, 3.0]), np.array([np.nan, 1.5, 1.0, 3.0])
+    found = token_loss.change(dense, own)
+    assert found.nats == pytest.approx(-0.5 / 3) and found.dense == pytest.approx(np.exp(2))
+    assert token_loss.scale([own - dense]) == pytest.approx(np.quantile([0.5, 1, 0], 0.98))
+    assert token_loss.scale([np.array([np.nan])]) == 0.1
+    table = token_loss.worst([Token(text) for text in "abcd"], dense, {"one": own})
+    assert table["position"].tolist() == [1] and table["after"].tolist() == ["cd"]
+    assert token_loss.visible("a\r\x00\x7f\ud800\u00ad\u2028") == "a␍␀␡\ufffd‹U+00AD›␍"
+    assert token_loss.shared([1, 2, 3], [1, 2, 4]) == 2 and token_loss.shared([], [1]) == 0
+
+
+def test_the_payload_of_a_long_passage_stays_small() -> None:
+    losses = np.linspace(0, 9, 4096)
+    sent = component.sent(["·word"] * 4096, losses, losses + 1, 2.0, "GPrune")
+    assert len(json.dumps(sent, ensure_ascii=False).encode()) < 100_000

@@ -1,0 +1,222 @@
+"""The lines of the RASA page in a browser: they count as Python does, and are one view of one pair."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browser import PATIENCE, known, served
+from synthetic_run import write_run
+
+from gprune.analysis import thresholds
+from gprune.app.ui import derived_cache
+from gprune.pipeline.runs.opened import all_runs
+
+pytestmark = pytest.mark.browser
+LINES = ".threshold-lines"
+OWN = 0.9
+"""both quantiles of the run, which leave no trace in the address"""
+
+
+@pytest.fixture
+def page(chromium: Any, tmp_path: Path) -> Iterator[Any]:
+    """The page of a run, with its lines drawn and no error in its scripts."""
+    name = write_run(tmp_path)
+    told: list[str] = []
+    with served(tmp_path) as server:
+        found = known(chromium, server, viewport={"width": 1280, "height": 1200}).new_page()
+        found.set_default_timeout(PATIENCE)
+        found.on("pageerror", lambda error: told.append(str(error)))
+        found.goto(f"{server.address}/rasa?run={name}")
+        ready(found)
+        yield found
+        found.context.close()
+    assert told == []
+
+
+def ready(page: Any) -> None:
+    page.locator(f"{LINES}[data-adapted]").wait_for()
+    page.get_by_text("Which layers are adapted?").first.wait_for()
+    page.wait_for_timeout(500)
+
+
+def counted(page: Any) -> dict[str, str]:
+    return dict(page.locator(LINES).evaluate("root => ({...root.dataset})"))
+
+
+def line(page: Any, name: str) -> Any:
+    return page.get_by_role("slider", name=f"{name} line, quantile")
+
+
+def drag(page: Any, name: str, across: int, up: int = 0) -> None:
+    """Takes a line by an end, away from modules, and moves it in small steps."""
+    box = line(page, name).bounding_box()
+    x = box["x"] + (box["width"] / 2 if name == "drift" else 6)
+    y = box["y"] + (box["height"] / 2 if name == "score" else 6)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for step in range(1, 21):
+        page.mouse.move(x + across * step / 20, y - up * step / 20)
+    page.wait_for_timeout(100)
+
+
+def agrees(page: Any, key: str, place: int, level: float) -> None:
+    """Line, number, slider and address hold one value."""
+    from playwright.sync_api import expect
+
+    if level == OWN:
+        page.wait_for_url(lambda url: key not in url)
+    else:
+        page.wait_for_url(re.compile(rf"[?&]{key}={level:g}(&|$)"))
+    expect(page.get_by_role("spinbutton").nth(place)).to_have_value(f"{level:.3f}")
+    name = ("drift", "score")[place]
+    expect(line(page, name)).to_have_attribute("aria-valuenow", f"{level:g}")
+    label = ("γ_drift: quantile of the drift line", "γ_score: quantile of the score line")[place]
+    native = page.get_by_role("slider", name=label)
+    expect(native).to_have_value(f"{level:g}")
+
+
+def test_the_browser_counts_what_python_counts(page: Any, tmp_path: Path) -> None:
+    run = all_runs(str(tmp_path))[0][0]
+    own = run.study.reliability
+    drift, score = line(page, "drift"), line(page, "score")
+    for keys in (
+        ["Home"],
+        ["End"],
+        ["PageDown"] * 5,
+        ["ArrowLeft"] * 3,
+        ["PageDown", "ArrowUp"],
+        ["PageDown"] * 4,
+    ):
+        for element in (drift, score):
+            element.focus()
+            for key in keys:
+                page.keyboard.press(key)
+        page.wait_for_timeout(100)
+        found = counted(page)
+        settings = replace(own, drift_quantile=float(found["drift"]), score_quantile=float(found["score"]))
+        statistics, adapted = derived_cache.preview(run, settings)
+        expected = thresholds.count(statistics, adapted)
+        names = ("adapted", "neurons", "fromA", "fromB", "rescored")
+        values = [int(found[name]) for name in names]
+        wanted = expected.adapted, expected.neurons, expected.from_primary, expected.from_auxiliary
+        assert values == [*wanted, expected.rescored], settings
+        layers = np.array([[int(n) for n in found[name].split()] for name in ("layersA", "layersB")])
+        np.testing.assert_array_equal(layers, thresholds.by_layer(statistics, adapted, run.shape.layers))
+
+
+def test_a_dragged_line_moves_number_slider_and_address_and_a_reload_keeps_them(page: Any) -> None:
+    from playwright.sync_api import expect
+
+    tile = page.get_by_test_id("stMetricValue").first
+    before = tile.inner_text()
+    drag(page, "drift", -160)
+    moved = counted(page)
+    level = float(moved["drift"])
+    # while the line is held, only the browser has counted
+    assert level < 0.9 and tile.inner_text() == before and "rasa_qd" not in page.url
+    assert round(level * 200) == pytest.approx(level * 200)
+    page.mouse.up()
+    expect(tile).to_have_text(f"{moved['adapted']} / 24")
+    agrees(page, "rasa_qd", 0, level)
+    drag(page, "score", 0, up=-150)
+    page.mouse.up()
+    second = float(counted(page)["score"])
+    assert second < 0.9
+    agrees(page, "rasa_qs", 1, second)
+    agrees(page, "rasa_qd", 0, level)
+    page.reload()
+    ready(page)
+    agrees(page, "rasa_qd", 0, level)
+    agrees(page, "rasa_qs", 1, second)
+
+
+def test_a_line_follows_the_fields_also_after_it_was_dragged_there_before(page: Any) -> None:
+    from playwright.sync_api import expect
+
+    drag(page, "drift", -120)
+    page.mouse.up()
+    level = float(counted(page)["drift"])
+    agrees(page, "rasa_qd", 0, level)
+    field = page.get_by_role("spinbutton").first
+    field.fill("0.3")
+    field.press("Enter")
+    agrees(page, "rasa_qd", 0, 0.3)
+    # back to the very place of the first release
+    wanted = round((level - 0.3) * 200)
+    line(page, "drift").focus()
+    for _ in range(abs(wanted)):
+        page.keyboard.press("ArrowRight" if wanted > 0 else "ArrowLeft")
+    agrees(page, "rasa_qd", 0, level)
+    page.get_by_role("button", name="Drift only").click()
+    expect(line(page, "score")).to_be_hidden()
+    agrees(page, "rasa_qd", 0, 0.9)
+    page.get_by_role("button", name=re.compile("^None")).click()
+    expect(line(page, "drift")).to_be_hidden()
+    assert counted(page)["adapted"] == "0"
+
+
+def test_back_brings_the_thresholds_back(page: Any) -> None:
+    line(page, "drift").focus()
+    page.keyboard.press("PageDown")
+    agrees(page, "rasa_qd", 0, 0.85)
+    page.get_by_role("link", name="Rank drift", exact=True).click()
+    page.get_by_role("heading", name="Rank drift", level=1).wait_for()
+    page.wait_for_url("**/drift?run=**")
+    page.go_back(wait_until="commit")
+    page.wait_for_url("**/rasa?**")
+    ready(page)
+    agrees(page, "rasa_qd", 0, 0.85)
+    agrees(page, "rasa_qs", 1, 0.9)
+    page.reload()
+    ready(page)
+    agrees(page, "rasa_qd", 0, 0.85)
+    agrees(page, "rasa_qs", 1, 0.9)
+
+
+def test_the_keyboard_alone_moves_the_lines_and_sets_the_rule(page: Any) -> None:
+    from playwright.sync_api import expect
+
+    element = line(page, "drift")
+    element.focus()
+    assert element.evaluate("line => line.matches(':focus-visible')")
+    box = element.bounding_box()
+    assert box["width"] >= 24 and line(page, "score").bounding_box()["height"] >= 24
+    for key, level in (
+        ("ArrowLeft", 0.895),
+        ("ArrowUp", 0.9),
+        ("PageDown", 0.85),
+        ("Home", 0.0),
+        ("End", 1.0),
+    ):
+        page.keyboard.press(key)
+        expect(element).to_have_attribute("aria-valuenow", f"{level:g}")
+    assert element.get_attribute("aria-valuetext").startswith("quantile 1.000, drift ≥ ")
+    agrees(page, "rasa_qd", 0, 1.0)
+    page.keyboard.press("Alt+2")
+    agrees(page, "rasa_qs", 1, 0.85)
+    agrees(page, "rasa_qd", 0, 0.9)
+
+
+def test_a_clicked_module_is_selected_and_marked_in_the_address(page: Any) -> None:
+    where = page.locator(LINES).evaluate(
+        """root => { const box = root.querySelector('.points').getBoundingClientRect();
+        return {left: box.left, top: box.top, width: box.width, height: box.height} }"""
+    )
+    tip = page.locator(f"{LINES} .tip")
+    for x, y in (
+        (x, y) for y in range(40, int(where["height"]) - 50, 12) for x in range(80, int(where["width"]), 12)
+    ):
+        page.mouse.move(where["left"] + x, where["top"] + y)
+        if tip.is_visible():
+            break
+    words = re.match(r"layer (\d+), module (\d+), (\d+) neurons", tip.text_content())
+    page.mouse.down()
+    page.mouse.up()
+    layer, module, _ = words.groups()
+    page.wait_for_url(re.compile(rf"[?&]layer={layer}&module={module}(&|$)"))

@@ -1,0 +1,98 @@
+"""Are the demo's questions held out, the same every time, well formed, and can the demo model answer them?"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from gprune.data.demo import questions, texts
+from gprune.evaluation.accuracy import accuracy
+from gprune.models.loading import load
+from gprune.study import EvaluationSettings
+
+PROSE = ("python-reference", "science-docs")
+ASKED = 60
+
+
+@pytest.fixture(scope="module")
+def asked(text_cache: Path) -> dict[str, list[questions.Question]]:
+    return {name: questions.questions(name, text_cache) for name in questions.NAMES}
+
+
+@pytest.mark.parametrize("name", questions.NAMES)
+def test_questions_are_many_and_distinct_with_one_right_choice(name: str, asked: dict) -> None:
+    found = asked[name]
+    assert 150 <= len(found) <= 200
+    for question in found:
+        assert len(set(question.choices)) == len(question.choices) == questions.CHOICES[name]
+        assert all(choice.strip() == choice for choice in question.choices)
+        assert 0 <= question.answer < questions.CHOICES[name]
+    assert len({(question.question, question.choices) for question in found}) == len(found)
+
+
+def test_continuations_are_held_out_and_follow_their_passage(asked: dict, text_cache: Path) -> None:
+    held_out = {" ".join(line.split()) for name in PROSE for line in lines(name, "test", text_cache)}
+    trained = {" ".join(line.split()) for name in PROSE for line in lines(name, "train", text_cache)}
+    for question in asked["demo_continuation"]:
+        lines_of = [f"{question.question} {choice}" for choice in question.choices]
+        whole = lines_of.pop(question.answer)
+        assert any(line.startswith(whole) for line in held_out)
+        assert not any(line.startswith(whole) for line in trained)
+        assert not any(line.startswith(tuple(lines_of)) for line in held_out | trained)
+
+
+def lines(name: str, split: str, cache: Path) -> list[str]:
+    return [line for document in texts.documents(name, split, cache) for line in document.split("\n\n")]
+
+
+def test_orders_hold_the_same_words_and_only_the_right_one_is_a_sentence(
+    asked: dict, text_cache: Path
+) -> None:
+    held_out, trained = (
+        "\n".join(" ".join(line.split()) for name in PROSE for line in lines(name, split, text_cache))
+        for split in texts.SPLITS[::-1]
+    )
+    for question in asked["demo_order"]:
+        right, wrong = (question.choices[place] for place in (question.answer, 1 - question.answer))
+        assert question.question == ""
+        assert sorted(right.split()) == sorted(wrong.split())
+        assert sum(a != b for a, b in zip(right.split(), wrong.split(), strict=True)) == 2
+        assert right in held_out and right not in trained
+        assert wrong not in held_out
+
+
+def test_clozes_stand_in_held_out_code_after_their_name(asked: dict, text_cache: Path) -> None:
+    documents = texts.documents("python-code", "test", text_cache)
+    trained = texts.documents("python-code", "train", text_cache)
+    assert all(ast.parse(document) for document in documents)
+    for question in asked["demo_cloze"]:
+        right = question.choices[question.answer]
+        assert any(question.question + right in document for document in documents)
+        assert right in question.question
+        assert not any(choice in question.question for choice in question.choices if choice != right)
+        assert not any(question.question + right in document for document in trained)
+
+
+def test_version_follows_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {name: questions.version(name) for name in questions.NAMES}
+    assert len(set(before.values())) == len(questions.NAMES)
+    monkeypatch.setattr(texts, "version", lambda name: "other" if name == "science-docs" else name)
+    changed = {name: questions.version(name) for name in questions.NAMES}
+    monkeypatch.setattr(texts, "version", lambda name: name)
+    plain = {name: questions.version(name) for name in questions.NAMES}
+    assert [name for name in questions.NAMES if changed[name] != plain[name]] == [
+        "demo_continuation",
+        "demo_order",
+    ]
+
+
+def test_the_bundled_model_answers_above_chance(text_cache: Path) -> None:
+    demo = load("demo", device="cpu")
+    settings = EvaluationSettings(limit=ASKED)
+    found = accuracy(demo.model, demo.tokenizer, questions.NAMES, settings, cache=text_cache)
+    for name, result in found.items():
+        assert result.samples == ASKED
+        assert result.chance == pytest.approx(1 / questions.CHOICES[name], rel=1e-12)
+    assert found["demo_order"].acc > 0.8
+    assert found["demo_cloze"].acc > 0.3
+    assert found["demo_continuation"].acc_norm > 0.25

@@ -1,0 +1,114 @@
+"""Fingerprints and descriptions: content decides, not the name."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gprune.data import texts
+from gprune.system.errors import CorpusError
+
+
+def same_content(first: str, second: str) -> bool:
+    return texts.fingerprint(first, "calibration") == texts.fingerprint(second, "calibration")
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> str:
+    records = ({"prefix": f"p{i}", "gold": f"g{i}"} for i in range(1200))
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(tmp_path / "rows.jsonl")
+
+
+def test_copy_under_another_name_is_the_same_content(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("words")
+    (tmp_path / "b.raw").write_text("words")
+    (tmp_path / "c.txt").write_text("other words")
+    assert same_content(f"{tmp_path}/a.txt", f"{tmp_path}/b.raw")
+    assert not same_content(f"{tmp_path}/a.txt", f"{tmp_path}/c.txt")
+    assert texts.fingerprint(f"{tmp_path}/a.txt", "calibration") == texts.fingerprint(
+        f"{tmp_path}/a.txt", "evaluation"
+    )
+
+
+def test_options_that_change_the_tokens_change_the_fingerprint(rows: str):
+    prints = [
+        texts.fingerprint(rows + options, "calibration")
+        for options in (
+            "",
+            "#fields=gold+prefix",
+            "#fields=gold",
+            "#documents=1:",
+            "#documents=:5",
+            "#join=blank-line",
+        )
+    ]
+    assert len(set(prints)) == len(prints)
+    assert same_content(rows, f"{rows}#fields=prefix+gold")
+    assert same_content(f"{rows}#documents=:5", f"{rows}#documents=0:5")
+
+
+def test_file_that_changes_is_a_new_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "a.txt"
+    file.write_text("words")
+    before = texts.fingerprint(str(file), "calibration")
+    file.write_text("w0rds")
+    os.utime(file, ns=(1, 1))
+    assert texts.fingerprint(str(file), "calibration") != before
+    assert "5 characters" in texts.describe(str(file))
+    file.write_text("more words")
+    assert "10 characters" in texts.describe(str(file))
+
+
+def test_embedded_text_without_its_package(monkeypatch: pytest.MonkeyPatch):
+    def version(name: str) -> str:
+        raise ModuleNotFoundError("missing", name="sklearn")
+
+    monkeypatch.setattr("gprune.data.demo.texts.version", version)
+    with pytest.raises(CorpusError, match="'science-docs' cannot be built: it needs the package 'sklearn'"):
+        texts.fingerprint("science-docs", "calibration")
+
+
+def test_hub_text_is_known_by_name_until_it_is_here(
+    put_in_cache: Callable[..., Path], parquet: Callable[..., bytes], tmp_path: Path
+):
+    names = ("wikitext2", "wikitext2#split=test", "ptb", "c4", "hub:a/b", "hub:a/b#config=en")
+    assert len({texts.fingerprint(name, "calibration") for name in names}) == len(names)
+    before = texts.fingerprint("c4", "calibration")
+    put_in_cache("allenai/c4", {"en/c4-train.00000-of-01024.json.gz": b""})
+    assert texts.fingerprint("c4", "calibration") != before
+    content = parquet(text=["row"])
+    put_in_cache("a/b", {"train.parquet": content})
+    (tmp_path / "copy.parquet").write_bytes(content)
+    assert same_content("hub:a/b", f"{tmp_path}/copy.parquet")
+
+
+def test_description_says_what_is_read(rows: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    expected = "file rows.jsonl, 1,200 documents, 9,780 characters, fields prefix + gold joined"
+    assert texts.describe(rows) == expected
+    one = texts.describe(f"{rows}#fields=gold&documents=-10:")
+    assert one == "file rows.jsonl, 10 documents, 50 characters, the field gold"
+    (tmp_path / "a.txt").write_text("words")
+    assert texts.describe(f"{tmp_path}/a.txt") == "text file a.txt, 5 characters"
+    assert texts.describe("python-code", "evaluation").endswith("without its docstrings, split test")
+    assert texts.describe("ptb", "evaluation").endswith("split validation, not on this machine yet")
+    monkeypatch.setattr("gprune.data.texts.identity._COUNTED_BYTES", 100)
+    large = texts.describe(f"{rows}#documents=0:10")
+    assert large == "file rows.jsonl, 0 MB, documents 0:10, fields prefix + gold joined"
+
+
+def test_embedded_text_is_known_by_its_version(monkeypatch: pytest.MonkeyPatch):
+    first = texts.fingerprint("python-code", "calibration")
+    assert first == texts.fingerprint("python-code#split=train", "calibration")
+    assert first != texts.fingerprint("python-code", "evaluation")
+    assert first != texts.fingerprint("python-reference", "calibration")
+    monkeypatch.setattr("gprune.data.demo.texts.version", lambda name: "another")
+    assert first != texts.fingerprint("python-code", "calibration")
+
+
+def test_missing_text_has_neither(tmp_path: Path):
+    for ask in (texts.describe, texts.fingerprint, texts.prepare):
+        with pytest.raises(CorpusError, match="there is no text"):
+            ask(f"{tmp_path}/missing.txt", "calibration")

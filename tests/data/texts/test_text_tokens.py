@@ -1,0 +1,170 @@
+"""Tokens: disjoint calibration sequences, the evaluation stream, and their seeds."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from transformers import ByT5Tokenizer
+
+from gprune.data import texts as corpora
+from gprune.system.errors import CorpusError, SettingsError
+
+WORDS = "the quick brown fox jumps over the lazy dog and 世界 too\n"
+
+
+class Counter:
+    """A tokenizer whose ids are the positions of the characters: every position is its own token."""
+
+    def __call__(self, batch: list[str], **_: object) -> dict[str, list[list[int]]]:
+        return {"input_ids": [list(range(len(string))) for string in batch]}
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> str:
+    (tmp_path / "plain.txt").write_text(WORDS * 200)
+    return str(tmp_path / "plain.txt")
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> str:
+    records = [{"text": WORDS * (1 + i % 3)} for i in range(3000)]
+    records.insert(5, {"text": ""})
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(tmp_path / "rows.jsonl")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    characters=st.integers(1, 400),
+    length=st.integers(1, 40),
+    samples=st.integers(1, 12),
+    seed=st.integers(0, 99),
+)
+def test_every_position_is_used_at_most_once(tmp_path, characters, length, samples, seed):
+    (tmp_path / "a.txt").write_text("x" * characters)
+    available = characters // length
+    if available < samples:
+        with pytest.raises(CorpusError, match=f"gives {available} sequences of {length} tokens"):
+            corpora.draw(f"{tmp_path}/a.txt", Counter(), samples, length, seed)
+        return
+    drawn = corpora.draw(f"{tmp_path}/a.txt", Counter(), samples, length, seed)
+    assert drawn.ids.shape == (samples, length) and drawn.ids.dtype == np.int32
+    assert drawn.available == available
+    assert len(np.unique(drawn.ids)) == samples * length
+    np.testing.assert_array_equal(np.diff(drawn.ids, axis=1), 1)
+    assert (drawn.ids[:, 0] % length == 0).all()
+
+
+def test_same_seed_same_bytes_other_seed_other_bytes(plain: str, tokenizer):
+    first, again, other = (corpora.draw(plain, tokenizer, 20, 16, seed) for seed in (3, 3, 4))
+    assert first.ids.tobytes() == again.ids.tobytes() and first.fingerprint == again.fingerprint
+    assert first.fingerprint != other.fingerprint and first.text == plain
+    flow = corpora.stream(plain, tokenizer)
+    blocks = {row.tobytes() for row in flow[: len(flow) // 16 * 16].reshape(-1, 16)}
+    assert {row.tobytes() for row in other.ids} <= blocks
+
+
+def test_fingerprint_is_of_shape_and_little_endian_tokens(plain: str, tokenizer):
+    drawn = corpora.draw(plain, tokenizer, 3, 5, 0)
+    expected = hashlib.sha256(b"(3, 5)" + drawn.ids.astype("<i4").tobytes()).hexdigest()
+    assert drawn.fingerprint == expected
+
+
+def test_join_makes_one_string_of_all_documents(rows: str, tokenizer):
+    flow = corpora.stream(f"{rows}#documents=0:10&join=blank-line", tokenizer)
+    texts = [json.loads(line)["text"] for line in Path(rows).read_text().splitlines()[:10]]
+    np.testing.assert_array_equal(flow, tokenizer("\n\n".join(texts), verbose=False)["input_ids"])
+
+
+@pytest.mark.parametrize("limit", [1, 17, 5000, 60_000, 10**9])
+def test_stream_with_a_limit_is_the_same_prefix(rows: str, tokenizer, limit: int):
+    whole = corpora.stream(rows, tokenizer)
+    np.testing.assert_array_equal(corpora.stream(rows, tokenizer, limit=limit), whole[:limit])
+
+
+def test_limit_stops_reading(rows: str):
+    class Watched(Counter):
+        batches = 0
+
+        def __call__(self, batch: list[str], **options: object) -> dict[str, list[list[int]]]:
+            self.batches += 1
+            return super().__call__(batch, **options)
+
+    for limit, expected in ((10, 1), (None, 3)):
+        watched = Watched()
+        corpora.stream(rows, watched, limit=limit)
+        assert watched.batches == expected
+
+
+def test_tokenizer_written_in_python(rows: str):
+    slow = ByT5Tokenizer()
+    flow = corpora.stream(f"{rows}#documents=0:2", slow)
+    texts = [json.loads(line)["text"] for line in Path(rows).read_text().splitlines()[:2]]
+    expected = [byte + 3 for text in texts for byte in [*text.encode(), slow.eos_token_id - 3]]
+    np.testing.assert_array_equal(flow, expected)
+
+
+@pytest.mark.parametrize("content", ["", " \n\n\t ", "\ufeff"])
+def test_empty_text(tmp_path: Path, tokenizer, content: str):
+    (tmp_path / "empty.txt").write_text(content)
+    for text in (f"{tmp_path}/empty.txt",):
+        with pytest.raises(CorpusError, match="empty.txt' is empty: give a text with words"):
+            corpora.draw(text, tokenizer, 2, 8, 0)
+        with pytest.raises(CorpusError, match="is empty"):
+            corpora.stream(text, tokenizer)
+
+
+def test_text_of_ten_words_says_what_it_gives(tmp_path: Path, tokenizer):
+    (tmp_path / "short.txt").write_text("one two three four five six seven eight nine ten")
+    with pytest.raises(
+        CorpusError,
+        match=r"gives 0 sequences of 128 tokens \(\d+ tokens in all\) and 2,048 were asked for: ask",
+    ):
+        corpora.draw(f"{tmp_path}/short.txt", tokenizer, 2048, 128, 0)
+    assert len(corpora.stream(f"{tmp_path}/short.txt", tokenizer)) > 10
+
+
+def test_model_without_a_tokenizer(plain: str):
+    with pytest.raises(CorpusError, match="the model's folder has no tokenizer"):
+        corpora.stream(plain, None)
+
+
+def test_settings_out_of_range(plain: str, tokenizer):
+    for samples, length, seed, name in ((0, 8, 0, "samples"), (2, 0, 0, "length"), (2, 8, -1, "seed")):
+        with pytest.raises(SettingsError, match=f"{name} must be at least"):
+            corpora.draw(plain, tokenizer, samples, length, seed)
+    with pytest.raises(SettingsError, match="limit must be at least 1"):
+        corpora.stream(plain, tokenizer, limit=0)
+
+
+def test_embedded_text_that_cannot_be_built(tokenizer, monkeypatch: pytest.MonkeyPatch):
+    def documents(*_: object) -> list[str]:
+        raise ModuleNotFoundError("the text science-docs needs the package 'sklearn'")
+
+    monkeypatch.setattr("gprune.data.demo.texts.documents", documents)
+    with pytest.raises(CorpusError, match="'science-docs' cannot be built: .*needs the package 'sklearn'"):
+        corpora.stream("science-docs", tokenizer)
+
+
+def test_half_a_surrogate_pair_does_not_stop_the_run(tmp_path: Path, tokenizer):
+    (tmp_path / "a.jsonl").write_text('{"text": "ab \\ud83d cd \\ud83d\\ude00"}\n')
+    flow = corpora.stream(f"{tmp_path}/a.jsonl", tokenizer)
+    np.testing.assert_array_equal(flow, tokenizer("ab \ufffd cd \U0001f600")["input_ids"])
+
+
+def test_embedded_text(tmp_path: Path, tokenizer, monkeypatch: pytest.MonkeyPatch):
+    asked = []
+
+    def documents(name: str, split: str, cache: Path | None) -> list[str]:
+        asked.append((name, split, cache))
+        return [WORDS] * 40
+
+    monkeypatch.setattr("gprune.data.demo.texts.documents", documents)
+    drawn = corpora.draw("python-code#documents=0:20", tokenizer, 4, 8, 0, cache=tmp_path)
+    assert drawn.available == 20 * len(tokenizer(WORDS)["input_ids"]) // 8
+    corpora.stream("python-code", tokenizer, cache=tmp_path, limit=10)
+    assert asked == [("python-code", "train", tmp_path), ("python-code", "test", tmp_path)]

@@ -1,0 +1,183 @@
+"""Accuracies of reproduced tables: both rules, the same tasks for all rows, reasons where data lacks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from reproduction.fake_runs import a_series, accuracy_of, finish
+
+from gprune.data.demo import questions
+from gprune.evaluation import tasks as zero_shot
+from gprune.experiments.reproduction import tables, work, writing
+from gprune.experiments.reproduction.assembly import Assembled, assemble
+from gprune.experiments.reproduction.grid import Errand, Series
+from gprune.experiments.reproduction.lookup import Finished
+from gprune.store import Store
+from gprune.study import Study
+
+NO_TASKS = {"tasks": ("none",)}
+MEANS = ["accuracy (max)", "accuracy (fixed)"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "cache")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Local files of three of the paper's tasks, one document each."""
+    folder, choices = tmp_path / "tasks", {"option1": "a", "option2": "b"}
+    folder.mkdir()
+    documents = {
+        "boolq": {"passage": "p", "question": "q", "label": 1},
+        "piqa": {"goal": "g", "sol1": "a", "sol2": "b", "label": 0},
+        "winogrande": {"sentence": "a _ gap", **choices, "answer": "1"},
+    }
+    for name, document in documents.items():
+        (folder / f"{name}.jsonl").write_text(json.dumps(document) + "\n")
+    return folder
+
+
+def with_tasks(errand: Errand, folder: Path, *names: str) -> Study:
+    """The study of an errand with zero-shot tasks, as the app would run it."""
+    changes = {"evaluation.tasks": names, "evaluation.task_folder": str(folder)}
+    return replace(errand.study.with_settings(changes), group="", name="from the app")
+
+
+def made(store: Store, name: str, **changes: Any) -> Assembled:
+    return assemble(tables.TABLES[name], a_series(**changes), Finished(store))
+
+
+def run_all(store: Store, name: str, series: Series | None = None, **how: Any) -> None:
+    for errand in work.needed([tables.TABLES[name]], series or a_series()):
+        finish(store, errand, **how)
+
+
+def test_accuracies_have_columns_only_where_runs_have_them(store: Store, folder: Path) -> None:
+    errands = work.needed([tables.TABLES["ablation"]], a_series(**NO_TASKS))
+    for errand in errands[:2]:
+        finish(store, errand)
+    without = made(store, "ablation", **NO_TASKS)
+    assert not [name for name in without.display.columns if "acc" in name]
+    measured = {"boolq": {"acc": 0.5, "acc_norm": None}, "piqa": {"acc": 0.6, "acc_norm": 0.7}}
+    both = {"gprune": measured, "flap": {"boolq": {"acc": 0.25}, "piqa": {"acc": 0.8, "acc_norm": 0.6}}}
+    finish(store, with_tasks(errands[0], folder, "boolq", "piqa"), accuracy=both)
+    table = made(store, "ablation", **NO_TASKS)
+    assert list(table.display["accuracy (max)"]) == ["52.50", "", "", "60.00"]
+    assert list(table.display["accuracy (fixed)"]) == ["42.50", "", "", "60.00"]
+    assert "piqa" not in table.display.columns
+    long = table.long[(table.long["row"] == 4) & (table.long["subject"] == "piqa")]
+    assert dict(zip(long["measure"], long["value"], strict=True)) == {"acc": 0.6, "acc_norm": 0.7}
+    assert "accuracy in points, the mean over 2 tasks (boolq, piqa; all documents)" in table.notes
+    assert any(note.startswith("1 of 3 rows have no accuracy") for note in table.notes)
+
+
+def test_means_are_over_the_tasks_that_all_compared_rows_have(store: Store, folder: Path) -> None:
+    (first, second, *_) = work.needed([tables.TABLES["ablation"]], a_series(**NO_TASKS))
+    wide = {"boolq": {"acc": 0.5}, "piqa": {"acc": 0.75}, "winogrande": {"acc": 1.0}}
+    finish(store, with_tasks(first, folder, *wide), accuracy={"gprune": wide, "flap": wide})
+    narrow = {"winogrande": {"acc": 0.2}, "boolq": {"acc": 0.4}}
+    finish(store, with_tasks(second, folder, *narrow), accuracy={"gprune": narrow})
+    table = made(store, "ablation", **NO_TASKS)
+    assert list(table.display["accuracy (max)"]) == ["75.00", "30.00", "", "75.00"]
+    assert "not in the means, since not every row has them: piqa" in table.notes
+    assert set(table.long["subject"]) >= {"boolq", "piqa", "winogrande"}
+
+
+def test_the_main_table_is_written_under_both_rules_with_the_published_figures_of_each(store: Store) -> None:
+    run_all(store, "main")
+    series = a_series()
+    done = work.Work(store, series, [tables.TABLES["main"]], store.root / "out")
+    (table,) = done.write(done.tables)
+    assert table.fixed is not None
+    columns = list(table.display.columns)
+    assert columns[-5:] == [*MEANS, *questions.NAMES] == list(table.fixed.display.columns)[-5:]
+    for answer, own, fixed in zip(
+        table.answers,
+        table.display.to_dict("records"),
+        table.fixed.display.to_dict("records"),
+        strict=True,
+    ):
+        study = answer.row.study
+        found = [accuracy_of(study, answer.row.method, task) for task in questions.NAMES]
+        higher = [max(values["acc"], values["acc_norm"] or 0.0) for values in found]
+        norm = [values["acc"] if values["acc_norm"] is None else values["acc_norm"] for values in found]
+        assert [own[name] for name in questions.NAMES] == [f"{100 * value:.2f}" for value in higher]
+        assert [fixed[name] for name in questions.NAMES] == [f"{100 * value:.2f}" for value in norm]
+        means = [f"{100 * np.mean(values):.2f}" for values in (higher, norm)]
+        assert [own[name] for name in MEANS] == [fixed[name] for name in MEANS] == means
+    # LLaMA2-7B's dense row in the paper: 62.91 under max
+    published = {
+        end: pd.read_csv(store.root / "out" / f"main{end}-published.csv").iloc[0] for end in ("", "-fixed")
+    }
+    assert [published[end]["protocol"] for end in published] == ["max", "fixed"]
+    assert published[""]["accuracy (max)"] == published["-fixed"]["accuracy (max)"] == 62.91
+    assert published[""]["accuracy (fixed)"] == published["-fixed"]["accuracy (fixed)"] != 62.91
+    index = writing.read_index(store.root / "out") or {}
+    assert {"main.md", "main-fixed.md", "main-fixed.tex"} <= set(index["tables"]["main"]["files"])
+    assert "single tasks under the rule fixed" in (store.root / "out" / "main-fixed.md").read_text()
+    full = pd.read_csv(store.root / "out" / "main-accuracy.csv")
+    assert len(full) == 22 * 2 and set(full["chance"]) == {25.0}
+    np.testing.assert_allclose(
+        full["standard error"][:2],
+        [100 * np.sqrt(0.03**2 * 2 + s**2) / 3 for s in _errors(table)],
+        rtol=1e-12,
+    )
+
+
+def _errors(table: Assembled) -> list[float]:
+    """Standard error of the second task of the first row under each rule: that of the figure that counts."""
+    row = table.answers[0].row
+    values = accuracy_of(row.study, row.method, questions.NAMES[1])
+    return [0.04 if values["acc_norm"] > values["acc"] else 0.03, 0.04]
+
+
+def test_tasks_that_were_asked_for_must_be_there_with_the_same_limit(store: Store, folder: Path) -> None:
+    series = a_series(tasks=("boolq",), task_folder=str(folder))
+    (errand, *_) = work.needed([tables.TABLES["ablation"]], series)
+    finish(store, errand, accuracy={name: {} for name in errand.study.methods})
+    assert Finished(store).answer(errand.rows[0]) is None
+    finish(store, errand.study.with_settings({"evaluation.limit": 5}))
+    assert Finished(store).answer(errand.rows[0]) is None
+    finish(store, errand)
+    assert Finished(store).answer(errand.rows[0]).filled  # type: ignore[union-attr]
+
+
+def test_tasks_without_data_are_named_and_measured_once_they_have_some(
+    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reasons = {"boolq": "the task 'boolq' has no data: there is no network", "piqa": ""}
+    asked: list[tuple[str, ...]] = []
+
+    def available(names: tuple[str, ...], _: Any) -> dict[str, str]:
+        asked.append(names)
+        return {name: reasons[name] for name in names}
+
+    monkeypatch.setattr(zero_shot, "available", available)
+    series = a_series(tasks=("boolq", "piqa"), task_folder=str(folder))
+    run_all(store, "ablation", series)
+    asked.clear()
+    table = assemble(tables.TABLES["ablation"], series, Finished(store))
+    assert table.filled == 4
+    assert f"not measured: boolq: {reasons['boolq']}" in table.notes
+    assert any("the mean over 1 task (piqa; at most 48 documents of each)" in note for note in table.notes)
+    # once for all rows, which read the same
+    assert [names for names in asked if names] == [("boolq", "piqa")]
+    reasons["boolq"] = ""
+    assert len(work.missing([tables.TABLES["ablation"]], series, Finished(store))) == 3
+
+
+def test_changed_documents_of_a_task_make_its_accuracy_old(store: Store) -> None:
+    series = a_series(tasks=("demo",))
+    (errand, *_) = work.needed([tables.TABLES["ablation"]], series)
+    finish(store, errand, changed={"tasks": {questions.NAMES[0]: "0" * 64}})
+    assert Finished(store).answer(errand.rows[0]) is None
+    finish(store, errand)
+    assert Finished(store).answer(errand.rows[0]) is not None

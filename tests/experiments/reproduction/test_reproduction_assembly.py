@@ -1,0 +1,268 @@
+"""Rows read what finished runs say, carry the reason where they cannot, and are written in three forms."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from reproduction.fake_runs import CORRELATIONS, a_series, finish, opened, perplexity_of
+
+from gprune.experiments.reproduction import tables, work
+from gprune.experiments.reproduction.assembly import REASON, Assembled, assemble
+from gprune.experiments.reproduction.grid import Series
+from gprune.experiments.reproduction.lookup import Finished
+from gprune.pipeline import runs, stages
+from gprune.pipeline.stages import KINDS, inputs
+from gprune.store import Store
+from gprune.study import Study
+
+TEXTS = ("python-reference", "science-docs", "python-code")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "cache")
+
+
+def run_all(store: Store, *names: str, series: Series | None = None, **how: Any) -> None:
+    for errand in work.needed(tables.choose(names), series or a_series()):
+        finish(store, errand, **how)
+
+
+def made(store: Store, name: str, **changes: Any) -> Assembled:
+    return assemble(tables.TABLES[name], a_series(**changes), Finished(store))
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_every_row_of_every_table_is_filled_by_its_own_run(store: Store) -> None:
+    run_all(store, "all", "study")
+    assert work.missing(tables.choose(["all", "study"]), a_series(), Finished(store)) == []
+    for name in tables.TABLES:
+        table = made(store, name)
+        assert table.filled == len(table.answers) > 0
+        assert REASON not in table.display.columns
+    for answer in made(store, "main").answers:
+        expected = [perplexity_of(answer.row.study, answer.row.method, text) for text in TEXTS]
+        assert [value.value for value in answer.values] == expected
+
+
+def test_a_lost_result_an_unfinished_run_or_another_size_fill_nothing(store: Store) -> None:
+    (errand,) = work.needed([tables.TABLES["figure-3a"]], a_series())
+    chosen = [tables.TABLES["ablation"]]
+    finish(store, errand.study, state="running")
+    assert len(work.missing(chosen, a_series(), Finished(store))) == 3
+    finish(store, errand.study)
+    assert len(work.missing(chosen, a_series(), Finished(store))) == 2
+    assert len(work.missing(chosen, a_series(samples=48), Finished(store))) == 3
+    key = stages.perplexity(opened(store, errand.study).graph, "gprune", TEXTS[1]).key
+    (store.root / "perplexity" / key / "losses.npy").unlink()
+    assert len(work.missing(chosen, a_series(), Finished(store))) == 3
+
+
+@pytest.mark.parametrize(
+    ("changed", "current"),
+    [
+        ({}, (True, True)),
+        ({"model": "0" * 64}, (False, False)),
+        ({"calibration": {"primary": "0" * 64}}, (False, False)),
+        # what is measured on does not enter the drift
+        ({"evaluation": {"python-code": "0" * 64}}, (True, False)),
+    ],
+)
+def test_a_changed_model_or_text_makes_results_old(
+    store: Store, changed: dict[str, Any], current: tuple[bool, bool]
+) -> None:
+    drift, perplexity = tables.TABLES["figure-1a"].rows(a_series())[0], tables.ablation(a_series())[-1]
+    assert drift.study == perplexity.study
+    finish(store, drift.study, changed=changed)
+    finished = Finished(store)
+    assert tuple(finished.answer(row) is not None for row in (drift, perplexity)) == current
+
+
+def test_a_raised_formula_version_makes_old_numbers_missing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = tables.choose(["ablation", "figure-1a", "module-overlap"])
+    run_all(store, "ablation", "figure-1a", "module-overlap")
+    assert work.missing(chosen, a_series(), Finished(store)) == []
+    raised = replace(KINDS["drift"], version=KINDS["drift"].version + 1)
+    monkeypatch.setitem(KINDS, "drift", raised)
+    assert made(store, "figure-1a").filled == made(store, "module-overlap").filled == 0
+    # FLAP has no drift in it; the modules of the other rows follow from it
+    assert [answer.filled for answer in made(store, "ablation").answers] == [True, False, False, False]
+    left = work.missing(chosen, a_series(), Finished(store))
+    assert [errand.study.methods for errand in left] == [("gprune",)] * 4
+    run_all(store, "ablation", "figure-1a", "module-overlap")
+    assert work.missing(chosen, a_series(), Finished(store)) == []
+    # the old numbers are still there for whoever goes back
+    monkeypatch.undo()
+    assert work.missing(chosen, a_series(), Finished(store)) == []
+
+
+def test_more_texts_another_device_or_a_third_text_answer_as_well(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("another text")
+    study = a_series().study(methods=("flap", "gprune"))
+    other = study.with_settings(
+        {"device": "cuda:1", "group": "", "substitute": "python-code", "name": "from the app"}
+    )
+    finish(store, other.with_settings({"evaluation.texts": [str(tmp_path / "more.txt"), *reversed(TEXTS)]}))
+    answers = made(store, "ablation").answers
+    assert [answer.filled for answer in answers] == [True, False, False, True]
+    assert [value.subject for value in answers[0].values] == list(TEXTS)
+
+
+def test_a_failed_study_and_a_method_that_cannot_run_say_why_and_the_rest_is_there(store: Store) -> None:
+    for errand in work.needed([tables.TABLES["main"]], a_series()):
+        if errand.study.metric == "twflap" and errand.study.retention == 0.7:
+            finish(store, errand, state="failed", error="the disk is full: free some space")
+        else:
+            finish(store, errand, unavailable={"llm_pruner": "no gradients in this model: leave it out"})
+    table = made(store, "main")
+    reasons = {
+        (answer.row.method_id, answer.row.study.retention): answer.reason
+        for answer in table.answers
+        if answer.reason
+    }
+    cannot = "no gradients in this model: leave it out"
+    assert reasons == {
+        ("llm_pruner", 0.8): cannot,
+        ("llm_pruner", 0.7): cannot,
+        ("llm_pruner", 0.5): cannot,
+        ("gprune:twflap", 0.7): "the disk is full: free some space",
+    }
+    assert table.filled == len(table.answers) - 4
+    assert (table.display[REASON] != "").sum() == 4
+    # what cannot run is not tried again, what failed is
+    left = work.missing([tables.TABLES["main"]], a_series(), Finished(store))
+    assert [(errand.study.metric, errand.study.retention) for errand in left] == [("twflap", 0.7)]
+
+
+def test_mean_and_population_deviation_over_seeds(store: Store) -> None:
+    # the paper's own numbers: 36.31, 36.85 and 37.55 are 36.90 ± 0.51
+    values = {("fang", 0): 36.31, ("fang", 1): 36.85, ("fang", 2): 37.55}
+
+    def value(study: Study, method: str, text: str) -> float:
+        return values.get((method, study.seed), 40.0)
+
+    run_all(store, "seeds", value=value)
+    table = made(store, "seeds")
+    summary = table.display[table.display["seed"] == "mean ± s.d."]
+    assert list(summary["method"]) == ["FANG", "GPrune (twFLAP)"]
+    assert list(summary["science-docs PPL"]) == ["36.90 ± 0.51", "40.00 ± 0.00"]
+    spread = table.attachments["spread"].set_index(["method", "metric"])
+    found = spread.loc[("fang", "ppl:science-docs")]
+    np.testing.assert_allclose(found["std"], np.std([36.31, 36.85, 37.55]), rtol=1e-12)
+    assert found["seeds"] == 3
+
+
+def test_figures_read_drift_agreement_and_bins(store: Store) -> None:
+    run_all(store, "figure-1a", "figure-1b", "figure-3a")
+    correlations = {a.row.item: a.values[0].value for a in made(store, "figure-1a").answers}
+    assert correlations == {
+        "A | B": CORRELATIONS["correlation"],
+        "half A | half B": CORRELATIONS["correlation_half"],
+        "A re-sampled": CORRELATIONS["correlation_primary"],
+        "B re-sampled": CORRELATIONS["correlation_auxiliary"],
+    }
+    swap = made(store, "figure-1b").answers[0]
+    # the sixth comparison of two layers: 0.5 and 0.7
+    assert swap.row.item == "swap"
+    np.testing.assert_allclose([swap.values[0].value, swap.values[0].error], [0.6, 0.1], rtol=1e-12)
+    bins = made(store, "figure-3b").answers
+    found = [{value.measure: value.value for value in answer.values} for answer in bins]
+    np.testing.assert_allclose([values["retained, GPrune"] for values in found], 0.5)
+    np.testing.assert_allclose([values["retained, FLAP"] for values in found], 0.25)
+    np.testing.assert_allclose([values["Jaccard"] for values in found], 0.5)
+    np.testing.assert_allclose([values["Jaccard by chance"] for values in found], 0.125 / 0.625)
+    drifts = [values["mean drift"] for values in found]
+    assert drifts == sorted(drifts)
+    histogram = made(store, "figure-1a").attachments["histogram"]
+    np.testing.assert_allclose(histogram["A | B, % of neurons"].sum(), 100.0)
+
+
+def test_a_comparison_that_the_run_could_not_make_says_so(store: Store) -> None:
+    (errand,) = work.needed([tables.TABLES["figure-1b"]], a_series())
+    finish(store, errand.study.with_settings({"metric": "twflap"}))
+    row = next(row for row in errand.rows if row.item == "fang_ab")
+    (agreed,) = work.needed([tables.TABLES["module-overlap"]], a_series())
+    finish(store, agreed)
+    assert Finished(store).answer(row).filled  # type: ignore[union-attr]
+    other = Finished(store).answer(replace(agreed.rows[0], item="fang_ab"))
+    assert other is not None and "no comparison 'FANG: A against B'" in other.reason
+
+
+def test_the_control_of_fangs_groups_is_made_anew_where_it_is_not_there(store: Store) -> None:
+    (errand,) = work.needed([tables.TABLES["figure-1b"]], a_series())
+    run = finish(store, errand)
+    control = next(row for row in errand.rows if row.item == "fang_other_seed")
+    assert control.extra and control.method == "fang"
+    assert Finished(store).answer(control).filled  # type: ignore[union-attr]
+    graph = opened(store, control.study).graph
+    shutil.rmtree(store.folder("agreement", stages.agreements(graph)["fang_other_seed"].key))
+    assert Finished(store).answer(control) is None
+    assert made(store, "figure-1b").filled == len(errand.rows) - 1
+    # without FANG at all it is the method that cannot run
+    groups = {"key": stages.groups(graph).key, "reason": "FANG cannot run on this model: leave it out"}
+    record = runs.read(store, run) or {}
+    runs.save(store, run, record | {"unavailable": {"groups_primary": groups}})
+    refused = Finished(store).answer(control)
+    assert refused is not None and (refused.reason, refused.run) == (groups["reason"], run)
+    # what is there is not taken back
+    assert made(store, "figure-1b").filled == len(errand.rows) - 1
+
+
+def test_derived_tables_take_measured_rows_only(store: Store) -> None:
+    def value(study: Study, method: str, text: str) -> float:
+        return {"wanda_sp": 60.0, "flap": 40.0}.get(
+            method, {"wanda_sp": 35.0, "flap": 30.0, "twflap": 29.0}[study.metric]
+        )
+
+    run_all(store, "main", value=value, series=a_series(tasks=("none",)))
+    gaps = made(store, "metric-gap", tasks=("none",)).attachments["values"]
+    assert set(gaps["metric"]) == {f"ppl:{text}" for text in TEXTS}
+    assert set(gaps["before"]) == {20.0} and set(gaps["after"]) == {5.0} and set(gaps["reduction"]) == {0.75}
+    gains = made(store, "gain-by-retention", tasks=("none",)).attachments["values"]
+    flap = gains[(gains["base"] == "flap") & (gains["retention"] == 0.8)]
+    assert set(flap["gain"]) == {0.75}
+    assert set(gains["base"]) == {"flap", "wanda_sp", "fang"}
+    shown = made(store, "gain-by-retention", tasks=("none",)).display
+    assert list(shown.loc[0]) == [
+        "Wanda-sp",
+        "GPrune (Wanda-sp)",
+        "80%",
+        "python-reference PPL",
+        "60",
+        "35",
+        "0.5833",
+        "ratio",
+        "yes",
+    ]
+    # the paper's own sentence: from 2.55 to 0.69 points at 70 %, a reduction of 73 %
+    beside = made(store, "metric-gap").published
+    seventy = (
+        beside[(beside["retention"] == "70%") & (beside["metric"] == "accuracy (max)")].iloc[0].to_dict()
+    )
+    assert set(beside["metric"]) == {"accuracy (max)", "accuracy (fixed)"}
+    assert seventy == {
+        "retention": "70%",
+        "before": "2.55",
+        "after": "0.69",
+        "reduction": "0.7294",
+        "metric": "accuracy (max)",
+    }
+
+
+def test_number_types_that_differ_are_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = {"auto": "float32", "cuda:1": "bfloat16"}
+    monkeypatch.setattr(inputs, "precision_of", lambda study: devices[study.device])
+    errands = work.needed([tables.TABLES["ablation"]], a_series())
+    for errand, device in zip(errands, ("auto", "cuda:1", "auto"), strict=True):
+        finish(store, replace(errand.study, device=device))
+    assert {answer.precision for answer in made(store, "ablation").answers} == {"float32", "bfloat16"}
+    notes = made(store, "ablation").notes
+    assert "rows were computed in different number types (bfloat16, float32)" in notes

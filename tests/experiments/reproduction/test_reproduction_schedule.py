@@ -1,0 +1,215 @@
+"""Missing studies become jobs, a few at a time; what has finished or still runs is never started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from reproduction.fake_runs import a_series, command, finish
+from waiting import wait_for
+
+from gprune import jobs
+from gprune.experiments.reproduction import tables, work, writing
+from gprune.experiments.reproduction.grid import Errand
+from gprune.experiments.scheduler import Schedule, Status
+from gprune.jobs import device_slots, local
+from gprune.jobs import folder as files
+from gprune.jobs.state import read_state
+from gprune.pipeline import runs
+from gprune.store import Store
+from gprune.system import machine
+
+pytestmark = pytest.mark.process
+
+TESTS = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache folder; whatever still runs in it is killed afterwards."""
+    monkeypatch.setenv("GPRUNE_JOB_SLOTS", "2")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(TESTS), str(TESTS.parent))))
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    yield folder
+    for job in files.all_folders(files.root(folder)):
+        state = read_state(job)
+        pairs = ((state.supervisor, state.supervisor_started), (state.pid, state.process_started))
+        for pid, started in pairs:
+            if pid is not None and pid != os.getpid():
+                local.send(pid, started, signal.SIGKILL)
+
+
+def a_work(cache: Path, *names: str) -> work.Work:
+    series = a_series(samples=16)
+    return work.Work(Store(cache), series, tables.choose(names), cache / "out")
+
+
+def some_errands(name: str = "ablation") -> list[Errand]:
+    return work.needed(tables.choose([name]), a_series(samples=16))
+
+
+def behave(cache: Path, **behaviours: str) -> None:
+    (cache / "behaviour.json").write_text(json.dumps(behaviours))
+
+
+def test_only_missing_studies_become_jobs_and_a_second_call_starts_none(cache: Path) -> None:
+    done = some_errands()[0]
+    finish(Store(cache), done)
+    seen: list[Status] = []
+    ended: list[tuple[str, str]] = []
+    made = a_work(cache, "ablation")
+    (table,) = made.run(seen.append, lambda errand, why: ended.append((errand.study.name, why)), command)
+    assert table.filled == 4
+    expected = [errand.study.name for errand in some_errands()[1:]]
+    assert sorted(job.label for job in jobs.jobs(cache)) == sorted(expected)
+    assert sorted(ended) == sorted((name, "") for name in expected)
+    assert {job.arguments for job in jobs.jobs(cache)} == {("--until", "perplexity")}
+    assert (seen[-1].done, seen[-1].total) == (2, 2)
+    a_work(cache, "ablation").run(build=command)
+    assert len(jobs.jobs(cache)) == 2
+
+
+def test_a_failed_study_leaves_its_rows_with_the_reason_and_the_rest_goes_on(cache: Path) -> None:
+    first, second, _ = some_errands()
+    behave(cache, **{second.study.name: "fail"})
+    made = a_work(cache, "ablation")
+    (table,) = made.run(build=command)
+    reasons = [answer.reason for answer in table.answers]
+    assert reasons == ["", "the text 'x' is empty: choose another", "", ""]
+    index = writing.read_index(cache / "out") or {}
+    assert index["tables"]["ablation"]["filled"] == 3
+    assert made.failures == {second.shared: "the text 'x' is empty: choose another"}
+
+
+def test_no_more_jobs_are_open_than_run_and_one_waits(cache: Path) -> None:
+    errands = some_errands("fine-grained")[:5]
+    behave(cache, **{errand.study.name: "hold" for errand in errands})
+    most = 0
+
+    def watch(status: Status) -> None:
+        nonlocal most
+        most = max(most, sum(job.active for job in jobs.jobs(cache)))
+        if status.done == 0 and most == 3:
+            (cache / "go").touch()
+
+    assert Schedule(cache, watch=watch, build=command).run(errands) == {}
+    assert most == 3
+    assert len(jobs.jobs(cache)) == 5
+
+
+def test_what_measures_speed_comes_last_and_runs_alone(cache: Path) -> None:
+    errands = [*some_errands("alignment")[-2:], *some_errands()]
+    timed = {errand.study.name for errand in errands if errand.timed}
+    assert [errand.timed for errand in errands] == [True, True, False, False, False]
+    started: list[str] = []
+
+    def watch(_: Status) -> None:
+        active = [job.label for job in jobs.jobs(cache) if job.active]
+        if timed & set(active):
+            assert len(active) == 1
+        started.extend(name for name in active if name not in started)
+
+    assert Schedule(cache, watch=watch, build=command).run(errands) == {}
+    labels = [job.label for job in sorted(jobs.jobs(cache), key=lambda job: job.created)]
+    assert set(labels[-2:]) == timed and len(labels) == 5
+
+
+def test_a_job_that_is_under_way_is_waited_for_whatever_its_device(cache: Path) -> None:
+    errand = some_errands()[1]
+    behave(cache, **{errand.study.name: "hold"})
+    elsewhere = replace(errand.study, device="cpu", group="")
+    job = jobs.submit(cache, elsewhere, "by hand", ("--until", "perplexity"), command)
+    wait_for(lambda: jobs.progress(cache, job.id).message == "holding")
+    seen: list[Status] = []
+
+    def watch(status: Status) -> None:
+        seen.append(status)
+        (cache / "go").touch()
+
+    assert Schedule(cache, watch=watch, build=command).run([errand]) == {}
+    assert [found.id for found in jobs.jobs(cache)] == [job.id]
+    assert "masks_gprune 1/2" in {status.stage for status in seen}
+
+
+def test_devices_have_one_study_each(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPRUNE_JOB_DEVICES", "")
+    monkeypatch.setattr(machine, "cards", lambda: ("a card", "a card"))
+    device_slots.allow(("cuda:0", "cuda:1"))
+    errands = some_errands()
+    behave(cache, **{errand.study.name: "hold" for errand in errands})
+    seen = []
+
+    def watch(_: Status) -> None:
+        found = jobs.jobs(cache)
+        seen.append(sorted(job.device for job in found if job.state == "running"))
+        if seen[-1] == ["cuda:0", "cuda:1"] and not (cache / "go").exists():
+            assert [job.state for job in found].count("queued") == 1
+            (cache / "go").touch()
+
+    (table,) = a_work(cache, "ablation").run(watch, build=command)
+    assert ["cuda:0", "cuda:1"] in seen and table.filled == 4
+    assert all(len(set(devices)) == len(devices) for devices in seen)
+    # the study does not say which GPU it had, so that it is the same on all of them
+    assert {job.device for job in jobs.jobs(cache)} == {"cuda:0", "cuda:1"}
+    assert {jobs.study_of(cache, job.id).device for job in jobs.jobs(cache)} == {"auto"}
+    a_work(cache, "ablation").run(build=command)
+    assert len(jobs.jobs(cache)) == 3
+
+
+def test_an_interrupt_cancels_the_schedules_own_jobs_only(cache: Path) -> None:
+    errands = some_errands()
+    behave(cache, **{errand.study.name: "hold" for errand in errands})
+    other = jobs.submit(
+        cache, replace(errands[0].study, group=""), "mine", ("--until", "perplexity"), command
+    )
+    wait_for(lambda: jobs.progress(cache, other.id).message == "holding")
+
+    def interrupt(_: Status) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Schedule(cache, watch=interrupt, build=command).run(errands)
+    own = [job for job in jobs.jobs(cache) if job.id != other.id]
+    wait_for(lambda: all(not jobs.get(cache, job.id).active for job in own))
+    assert [jobs.get(cache, job.id).state for job in own] == ["cancelled", "cancelled"]
+    assert jobs.get(cache, other.id).state == "running"
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from reproduction.fake_runs import a_series, command
+from gprune.experiments.reproduction import tables, work
+from gprune.store import Store
+
+cache = Path(sys.argv[1])
+made = work.Work(Store(cache), a_series(samples=16), tables.choose(["ablation"]), cache / "out")
+made.run(build=command)
+"""
+
+
+def test_killed_and_started_again_it_goes_on_with_nothing_done_twice(cache: Path) -> None:
+    names = [errand.study.name for errand in some_errands()]
+    behave(cache, **{name: "hold" for name in names[1:]})
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(cache)])
+    try:
+        wait_for(lambda: len(jobs.jobs(cache)) == 3 and len(runs.names(Store(cache))) == 1)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == -signal.SIGKILL
+    (cache / "go").touch()
+    (table,) = a_work(cache, "ablation").run(build=command)
+    assert table.filled == 4
+    assert sorted(job.label for job in jobs.jobs(cache)) == sorted(names)
+    assert {job.state for job in jobs.jobs(cache)} == {"done"}
+    hidden = [path.name for path in (cache / "out").iterdir() if path.name.startswith(".")]
+    assert hidden in ([], [".index.json.lock"])

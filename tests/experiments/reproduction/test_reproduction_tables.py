@@ -1,0 +1,246 @@
+"""The tables hold the paper's rows, and rows of one setting share one study."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from reproduction.fake_runs import a_scale, a_series, opened
+
+from gprune.data import published
+from gprune.data.demo import questions
+from gprune.evaluation.tasks import STANDARD_TASKS
+from gprune.experiments.reproduction import scale, tables, work
+from gprune.experiments.reproduction.grid import Errand, Row, Series, shared
+from gprune.experiments.reproduction.scale import Scale
+from gprune.pipeline import stages
+from gprune.store import Store
+from gprune.study import Study
+from gprune.system.errors import SettingsError
+
+PERPLEXITY_TABLES = (
+    "main",
+    "ablation",
+    "calibration-pair",
+    "multi-dataset",
+    "fine-grained",
+    "calibration-samples",
+    "seeds",
+    "speed",
+)
+BASES = ("dense", "llm_pruner", "wanda_sp", "flap", "fang")
+HUB = ("meta-llama/Llama-2-7b-hf", "lmsys/vicuna-7b-v1.5", "/models/Llama-2-13b-hf/")
+
+
+def rows(name: str, series: Series | None = None) -> list[Row]:
+    return tables.TABLES[name].rows(series or a_series())
+
+
+def paper_rows(name: str, series: Series | None = None) -> list[Row]:
+    return [row for row in rows(name, series) if not row.extra]
+
+
+def target(row: Row) -> float:
+    return 1.0 if row.method == "dense" else row.study.retention
+
+
+def base_of(row: Row) -> str:
+    """The paper's method of a row: the scorings of a baseline are methods here and variants there."""
+    return next((base for base in BASES if row.method_id.startswith(base)), row.method_id)
+
+
+@pytest.mark.parametrize("name", PERPLEXITY_TABLES)
+def test_rows_are_the_papers_methods_and_retentions_in_its_order(name: str) -> None:
+    ours = [(base_of(row), target(row)) for row in paper_rows(name)]
+    assert ours == [(figure.method, figure.retention) for figure in published.table(name)]
+
+
+def test_controls_stand_beside_the_papers_rows_and_can_be_left_out() -> None:
+    full = a_series(controls=True)
+    for name in ("main", "ablation"):
+        assert rows(name) == paper_rows(name) == paper_rows(name, full) != rows(name, full)
+    beside = [(row.labels["method"], target(row)) for row in rows("main", full) if row.extra]
+    words = ["FLAP, one ratio", "Wanda-sp, one ratio"]
+    words += ["MSL, one module a layer (FLAP)", "MSL, random modules (FLAP)"]
+    assert beside == [(f"control: {word}", kept) for kept in (0.8, 0.7, 0.5) for word in words]
+    shown = [(row.method, row.labels["MSL"]) for row in rows("ablation", full) if row.extra]
+    assert shown == [("flap_uniform", ""), ("msl_layers", "yes"), ("msl_shuffled", "yes")]
+    assert Scale("paper").controls
+
+
+def test_every_published_table_is_reproduced_or_said_to_be_left() -> None:
+    assert set(published.TABLES) - set(tables.TABLES) == {"cost"}
+    ours = {"metric-gap", "gain-by-retention", "alignment", "study"}
+    assert set(tables.TABLES) - set(published.TABLES) == ours
+    assert "not in the paper" in tables.TABLES["alignment"].title
+    assert all(row.extra for row in rows("alignment"))
+
+
+def test_the_full_method_is_one_study_in_eight_tables() -> None:
+    full = shared(a_series().study())
+    names = [
+        name
+        for name in tables.TABLES
+        if any(
+            shared(r.study) == full and r.method == "gprune" and r.reads == "perplexity" for r in rows(name)
+        )
+    ]
+    assert names == [
+        "main",
+        "ablation",
+        "calibration-pair",
+        "multi-dataset",
+        "fine-grained",
+        "calibration-samples",
+        "quantile-sweep",
+        "metric-gap",
+        "gain-by-retention",
+        "study",
+    ]
+
+
+def untimed() -> list[Errand]:
+    """The studies behind all tables that measure no speed."""
+    found = work.needed(tables.choose(["all"]), a_series())
+    return [errand for errand in found if not errand.timed]
+
+
+def test_what_changes_no_number_does_not_tell_studies_apart() -> None:
+    study = a_series().study()
+    same = replace(study, device="cuda:1", name="x", group="", methods=("flap",))
+    assert shared(same) == shared(study)
+    # results are the same for still more: what is measured on, in which batches, and a third text
+    texts = {"calibration.batch": 3, "evaluation.batch": 5, "evaluation.texts": ["science-docs"]}
+    third = replace(study, substitute="python-code")
+    for other in (same, same.with_settings(texts), third):
+        assert number(other) == number(study)
+    assert shared(third) != shared(study)
+    for change in ({"seed": 4}, {"sparsity.batch": 8}, {"evaluation.windows": 7}, {"dtype": "float16"}):
+        assert number(study.with_settings(change)) != number(study)
+        assert shared(study.with_settings(change)) != shared(study)
+
+
+def number(study: Study) -> str:
+    """The key of GPrune's perplexity on a text that every study here is measured on."""
+    return stages.perplexity(opened(Store(), study).graph, "gprune", "science-docs").key
+
+
+def masks_of(study: Study) -> str:
+    """The key of GPrune's masks."""
+    return stages.masks(opened(Store(), study).graph).key
+
+
+def test_scales() -> None:
+    demo, seven, thirteen = a_scale(), scale.choose(HUB[0]), scale.choose(HUB[2])
+    assert (demo.name, demo.samples, demo.batch, demo.windows) == ("demo", 96, 16, 48)
+    assert demo.texts == ("python-reference", "science-docs", "python-code")
+    assert (seven.samples, seven.epochs, seven.windows, seven.texts) == (2048, 2, None, scale.PAPER_TEXTS)
+    assert (seven.retentions, thirteen.retentions) == ((0.8, 0.7, 0.5), (0.5, 0.4, 0.3))
+    assert thirteen.epochs == 3
+    vicuna = Series(HUB[1], scale.choose(HUB[1])).base.reliability
+    assert (vicuna.drift_quantile, vicuna.score_quantile) == (0.9, 0.85)
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NousResearch/Llama-2-7b-hf", "LLaMA2-7B"),
+        ("LLaMA2-7B", "LLaMA2-7B"),
+        ("vicuna1.5-7b", "Vicuna1.5-7B"),
+        ("llama-2-13b", "LLaMA2-13B"),
+        ("meta-llama/Llama-2-7b-chat-hf", ""),
+        ("codellama/CodeLlama-7b-hf", ""),
+        ("vicuna-7b-v1.5-16k", ""),
+        ("demo", ""),
+    ],
+)
+def test_only_the_papers_own_models_have_published_figures(name: str, model: str) -> None:
+    assert scale.paper_model(name) == model
+
+
+def test_fewer_samples_take_the_papers_epochs_and_never_fewer_than_shards() -> None:
+    def sizes(samples: int, epochs: int) -> list[tuple[int, int]]:
+        found = rows("calibration-samples", a_series(samples=samples, epochs=epochs))
+        for row in found:
+            calibration = row.study.calibration
+            assert calibration.samples == row.labels["samples"] >= calibration.shards
+            assert row.study.sparsity.epochs == row.labels["epochs"]
+        return [(row.labels["samples"], row.labels["epochs"]) for row in found]
+
+    assert sizes(2048, 2) == [(128, 4), (256, 7), (512, 7), (1024, 8), (2048, 2)]
+    assert sizes(96, 2) == [(8, 4), (12, 7), (24, 7), (48, 8), (96, 2)]
+    assert sizes(16, 1) == [(8, 2), (8, 4), (8, 4), (8, 4), (16, 1)]
+
+
+def test_wrong_scales_and_tables_are_named() -> None:
+    with pytest.raises(SettingsError, match="three texts that differ"):
+        a_scale(primary="science-docs")
+    with pytest.raises(SettingsError, match="--seeds must be values that differ"):
+        a_scale(seeds=(1, 1))
+    with pytest.raises(SettingsError, match="--scale must be one of paper, demo"):
+        scale.choose("demo", "huge")
+    with pytest.raises(SettingsError, match="did you mean 'ablation'"):
+        tables.choose(["ablaton"])
+    with pytest.raises(SettingsError, match="retention must be more than 0"):
+        rows("main", a_series(retentions=(1.5,)))
+    assert [table.name for table in tables.choose(["seeds", "main", "seeds"])] == ["main", "seeds"]
+
+
+def test_demo_measures_tasks_where_the_main_table_is_and_the_paper_everywhere() -> None:
+    demo, paper = a_series(), Series(HUB[0], scale.choose(HUB[0]))
+    in_main = {shared(row.study) for row in rows("main", demo)}
+    for errand in untimed():
+        expected = (questions.NAMES, 48) if errand.shared in in_main else ((), None)
+        assert (errand.study.evaluation.tasks, errand.study.evaluation.limit) == expected
+    assert len(in_main) == 9
+    for errand in work.needed(tables.choose(["all"]), paper):
+        evaluation = errand.study.evaluation
+        assert (evaluation.tasks, evaluation.limit) == (() if errand.timed else published.TASKS, None)
+    assert scale.choose("/models/other", "demo").tasks == ()
+
+
+def test_tasks_are_named_one_by_one_or_as_a_suite_and_then_measured_everywhere() -> None:
+    named = a_scale(tasks=("demo", "boolq", "demo_order"), limit=0, task_folder="/data")
+    assert named.tasks == (*questions.NAMES, "boolq")
+    assert (named.tasks_in, named.limit, a_scale().tasks_in, a_scale().limit) == ("all", None, "main", 48)
+    assert a_scale(tasks=("paper",)).tasks == published.TASKS == tuple(STANDARD_TASKS)
+    assert a_scale(tasks=("none",)).tasks == ()
+    (errand, *_) = work.needed([tables.TABLES["quantile-sweep"]], Series("demo", named))
+    assert errand.study.evaluation.task_folder == "/data"
+    with pytest.raises(SettingsError, match=r"evaluation\.limit must be at least 1"):
+        a_series(limit=-1)
+    with pytest.raises(SettingsError, match="there is no task 'bolq'.*did you mean boolq"):
+        work.prepare(a_series(tasks=("bolq",)))
+
+
+def test_speed_takes_the_masks_of_the_main_studies_with_dense_beside() -> None:
+    found = work.needed([tables.TABLES["speed"]], a_series())
+    first, timed = [t for t in found if not t.timed], [t for t in found if t.timed]
+    main = {masks_of(row.study) for row in rows("main") if row.study.retention == 0.5}
+    assert {masks_of(errand.study) for errand in found} == main and len(main) == 3
+    assert [(errand.until, errand.study.methods) for errand in first] == [("masks", ("gprune",))] * 3
+    assert {errand.study.metric: errand.study.methods for errand in timed} == {
+        "flap": ("dense", "gprune", "llm_pruner", "flap"),
+        "wanda_sp": ("dense", "gprune", "wanda_sp"),
+        "twflap": ("dense", "gprune", "fang"),
+    }
+    assert {errand.study.evaluation.speed for errand in timed} == {"cpu"}
+    paper = work.needed([tables.TABLES["speed"]], Series(HUB[0], scale.choose(HUB[0])))
+    assert {errand.study.evaluation.speed for errand in paper} == {"none", "auto"}
+
+
+def test_alignments_fit_the_width_and_the_first_is_the_study_of_the_speed_table(tmp_path: Path) -> None:
+    shown = [(row.method, row.labels["alignment"]) for row in rows("alignment")]
+    assert shown == [("dense", ""), *(("gprune", multiple) for multiple in (1, 8, 16, 32, 64))]
+    speed = {shared(row.study) for row in rows("speed")}
+    assert [shared(row.study) in speed for row in rows("alignment")] == [True, True] + [False] * 4
+    (tmp_path / "config.json").write_text('{"intermediate_size": 130}')
+    narrow = Series(str(tmp_path), scale.choose(str(tmp_path), "demo"))
+    assert [row.labels["alignment"] for row in rows("alignment", narrow)] == ["", 1, 8, 16]
+    assert tables.TABLES["alignment"].left_out(narrow) == (
+        "alignment 32, 64 left out: more than one part in 8 of the FFN width (130 neurons)"
+    )
+    assert tables.TABLES["alignment"].left_out(a_series()) == ""
+    # a model that is not here yet is taken to be wide enough
+    assert len(rows("alignment", Series("/absent/model", scale.choose("/absent/model")))) == 6

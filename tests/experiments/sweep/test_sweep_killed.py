@@ -1,0 +1,111 @@
+"""A sweep of 24 studies is killed in its middle, jobs and all, and goes on with nothing done twice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+import tiny_study
+from sweep.computed import begun, in_the_middle
+from waiting import limit, wait_for
+
+from gprune import jobs
+from gprune.experiments.sweep.plan import Sweep, from_file
+from gprune.experiments.sweep.status import standings
+from gprune.store import Store
+from gprune.system.processes import process_start
+
+SPACE = {
+    "retention": [0.5, 0.6],
+    "metric": ["flap", "wanda_sp"],
+    "seed": [0, 1],
+    "reliability.drift_quantile": [0.5, 0.7, 0.9],
+}
+BEFORE = 6
+"""studies that are done when the kill comes"""
+
+
+def start(file: Path, cache: Path) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "GPRUNE_JOB_SLOTS": "2", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "gprune", "sweep", str(file), "--cache", str(cache)]
+    log = open(cache.with_name("sweep.log"), "ab")
+    return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+
+def of_the_sweep(cache: Path) -> list[psutil.Process]:
+    """Every process that has the cache in its command line: the command, its jobs, and who watches them."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if str(cache) in " ".join(process.cmdline()) and process.pid != os.getpid():
+                found.append(process)
+    return found
+
+
+def kill(cache: Path) -> int:
+    """Kills all of them outright, those as well that they start meanwhile; gives their number."""
+    killed = set[int]()
+    while found := of_the_sweep(cache):
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+                killed.add(process.pid)
+    # a process that is about to go has no command line any more
+    wait_for(lambda: all(process_start(pid) is None for pid in killed))
+    return len(killed)
+
+
+def states(sweep: Sweep, cache: Path) -> list[str]:
+    return [one.state for one in standings(sweep.variations(), Store(cache), sweep.until)]
+
+
+@pytest.mark.long
+@pytest.mark.process
+def test_killed_in_its_middle_it_goes_on_and_computes_nothing_twice(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    texts = tiny_study.write_texts(tmp_path / "texts")
+    model = tiny_study.write_model(tmp_path / "model", texts)
+    study = tiny_study.settings(model, texts, methods=["dense", "gprune"])
+    file = tmp_path / "sweep.json"
+    file.write_text(json.dumps({"study": study, "space": SPACE, "until": "masks"}))
+    sweep = from_file(file)
+    assert sweep.count == 24
+    process = start(file, cache)
+
+    def in_its_middle() -> bool:
+        assert process.poll() is None, cache.with_name("sweep.log").read_text()
+        # looking must not take the time of what is looked at
+        if len(list(cache.glob("runs/*"))) <= BEFORE:
+            return False
+        found = jobs.jobs(cache)
+        at_work = [job for job in found if job.state == "running" and in_the_middle(cache, job.id)]
+        return sum(job.state == "done" for job in found) >= BEFORE and len(at_work) == 2
+
+    try:
+        wait_for(in_its_middle, 90)
+        process.kill()
+        process.wait()
+        killed = 1 + kill(cache)
+        # whoever looks finds out what is gone
+        jobs.reconcile(cache)
+        lost = [job for job in jobs.jobs(cache) if job.killed]
+        before, found = len(begun(cache)), states(sweep, cache)
+        assert killed >= 5 and found.count("interrupted") == len(lost) >= 1
+        assert found.count("done") >= BEFORE and "missing" in found and "failed" not in found
+        again = start(file, cache)
+        assert again.wait(limit(120)) == 0, cache.with_name("sweep.log").read_text()
+    finally:
+        kill(cache)
+    assert states(sweep, cache) == ["done"] * 24
+    counts = begun(cache)
+    twice = {place: count for place, count in counts.items() if count > 1}
+    torn = {in_the_middle(cache, job.id) for job in jobs.jobs(cache) if job.killed}
+    print(f"{killed} processes killed, {len(lost)} jobs among them; {before} results begun before the kill,")
+    print(f"{len(counts)} in all, {len(counts) - len(twice)} of them begun once, {len(twice)} twice: {twice}")
+    assert twice.keys() <= torn and set(twice.values()) <= {2}

@@ -1,0 +1,238 @@
+"""The studies of a sweep become jobs; what they share is computed once, and what failed stays."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tiny_study
+from sweep import fake_sweep
+from sweep.computed import begun, events
+from sweep.fake_sweep import UNTIL, a_sweep, command
+from waiting import wait_for
+
+from gprune import jobs
+from gprune.__main__ import main
+from gprune.experiments.scheduler import CANCELLED, Status
+from gprune.experiments.sweep import running
+from gprune.experiments.sweep.plan import Sweep, from_file
+from gprune.experiments.sweep.status import standings
+from gprune.jobs import folder as files
+from gprune.jobs import local
+from gprune.jobs.slurm import watching
+from gprune.jobs.slurm.settings import SlurmSettings
+from gprune.jobs.slurm.submission import Errand
+from gprune.jobs.state import JobState, read_state, write_state
+from gprune.pipeline import runs
+from gprune.pipeline.stages import statistics
+from gprune.store import Store
+
+TESTS = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache folder; whatever still runs in it is killed afterwards."""
+    monkeypatch.setenv("GPRUNE_JOB_SLOTS", "2")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(TESTS), str(TESTS.parent))))
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    yield folder
+    for job in files.all_folders(files.root(folder)):
+        state = read_state(job)
+        for pid, started in (
+            (state.supervisor, state.supervisor_started),
+            (state.pid, state.process_started),
+        ):
+            if pid is not None and pid != os.getpid():
+                local.send(pid, started, signal.SIGKILL)
+
+
+def behave(cache: Path, **behaviours: str) -> None:
+    (cache / "behaviour.json").write_text(json.dumps({k.strip("_"): v for k, v in behaviours.items()}))
+
+
+def states(cache: Path, sweep: Sweep) -> list[str]:
+    return [one.state for one in standings(sweep.variations(), Store(cache), UNTIL)]
+
+
+def run(cache: Path, sweep: Sweep, **how: object) -> list[tuple[str, str]]:
+    found = running.run(sweep.variations(), Store(cache), UNTIL, build=command, **how)  # type: ignore[arg-type]
+    return [(one.state, one.words) for one in found]
+
+
+@pytest.mark.process
+def test_a_failure_is_told_stays_and_is_tried_again_when_asked_for(cache: Path) -> None:
+    sweep = a_sweep(0, 1, 2, 3)
+    assert states(cache, sweep) == ["missing"] * 4
+    behave(cache, _1="fail")
+    told: list[tuple[int, str]] = []
+    found = run(cache, sweep, told=lambda errand, why: told.append((errand.study.seed, why)))
+    why = "the text 'x' is empty: choose another"
+    assert found == [("done", ""), ("failed", why), ("done", ""), ("done", "")]
+    assert sorted(told) == [(0, ""), (1, why), (2, ""), (3, "")]
+    names = runs.names(Store(cache))
+    assert len(names) == 3 and all(name.startswith("seeds-seed-") for name in names)
+    assert {job.label for job in jobs.jobs(cache)} == {f"seeds: seed {seed}" for seed in range(4)}
+    # nothing is left to do, and what has failed is not tried unasked
+    assert run(cache, sweep) == found and len(jobs.jobs(cache)) == 4
+    behave(cache)
+    assert run(cache, sweep, again=True) == [("done", "")] * 4 and len(jobs.jobs(cache)) == 5
+
+
+@pytest.mark.process
+def test_killed_and_cancelled_jobs_are_gone_on_with(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = a_sweep(0, 1, 2)
+    first, second, third = sweep.variations()
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "start_supervisor", lambda _: None)
+        made = [jobs.submit(cache, one.study, "", ("--until", UNTIL), command) for one in (first, second)]
+        cancelled = jobs.submit(cache, third.study, "", ("--until", UNTIL), command)
+        jobs.cancel(cache, cancelled.id)
+        # their processes are gone with all that watched them
+        for job in made:
+            dead = JobState(state="running", pid=2**22 - 1, process_started=1.0, started=1.0)
+            write_state(job.folder, dead)
+        jobs.reconcile(cache)
+    assert [jobs.get(cache, job.id).killed for job in made] == [True, True]
+    assert states(cache, sweep) == ["interrupted", "interrupted", "cancelled"]
+    assert run(cache, sweep) == [("done", "")] * 3 and len(jobs.jobs(cache)) == 6
+
+
+@pytest.mark.process
+def test_every_study_leaves_a_run_though_another_makes_the_same_results(cache: Path) -> None:
+    # nothing as far as the drift depends on a threshold
+    base = a_sweep(0).study
+    sweep = Sweep("lines", base, (("reliability.drift_quantile", (0.8, 0.85)),), until=UNTIL)
+    behave(cache, _0="hold")
+
+    def watch(_: Status) -> None:
+        if sum(job.state == "running" for job in jobs.jobs(cache)) == 2:
+            (cache / "go").touch()
+
+    assert run(cache, sweep, watch=watch) == [("done", "")] * 2
+    assert len(runs.names(Store(cache))) == 2
+
+
+@pytest.mark.process
+def test_an_interrupt_cancels_the_jobs_and_the_next_start_goes_on(cache: Path) -> None:
+    sweep = a_sweep(0, 1, 2)
+    behave(cache, _0="hold", _1="hold", _2="hold")
+
+    def interrupt(_: Status) -> None:
+        if any(jobs.progress(cache, job.id).message == "holding" for job in jobs.jobs(cache)):
+            raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        run(cache, sweep, watch=interrupt)
+    wait_for(lambda: not any(job.active for job in jobs.jobs(cache)))
+    assert states(cache, sweep) == ["cancelled"] * 3
+    (cache / "go").touch()
+    assert run(cache, sweep) == [("done", "")] * 3
+    assert CANCELLED not in str(standings(sweep.variations(), Store(cache), UNTIL))
+
+
+@pytest.fixture
+def sbatch(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A client of Slurm that takes every array as number 41; what it was asked, a line each."""
+    book, client = tmp_path / "asked", tmp_path / "sbatch"
+    client.write_text(f'#!/bin/sh\ncat > /dev/null\necho "$@" >> {book}\necho 41\n')
+    client.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(watching, "soon", lambda _: None)
+    return book
+
+
+def test_who_waits_for_slurms_jobs_of_another_leaves_them_when_interrupted(cache: Path, sbatch: Path) -> None:
+    sweep = a_sweep(0, 1)
+    first = sweep.variations()[0].study
+    (theirs,) = jobs.submit_slurm(cache, [Errand(first, "theirs", ("--until", UNTIL))], SlurmSettings())
+
+    def interrupt(_: Status) -> None:
+        raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        run(cache, sweep, watch=interrupt, slurm=SlurmSettings())
+    assert {job.id == theirs.id: job.state for job in jobs.jobs(cache)} == {
+        True: "queued",
+        False: "cancelled",
+    }
+
+
+def test_slurm_gets_the_studies_as_one_array(cache: Path, sbatch: Path) -> None:
+    def watch(_: Status) -> None:
+        # what its nodes would do
+        for job in jobs.jobs(cache):
+            if job.state == "queued" and job.note.startswith("Slurm's 41_"):
+                fake_sweep.main(job.folder)
+
+    sweep = a_sweep(0, 1)
+    assert run(cache, sweep, watch=watch, slurm=SlurmSettings()) == [("done", "")] * 2
+    assert {job.engine for job in jobs.jobs(cache)} == {"slurm"}
+    (words,) = sbatch.read_text().splitlines()
+    assert "--array=0-1" in words and "--exclusive" not in words
+    assert run(cache, sweep, slurm=SlurmSettings()) == [("done", "")] * 2 and len(jobs.jobs(cache)) == 2
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """A sweep file over the model of the tests: three thresholds of one study."""
+    texts = tiny_study.write_texts(tmp_path / "texts")
+    model = tiny_study.write_model(tmp_path / "model", texts)
+    study = tiny_study.settings(model, texts, methods=["dense", "gprune"])
+    file = tmp_path / "lines.json"
+    space = {"reliability.drift_quantile": [0.5, 0.7, 0.9]}
+    file.write_text(json.dumps({"study": study, "space": space, "until": "masks"}))
+    return file
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.long
+def test_a_sweep_runs_for_real_and_computes_what_is_shared_once(
+    cache: Path, tiny: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["sweep", str(tiny), "--cache", str(cache)]
+    assert main([*words, "--dry-run"]) == 0
+    said = capsys.readouterr()
+    assert "stages, " in said.out and "drift quantile 0.7" in said.out
+    asked, distinct, missing = (
+        int(word) for word in said.err.replace(",", "").split() if word.isdecimal() and word != "3"
+    )
+    assert "3 studies with" in said.err and asked > distinct == missing
+    # what they all begin with is being computed by somebody else
+    sweep, store = from_file(tiny), Store(cache)
+    shared = statistics(running.opened(sweep.variations()[0].study, store).graph, "primary")
+    waited: list[str] = []
+
+    with contextlib.ExitStack() as held:
+        held.enter_context(store.lock(shared.kind, shared.key))
+
+        def watch(status: Status) -> None:
+            found = standings(sweep.variations(), store, sweep.until)
+            if not waited and sum("waiting for another run" in one.words for one in found) == 2:
+                waited.append(status.stage)
+                held.close()
+
+        running.run(sweep.variations(), store, sweep.until, watch=watch)
+    assert waited == [f"{shared.name} waiting for another run that computes the same"]
+    counts = begun(cache)
+    assert len(counts) == distinct and set(counts.values()) == {1}
+    assert main([*words, "--json"]) == 0 and len(jobs.jobs(cache)) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert told["counts"] == {"done": 3}
+    assert [one["settings"] for one in told["studies"]] == [
+        {"reliability.drift_quantile": value} for value in (0.5, 0.7, 0.9)
+    ]
+    assert main([*words, "--status"]) == 0
+    said = capsys.readouterr()
+    assert said.err == "3 studies: 3 done\n"
+    first = told["studies"][0]
+    assert said.out.splitlines()[0].split() == ["done", "drift", "quantile", "0.5", first["run"]]
+    assert any(event["message"].startswith("waiting") for event in events(cache, first["job"]))

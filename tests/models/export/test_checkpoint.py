@@ -1,0 +1,172 @@
+"""A pruned model leaves and comes back as it was, here and where this project is not installed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pruned_folder import with_biases
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from gprune.models.decoder import Decoder
+from gprune.models.export import checkpoint, plan_file
+from gprune.models.families import FAMILIES
+from gprune.pruning.surgery import cut
+from gprune.records import PruningMasks
+
+
+def padded_batch() -> tuple[torch.Tensor, torch.Tensor]:
+    ids = torch.randint(3, 64, (2, 7), generator=torch.Generator().manual_seed(5))
+    ids[1, :3] = 0
+    return ids, (ids != 0).long()
+
+
+def assert_equal_logits(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    """Up to rounding: kernels differ with the alignment of a tensor in memory."""
+    relative = 1e-5 if actual.dtype == torch.float32 else 1e-2
+    torch.testing.assert_close(actual, expected, rtol=0, atol=relative * float(expected.abs().max()))
+
+
+GENERATION = {"max_new_tokens": 8, "min_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
+
+
+@pytest.mark.parametrize("compensated", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_is_loaded_equals_what_was_saved(
+    family: str, compensated: bool, tmp_path: Path, masks: PruningMasks, saved: Any, decoder_of: Any
+) -> None:
+    decoder = decoder_of(family)
+    pruned = with_biases(decoder, masks) if compensated else masks
+    live: Any = cut(decoder, pruned)
+    folder = saved(live, None, tmp_path / "out", pruned)
+    loaded: Any = checkpoint.load(folder, device="cpu")
+    ids, attention = padded_batch()
+    assert_equal_logits(loaded(ids).logits, live(ids).logits)
+    expected = live.generate(ids, attention_mask=attention, **GENERATION)
+    assert torch.equal(loaded.generate(ids, attention_mask=attention, **GENERATION), expected)
+    assert type(loaded).__name__ == f"Gprune{family.capitalize()}ForCausalLM"
+    assert sum(p.numel() for p in loaded.parameters()) == sum(p.numel() for p in live.parameters())
+    checkpoint.load_verified(folder)
+    assert plan_file.read(folder).pruned.biased == compensated
+
+
+def test_folder_holds_safetensors_configuration_code_tokenizer_and_plan(
+    tmp_path: Path, masks: PruningMasks, tokenizer: Any, saved: Any, decoder_of: Any
+) -> None:
+    folder = saved(cut(decoder_of("llama"), masks), tokenizer, tmp_path / "deep" / "out")
+    names = {file.name for file in folder.iterdir()}
+    assert names >= {"config.json", "generation_config.json", "model.safetensors", "modeling_gprune.py"}
+    assert names >= {"plan.json", "tokenizer.json", "tokenizer_config.json"}
+    assert not [name for name in names if name.endswith((".bin", ".pt", ".pkl"))]
+    assert [file.name for file in folder.parent.iterdir()] == ["out"]
+    values = json.loads((folder / "config.json").read_text())
+    assert values["model_type"] == "gprune_llama"
+    assert values["ffn_widths"] == [1, 4, 13] and values["key_value_groups"] == [1, 2, 3]
+    assert not values["o_proj_bias"] and not values["down_proj_bias"]
+    assert values["auto_map"]["AutoModelForCausalLM"] == "modeling_gprune.GpruneLlamaForCausalLM"
+
+
+def test_plan_gives_back_the_cut(tmp_path: Path, masks: PruningMasks, saved: Any, decoder_of: Any) -> None:
+    decoder = decoder_of("mistral")
+    live: Any = cut(decoder, masks)
+    plan = plan_file.read(saved(live, None, tmp_path / "out"))
+    assert (plan.source, plan.fingerprint) == ("dense", "f00d")
+    assert plan.study == {"model": "dense", "retention": 0.5}
+    kept = plan.pruned.masks
+    assert (kept.method, kept.retention, kept.target) == ("gprune", 0.51, 0.5)
+    np.testing.assert_array_equal(kept.ffn, masks.ffn)
+    np.testing.assert_array_equal(kept.heads, masks.heads)
+    again: Any = cut(decoder, kept)
+    assert_equal_logits(again(torch.arange(9)[None]).logits, live(torch.arange(9)[None]).logits)
+
+
+def test_plain_from_pretrained_after_register(
+    tmp_path: Path, masks: PruningMasks, tokenizer: Any, saved: Any, decoder_of: Any
+) -> None:
+    live: Any = cut(decoder_of("qwen2"), masks)
+    folder = saved(live, tokenizer, tmp_path / "out")
+    checkpoint.register()
+    checkpoint.register()
+    loaded = AutoModelForCausalLM.from_pretrained(folder)
+    assert_equal_logits(loaded(torch.arange(9)[None]).logits, live(torch.arange(9)[None]).logits)
+    assert AutoTokenizer.from_pretrained(folder)("w7 w8").input_ids == [7, 8]
+    loaded.save_pretrained(tmp_path / "again")
+    again = AutoModelForCausalLM.from_pretrained(tmp_path / "again")
+    assert_equal_logits(again(torch.arange(9)[None]).logits, live(torch.arange(9)[None]).logits)
+
+
+ELSEWHERE = """
+import json, sys
+from transformers import AutoModelForCausalLM, AutoTokenizer
+import torch
+families, out = json.loads(sys.argv[1]), {}
+for family, folder in families.items():
+    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
+    ids = torch.tensor(json.loads(sys.argv[2]))
+    made = model.generate(ids, attention_mask=(ids != 0).long(), **json.loads(sys.argv[3]))
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+    out[family] = {"made": made.tolist(), "logits": model(ids[:1]).logits.tolist(),
+                   "tokens": tokenizer("w9 w11").input_ids, "module": type(model).__module__}
+assert "gprune" not in sys.modules
+try:
+    import gprune
+    out["installed"] = True
+except ImportError:
+    out["installed"] = False
+print(json.dumps(out))
+"""
+
+
+@pytest.mark.process
+def test_loads_where_this_project_is_not_installed(
+    tmp_path: Path, masks: PruningMasks, tokenizer: Any, saved: Any, decoder_of: Any
+) -> None:
+    ids, attention = padded_batch()
+    models: dict[str, Any] = {}
+    for family in FAMILIES:
+        decoder = decoder_of(family)
+        models[family] = cut(decoder, with_biases(decoder, masks))
+        saved(models[family], tokenizer, tmp_path / family)
+    folders = {family: str(tmp_path / family) for family in FAMILIES}
+    arguments = [json.dumps(folders), json.dumps(ids.tolist()), json.dumps(GENERATION)]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    environment |= {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", ELSEWHERE, *arguments],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    out = json.loads(done.stdout)
+    assert out.pop("installed") is False
+    for family, result in out.items():
+        expected = models[family].generate(ids, attention_mask=attention, **GENERATION)
+        assert result["made"] == expected.tolist()
+        logits = models[family](ids[:1]).logits.numpy()
+        np.testing.assert_allclose(np.array(result["logits"]), logits, rtol=0, atol=1e-5)
+        assert result["tokens"] == [9, 11]
+        assert result["module"].startswith("transformers_modules.")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_from_a_gpu_and_back(
+    tmp_path: Path, masks: PruningMasks, dtype: torch.dtype, saved: Any, decoder_of: Any
+) -> None:
+    decoder = Decoder.from_model(decoder_of("llama", dtype=dtype).model.cuda())
+    live: Any = cut(decoder, with_biases(decoder, masks))
+    folder = saved(live, None, tmp_path / "out")
+    loaded: Any = checkpoint.load(folder)
+    ids = torch.arange(9)[None].cuda()
+    assert loaded.device.type == "cuda" and loaded.dtype == dtype
+    torch.testing.assert_close(loaded(ids).logits, live(ids).logits, rtol=1e-2, atol=1e-2)
+    checkpoint.load_verified(folder)
+    assert plan_file.read(folder).source == "dense"

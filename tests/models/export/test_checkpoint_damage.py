@@ -1,0 +1,174 @@
+"""A checkpoint that cannot be written or has been damaged is told, and nothing half-written stays."""
+
+import json
+import resource
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from gprune.models.export import checkpoint, plan_file
+from gprune.pruning.surgery import cut
+from gprune.records import PruningMasks
+from gprune.system.errors import CheckpointError
+
+
+def test_a_taken_folder_is_refused_and_left_alone(
+    tmp_path: Path, masks: PruningMasks, saved: Any, decoder_of: Any
+) -> None:
+    live = cut(decoder_of("llama"), masks)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "thesis.tex").write_text("years of work")
+    (tmp_path / "file").write_text("")
+    for name in ("taken", "file"):
+        with pytest.raises(CheckpointError, match=f"{name}' already holds something: choose a new folder"):
+            saved(live, None, tmp_path / name)
+    assert (tmp_path / "taken" / "thesis.tex").read_text() == "years of work"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["file", "taken"]
+    (tmp_path / "empty").mkdir()
+    folder = saved(live, None, tmp_path / "empty")
+    checkpoint.load_verified(folder)
+    assert plan_file.read(folder).source == "dense"
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Writes beyond the size fail, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_fills_leaves_nothing_behind(
+    tmp_path: Path, masks: PruningMasks, saved: Any, decoder_of: Any
+) -> None:
+    live = cut(decoder_of("llama"), masks)
+    with largest_file(4096), pytest.raises(CheckpointError, match="cannot be saved in .*out'"):
+        saved(live, None, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_little_room_is_told_before(
+    tmp_path: Path, masks: PruningMasks, monkeypatch: pytest.MonkeyPatch, saved: Any, decoder_of: Any
+) -> None:
+    free = shutil.disk_usage(tmp_path)._replace(free=100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: free)
+    with pytest.raises(CheckpointError, match="needs .* KiB, but .* has 0.1 KiB free"):
+        saved(cut(decoder_of("llama"), masks), None, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("model.layers.1.mlp.up_proj.weight", "logits differ from the live one's"),
+        ("model.embed_tokens.weight", "differs from the live one in model.embed_tokens.weight"),
+    ],
+)
+def test_what_does_not_read_back_is_not_kept(
+    name: str,
+    words: str,
+    tmp_path: Path,
+    masks: PruningMasks,
+    monkeypatch: pytest.MonkeyPatch,
+    saved: Any,
+    decoder_of: Any,
+) -> None:
+    original = checkpoint._write
+
+    def damaged(model: Any, tokenizer: Any, folder: Path, *others: Any) -> None:
+        original(model, tokenizer, folder, *others)
+        tensors = load_file(folder / "model.safetensors")
+        # Row 1 of the embedding is no token of the probe: only the comparison of tensors can see it.
+        tensors[name][1] += 1
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+    monkeypatch.setattr(checkpoint, "_write", damaged)
+    with pytest.raises(CheckpointError, match=words):
+        saved(cut(decoder_of("llama"), masks), None, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tokenizer_that_reads_back_otherwise_is_not_kept(
+    tmp_path: Path,
+    masks: PruningMasks,
+    tokenizer: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    saved: Any,
+    decoder_of: Any,
+) -> None:
+    monkeypatch.setattr(checkpoint, "load_tokenizer", lambda folder: lambda text: tokenizer("w1"))
+    with pytest.raises(CheckpointError, match="the saved tokenizer splits"):
+        saved(cut(decoder_of("llama"), masks), tokenizer, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_masks_and_model_must_belong_together(
+    tmp_path: Path, masks: PruningMasks, saved: Any, decoder_of: Any
+) -> None:
+    decoder = decoder_of("llama")
+    with pytest.raises(
+        CheckpointError, match=r"layers of \[13, 13, 13\] neurons .* gprune masks do not keep"
+    ):
+        saved(decoder.model, None, tmp_path / "out")
+    with pytest.raises(CheckpointError, match="type None cannot be saved"):
+        saved(nn.Linear(2, 2), None, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def folder(tmp_path: Path, masks: PruningMasks, saved: Any, decoder_of: Any) -> Path:
+    return saved(cut(decoder_of("llama"), masks), None, tmp_path / "out")
+
+
+def change(path: Path, **values: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_verify_sees_changed_weights(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.layers.0.self_attn.q_proj.weight"] *= 1.5
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match="is damaged: .*logits differ"):
+        checkpoint.load_verified(folder)
+    tensors["model.norm.weight"][0] = float("nan")
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"is damaged: model\.norm\.weight .* NaN"):
+        checkpoint.load_verified(folder)
+
+
+def test_verify_sees_truncated_and_missing_files(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-8])
+    with pytest.raises(CheckpointError, match="truncated or damaged"):
+        checkpoint.load_verified(folder)
+    weights.unlink()
+    with pytest.raises(CheckpointError, match="has no weights"):
+        checkpoint.load_verified(folder)
+    (folder / "plan.json").unlink()
+    with pytest.raises(CheckpointError, match="has no plan.json: it is no pruned checkpoint"):
+        checkpoint.load_verified(folder)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"format": "other"}, "plan.json' is no plan of a cut: take the plan.json of a pruned model"),
+        ({"version": 2}, "plan.json' cannot be read .its version is 2, this program reads 1.: save"),
+        ({"kept_neurons": [[99]]}, "plan.json' cannot be read"),
+        ({"kept_neurons": [[-1]]}, "plan.json' cannot be read"),
+        ({"probe": {}}, "plan.json' cannot be read .'ids' is missing.: save"),
+    ],
+)
+def test_a_plan_that_is_none(folder: Path, values: dict[str, Any], message: str) -> None:
+    change(folder / "plan.json", **values)
+    with pytest.raises(CheckpointError, match=message):
+        plan_file.read(folder)

@@ -1,0 +1,194 @@
+"""A damaged checkpoint, a taken target or a full disk: one sentence, and nothing written or overwritten."""
+
+import importlib.util
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pruned_folder import byte_tokenizer, save, small_decoder
+from safetensors.torch import load_file, save_file
+
+from gprune.models import identity
+from gprune.models.export import apply, gguf, padded
+from gprune.models.export import checkpoint as checkpoints
+from gprune.pruning.surgery import cut
+from gprune.system.errors import CheckpointError
+
+Export = Callable[[Path, Path], Any]
+
+
+def applied(folder: Path, out: Path) -> Any:
+    return apply.save(folder, str(folder.parent / "dense"), out, cut)
+
+
+EXPORTS: dict[str, Export] = {"pad": padded.save, "gguf": gguf.save, "apply": applied}
+needs_gguf = pytest.mark.skipif(
+    importlib.util.find_spec("gguf") is None, reason="the package gguf is not installed: run make gguf"
+)
+READING = [pytest.param("pad"), pytest.param("gguf", marks=[pytest.mark.long, needs_gguf])]
+ALL = [*READING, pytest.param("apply")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A checkpoint beside its dense model."""
+    decoder = small_decoder()
+    decoder.model.save_pretrained(tmp_path / "dense")
+    byte_tokenizer().save_pretrained(tmp_path / "dense")
+    fingerprint = identity.fingerprint(str(tmp_path / "dense"))
+    save(decoder, tmp_path / "in", tokenizer=byte_tokenizer(), fingerprint=fingerprint)
+    return tmp_path / "in"
+
+
+def remove_a_shard(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    index = {"metadata": {}, "weight_map": dict.fromkeys(tensors, "model-00002-of-00002.safetensors")}
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def truncate(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-8])
+
+
+def change_widths(folder: Path) -> None:
+    """Configuration and plan agree, the weights are others."""
+    for name, values in (
+        ("config.json", {"ffn_widths": [4, 11, 7]}),
+        ("plan.json", {"kept_neurons": [list(range(4)), list(range(11)), list(range(7))]}),
+    ):
+        path = folder / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def change_a_weight(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.layers.2.mlp.gate_proj.weight"] *= 2
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def remove_the_plan(folder: Path) -> None:
+    (folder / "plan.json").unlink()
+
+
+@pytest.mark.parametrize("export", READING)
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (remove_a_shard, "lacks 1 of 1 weight files, the first is 'model-00002-of-00002.safetensors'"),
+        (truncate, "model.safetensors' is truncated or damaged"),
+        (change_widths, r"config.json in .* disagrees with the weights: .* of another size"),
+        (change_a_weight, "logits differ from the live one's"),
+        (remove_the_plan, "has no plan.json: it is no pruned checkpoint"),
+    ],
+)
+def test_a_damaged_checkpoint_is_not_exported(
+    export: str, damage: Callable[[Path], None], words: str, folder: Path, tmp_path: Path
+) -> None:
+    damage(folder)
+    with pytest.raises(CheckpointError, match=words) as caught:
+        EXPORTS[export](folder, tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
+
+
+@pytest.mark.parametrize("export", ALL)
+def test_a_taken_target_is_left_alone(export: str, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("years of work")
+    with pytest.raises(CheckpointError, match=r"out' (already holds something|exists already): choose"):
+        EXPORTS[export](folder, tmp_path / "out")
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["thesis.tex"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in", "out"]
+
+
+@pytest.mark.parametrize("export", ALL)
+def test_too_little_room_is_told_before(
+    export: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = shutil.disk_usage(tmp_path)._replace(free=100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: free)
+    with pytest.raises(CheckpointError, match="needs .* KiB, but .* has 0.1 KiB free: free some space"):
+        EXPORTS[export](folder, tmp_path / "out")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
+
+
+def full(*arguments: Any, **others: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("export", ALL)
+def test_a_disk_that_fills_leaves_nothing_behind(
+    export: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = {"pad": padded, "gguf": gguf, "apply": checkpoints}[export]
+    write = module._write
+
+    def half(*arguments: Any) -> None:
+        write(*arguments)
+        full()
+
+    monkeypatch.setattr(module, "_write", half)
+    with pytest.raises(CheckpointError, match="cannot be saved .*out': .*No space left on device"):
+        EXPORTS[export](folder, tmp_path / "out")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
+
+
+@pytest.mark.parametrize("export", ALL)
+def test_an_interrupted_export_leaves_nothing_behind(export: str, folder: Path, tmp_path: Path) -> None:
+    def stop(done: int, total: int, message: str) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    arguments = (str(tmp_path / "dense"), tmp_path / "out", cut) if export == "apply" else (tmp_path / "out",)
+    function: Any = apply.save if export == "apply" else EXPORTS[export]
+    with pytest.raises(KeyboardInterrupt):
+        function(folder, *arguments, on_progress=stop)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
+
+
+def test_padding_that_does_not_read_back_is_not_kept(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = padded._write
+
+    def damaged(*arguments: Any) -> None:
+        write(*arguments)
+        change_a_weight(arguments[-1])
+
+    monkeypatch.setattr(padded, "_write", damaged)
+    with pytest.raises(CheckpointError, match="differs from the live one in model.layers.2.mlp.gate_proj"):
+        padded.save(folder, tmp_path / "out")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
+
+
+@pytest.mark.long
+@needs_gguf
+def test_a_file_that_does_not_read_back_is_not_kept(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = gguf._write
+
+    def damaged(file: Path, *arguments: Any) -> None:
+        write(file, *arguments)
+        content = bytearray(file.read_bytes())
+        content[-1000] ^= 1
+        file.write_bytes(content)
+
+    monkeypatch.setattr(gguf, "_write", damaged)
+    with pytest.raises(CheckpointError, match="does not read back as it was written: check the disk"):
+        gguf.save(folder, tmp_path / "out.gguf")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
+
+
+@pytest.mark.long
+@needs_gguf
+def test_a_checkpoint_without_tokenizer_makes_no_file(tmp_path: Path) -> None:
+    save(small_decoder(), tmp_path / "in")
+    with pytest.raises(CheckpointError, match="has no tokenizer: it needs one of tokenizer.json"):
+        gguf.save(tmp_path / "in", tmp_path / "out.gguf")
+    assert [file.name for file in tmp_path.iterdir()] == ["in"]

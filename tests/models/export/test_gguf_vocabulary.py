@@ -1,0 +1,150 @@
+"""A tokenizer is put into llama.cpp's terms, or refused where llama.cpp would split text otherwise."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gprune.models.export.gguf_vocabulary import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+    vocabulary_of,
+)
+from gprune.system.errors import CheckpointError
+
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+class Tokenizer:
+    """As much of a tokenizer as is asked: its JSON, its special numbers, and how a text begins."""
+
+    def __init__(self, values: dict[str, Any], begins: bool = True) -> None:
+        self.backend_tokenizer = SimpleNamespace(to_str=lambda: json.dumps(values))
+        self.bos_token_id, self.eos_token_id, self.unk_token_id, self.pad_token_id = 1, 2, 0, None
+        self.begins = begins
+
+    def __call__(self, text: str) -> SimpleNamespace:
+        return SimpleNamespace(input_ids=[1, 5] if self.begins else [5])
+
+
+def added(number: int, content: str, special: bool = True) -> dict[str, Any]:
+    return {"id": number, "content": content, "special": special}
+
+
+def sentence_piece(**changes: Any) -> dict[str, Any]:
+    words = ["<unk>", "<s>", "</s>", "<0x0A>", "a", "b", "▁", "ab", "▁a", "▁ab"]
+    merges = [["▁", "a"], ["a", "b"], ["▁", "ab"], ["▁a", "b"]]
+    model = {
+        "type": "BPE",
+        "byte_fallback": True,
+        "unk_token": "<unk>",
+        "vocab": {word: number for number, word in enumerate(words)},
+        "merges": merges,
+    }
+    steps = [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace"}]
+    values = {
+        "model": model,
+        "added_tokens": [added(0, "<unk>"), added(1, "<s>"), added(2, "</s>"), added(10, "<tool>", False)],
+        "normalizer": {"type": "Sequence", "normalizers": steps},
+        "pre_tokenizer": None,
+    }
+    return values | changes
+
+
+def byte_level(steps: list[dict[str, Any]], ignore_merges: bool = False) -> dict[str, Any]:
+    model = {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b"], "ignore_merges": ignore_merges}
+    before = steps[0] if len(steps) == 1 else {"type": "Sequence", "pretokenizers": steps}
+    return {"model": model, "added_tokens": [], "normalizer": None, "pre_tokenizer": before}
+
+
+def split(pattern: str) -> list[dict[str, Any]]:
+    own = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    return [own, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]
+
+
+PLAIN = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+
+
+def test_sentence_piece_gets_scores_in_order_of_its_merges() -> None:
+    vocabulary = vocabulary_of(Tokenizer(sentence_piece()), 13)
+    assert (vocabulary.model, vocabulary.split, vocabulary.merges) == ("llama", "default", None)
+    assert vocabulary.tokens[7:] == ["ab", "▁a", "▁ab", "<tool>", "[PAD11]", "[PAD12]"]
+    assert vocabulary.kinds[:5] == [UNKNOWN, CONTROL, CONTROL, BYTE, NORMAL]
+    assert vocabulary.kinds[9:] == [NORMAL, USER_DEFINED, UNUSED, UNUSED]
+    assert vocabulary.scores is not None and vocabulary.scores[7:10] == [-1.0, 0.0, -2.0]
+    assert max(vocabulary.scores[:7]) < -1e5
+    assert vocabulary.special == {"bos": 1, "eos": 2, "unk": 0}
+    assert vocabulary.flags == {"add_bos_token": True, "add_eos_token": False, "add_space_prefix": True}
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ({"type": "Metaspace", "prepend_scheme": "first"}, True),
+        ({"type": "Metaspace", "prepend_scheme": "never"}, False),
+        (None, False),
+    ],
+)
+def test_the_space_before_a_text_is_known(before: Any, expected: bool) -> None:
+    values = sentence_piece(normalizer=None, pre_tokenizer=before)
+    assert vocabulary_of(Tokenizer(values, begins=False), 11).flags == {
+        "add_bos_token": False,
+        "add_eos_token": False,
+        "add_space_prefix": expected,
+    }
+
+
+def test_a_pair_that_is_no_merge_is_refused() -> None:
+    values = sentence_piece()
+    values["model"]["merges"].remove(["▁a", "b"])
+    with pytest.raises(CheckpointError, match="does not merge '▁a' and 'b', .* into its token '▁ab'"):
+        vocabulary_of(Tokenizer(values), 11)
+
+
+@pytest.mark.parametrize(
+    ("steps", "ignores", "name"),
+    [
+        ([PLAIN], False, "gpt-2"),
+        ([{"type": "Digits", "individual_digits": True}, PLAIN], False, "smollm"),
+        (split(LLAMA3), True, "llama-bpe"),
+        (split(LLAMA3), False, "smaug-bpe"),
+        (split(LLAMA3.replace("{1,3}", "")), False, "qwen2"),
+    ],
+)
+def test_splittings_that_llama_cpp_has_are_named(steps: Any, ignores: bool, name: str) -> None:
+    vocabulary = vocabulary_of(Tokenizer(byte_level(steps, ignores)), 2)
+    assert (vocabulary.model, vocabulary.split) == ("gpt2", name)
+    assert (vocabulary.merges, vocabulary.scores) == (["a b"], None)
+
+
+@pytest.mark.parametrize(
+    ("steps", "ignores"),
+    [
+        (split(r"\w+"), False),
+        (split(LLAMA3.replace("{1,3}", "")), True),
+        ([PLAIN | {"add_prefix_space": True}], False),
+        ([{"type": "Whitespace"}], False),
+    ],
+)
+def test_other_splittings_are_refused(steps: Any, ignores: bool) -> None:
+    with pytest.raises(CheckpointError, match="none of llama.cpp's known ones"):
+        vocabulary_of(Tokenizer(byte_level(steps, ignores)), 2)
+
+
+def test_other_tokenizers_are_refused() -> None:
+    values = byte_level([PLAIN])
+    values["model"]["type"] = "Unigram"
+    with pytest.raises(CheckpointError, match="of type 'Unigram', .* byte-pair encodings only"):
+        vocabulary_of(Tokenizer(values), 2)
+    with pytest.raises(CheckpointError, match="has a token 10, the model only 8 embeddings"):
+        vocabulary_of(Tokenizer(sentence_piece()), 8)
+    with pytest.raises(CheckpointError, match="SimpleNamespace has no tokenizer.json"):
+        vocabulary_of(SimpleNamespace(), 8)

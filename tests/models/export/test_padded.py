@@ -1,0 +1,116 @@
+"""A padded model is an ordinary one that computes what the pruned one computes, and its cost is told."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pruned_folder import masks_of, save, small_decoder
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from gprune.models.export import padded
+from gprune.models.families import FAMILIES
+from gprune.system.errors import CheckpointError
+
+IDS = torch.randint(3, 300, (2, 9), generator=torch.Generator().manual_seed(5))
+GENERATION: dict[str, Any] = {
+    "max_new_tokens": 8,
+    "min_new_tokens": 8,
+    "do_sample": False,
+    "pad_token_id": 0,
+    "attention_mask": torch.ones_like(IDS),
+}
+
+
+def assert_equal_logits(actual: torch.Tensor, expected: torch.Tensor, relative: float = 1e-5) -> None:
+    torch.testing.assert_close(actual, expected, rtol=0, atol=relative * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("compensated", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_and_generation_stay_without_any_code_of_ours(
+    family: str, compensated: bool, tmp_path: Path
+) -> None:
+    live = save(small_decoder(family), tmp_path / "in", compensated=compensated)
+    if family == "qwen3" and compensated:
+        with pytest.raises(CheckpointError, match="ordinary qwen3 model has no bias in o_proj and down_proj"):
+            padded.save(tmp_path / "in", tmp_path / "out")
+        assert [file.name for file in tmp_path.iterdir()] == ["in"]
+        return
+    made = padded.save(tmp_path / "in", tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*.py"))
+    values = json.loads((tmp_path / "out" / "config.json").read_text())
+    expected = "llama" if compensated else family
+    assert (values["model_type"], made.model_type) == (expected, expected)
+    assert "auto_map" not in values and "ffn_widths" not in values
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=False)
+    assert type(loaded).__module__.startswith("transformers.models.")
+    assert_equal_logits(loaded(IDS).logits, live(IDS).logits)
+    assert torch.equal(loaded.generate(IDS, **GENERATION), live.generate(IDS, **GENERATION))
+
+
+def test_every_layer_gets_the_width_of_the_widest_and_zeros(tmp_path: Path) -> None:
+    save(small_decoder(), tmp_path / "in", compensated=True)
+    made = padded.save(tmp_path / "in", tmp_path / "out")
+    assert (made.neurons, made.groups) == (11, 2)
+    values = json.loads((tmp_path / "out" / "config.json").read_text())
+    names = ("intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim")
+    assert [values[name] for name in names] == [11, 4, 2, 4]
+    tensors, before = (load_file(tmp_path / name / "model.safetensors") for name in ("out", "in"))
+    layer = "model.layers.0."
+    # one of two groups and 3 of 11 neurons are real here: 8 query rows, 4 key and value rows
+    for name, rows, columns in (
+        ("self_attn.q_proj", 8, 24),
+        ("self_attn.k_proj", 4, 24),
+        ("self_attn.v_proj", 4, 24),
+        ("self_attn.o_proj", 24, 8),
+        ("mlp.gate_proj", 3, 24),
+        ("mlp.down_proj", 24, 3),
+    ):
+        wide, narrow = tensors[f"{layer}{name}.weight"], before[f"{layer}{name}.weight"]
+        assert narrow.shape == (rows, columns)
+        assert torch.equal(wide[:rows, :columns], narrow)
+        assert not wide[rows:].any() and not wide[:, columns:].any()
+    assert not tensors[f"{layer}self_attn.k_proj.bias"].any()
+    assert torch.equal(tensors[f"{layer}mlp.down_proj.bias"], before[f"{layer}mlp.down_proj.bias"])
+
+
+def test_sizes_are_counted_by_the_widths(tmp_path: Path) -> None:
+    decoder = small_decoder()
+    save(decoder, tmp_path / "in")
+    made = padded.save(tmp_path / "in", tmp_path / "out")
+    # embedding, head, final norm; two norms a layer; a group has 8 query and 4 key/value channels
+    around = 2 * 300 * 24 + 24 + 3 * 2 * 24
+    group, neuron = 24 * (8 + 4 + 4 + 8), 3 * 24
+    assert made.dense.parameters == around + 3 * (3 * group + 13 * neuron) == decoder.size.parameters
+    assert made.pruned.parameters == around + 5 * group + 21 * neuron
+    assert made.padded.parameters == around + 3 * (2 * group + 11 * neuron)
+    assert made.padded.bytes == 4 * made.padded.parameters
+    file = tmp_path / "out" / "model.safetensors"
+    assert 0 < file.stat().st_size - made.padded.bytes < 20_000
+
+
+@pytest.mark.parametrize(("family", "groups"), [("llama", 6), ("mistral", 5)])
+def test_llama_needs_heads_that_divide_the_hidden_size(family: str, groups: int, tmp_path: Path) -> None:
+    decoder = small_decoder(family, heads=6, kv_heads=6)
+    live = save(decoder, tmp_path / "in", masks=masks_of(decoder, [5, 1, 2], [1, 2, 3]))
+    made = padded.save(tmp_path / "in", tmp_path / "out")
+    assert (made.groups, made.neurons) == (groups, 3)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert_equal_logits(loaded(IDS).logits, live(IDS).logits)
+
+
+def test_a_window_in_use_cannot_become_llama(tmp_path: Path) -> None:
+    decoder = small_decoder("mistral")
+    decoder.model.config.sliding_window = 8
+    save(decoder, tmp_path / "in", compensated=True)
+    with pytest.raises(CheckpointError, match="prune without bias compensation"):
+        padded.save(tmp_path / "in", tmp_path / "out")
+    live = save(decoder, tmp_path / "plain")
+    padded.save(tmp_path / "plain", tmp_path / "out")
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert (loaded.config.model_type, loaded.config.sliding_window) == ("mistral", 8)
+    long = torch.arange(3, 43)[None]
+    assert_equal_logits(loaded(long).logits, live(long).logits)

@@ -1,0 +1,67 @@
+"""Pruned checkpoints load by plain `from_pretrained` once `gprune` is imported, in any order."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.process
+
+BEFORE = "import gprune, sys; assert 'transformers' not in sys.modules and 'torch' not in sys.modules"
+AFTER = "from transformers import AutoModelForCausalLM; import gprune"
+CHECK = """
+import sys
+from transformers import AutoModelForCausalLM
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from gprune.models.export.modeling_gprune import MODEL_CLASSES
+for model_class in MODEL_CLASSES.values():
+    assert MODEL_FOR_CAUSAL_LM_MAPPING[model_class.config_class] is model_class
+print(len(MODEL_CLASSES), sum("gprune.models.registration" in type(f).__module__ for f in sys.meta_path))
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "gprune.models.export.modeling_gprune",
+        "gprune.models.loading",
+        # a process of its own each, and seconds
+        *(
+            pytest.param(name, marks=pytest.mark.long)
+            for name in (
+                "gprune.models.export.checkpoint",
+                "gprune.models.export.padded",
+                "gprune.models.export.apply",
+                "gprune.pruning.surgery",
+                "gprune.evaluation.accuracy",
+                "gprune.evaluation.speed",
+                "transformers.models.auto.modeling_auto",
+            )
+        ),
+    ],
+)
+def test_every_entrance_to_transformers_can_be_the_first(project, module):
+    script = (
+        f"import gprune\nimport {module}\n{CHECK if module != 'gprune.models.export.modeling_gprune' else ''}"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+EXPLICIT = "import gprune, sys; sys.meta_path[:] = sys.meta_path[1:]; gprune.register(); gprune.register()"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(BEFORE, id="before transformers"),
+        pytest.param(AFTER, id="after transformers", marks=pytest.mark.long),
+        pytest.param(EXPLICIT, id="by its own call", marks=pytest.mark.long),
+    ],
+)
+def test_importing_gprune_makes_our_model_types_known(project, first):
+    script = f"{first}\n{CHECK}"
+    done = subprocess.run([sys.executable, "-c", script], cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    # every family, and no finder left in the way
+    assert done.stdout.split() == ["4", "0"]

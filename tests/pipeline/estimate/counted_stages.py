@@ -1,0 +1,143 @@
+"""Stages as they are, run under counted memory: for real on a CPU, or on the meta device at any shape.
+
+What needs numbers, as the checks for NaN and the records, is left out: it takes next to no memory.
+"""
+
+import numpy as np
+import torch
+from counted_memory import CountedMemory
+from made_contexts import contexts_of
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from gprune.evaluation import perplexity
+from gprune.models.decoder import Decoder
+from gprune.pruning.calibration import accumulators, context_statistics
+from gprune.pruning.calibration.collection import _both, observed, shard_of
+from gprune.pruning.calibration.strongest import Strongest
+from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
+from gprune.pruning.sparsity.batches import Teacher
+from gprune.pruning.sparsity.mask_hooks import gated
+from gprune.pruning.sparsity.masks import MaskFamily
+from gprune.pruning.sparsity.passes import Passes
+from gprune.records import Partition
+from gprune.study import SparsitySettings
+from gprune.system.progress import silent
+
+
+def decoder_of(shape, dtype, device="meta", seed=0):
+    """A decoder of a published shape: without numbers, or with small random ones."""
+    values = {name: value for name, value in shape.items() if name != "model_type"}
+    config = AutoConfig.for_model(shape["model_type"], **values)
+    torch.manual_seed(seed)
+    with torch.device(device):
+        return Decoder.from_model(AutoModelForCausalLM.from_config(config, dtype=dtype))
+
+
+def attention_of_a_gpu(monkeypatch):
+    """On the meta device, too, attention is one kernel, which keeps no weights of it."""
+
+    def fused(query, key, value, **_):
+        group = query.shape[1] // key.shape[1]
+        spread = (one if group == 1 else one.repeat_interleave(group, 1) for one in (key, value))
+        return torch.ops.aten._scaled_dot_product_flash_attention(query, *spread, 0.0, True)[0]
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", fused)
+    monkeypatch.setattr("transformers.masking_utils.find_packed_sequence_indices", lambda *_, **__: None)
+
+
+def ids_of(decoder, sequences, length):
+    if decoder.device.type == "meta":
+        return torch.zeros((sequences, length), dtype=torch.long, device="meta")
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(decoder.model.config.vocab_size, (sequences, length), generator=generator)
+
+
+def statistics(decoder, study, sequences, monkeypatch):
+    calibration, shape = study.calibration, decoder.shape
+    shards = shard_of(calibration.samples, calibration.shards)[:sequences]
+    ids = ids_of(decoder, sequences, calibration.length)
+    with CountedMemory() as counted, torch.no_grad():
+        widths = (("down_proj", shape.neurons), ("o_proj", shape.heads * shape.head_width))
+        parts = [
+            accumulators.ChannelMoments(name, calibration.shards, range(shape.layers), width, decoder.device)
+            for name, width in widths
+        ]
+        strongest = Strongest(
+            calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device
+        )
+        seen = _both(parts[0].add, strongest.add)
+        with observed(decoder, range(shape.layers), seen, parts[1].add):
+            decoder.hidden_states(ids)
+        prepared, peaks = [part.prepare(shards) for part in parts], strongest.prepare()
+        for part, pending in zip(parts, prepared, strict=True):
+            part.commit(shards, pending)
+        strongest.commit(peaks)
+    return counted.peak
+
+
+def positions(decoder, study, sequences, monkeypatch):
+    calibration, shape = study.calibration, decoder.shape
+    ids = ids_of(decoder, sequences, calibration.length)
+    with CountedMemory() as counted, torch.no_grad():
+        strongest = Strongest(
+            calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device
+        )
+        with observed(decoder, range(shape.layers), strongest.add, lambda *_: None):
+            decoder.hidden_states(ids)
+        strongest.commit(strongest.prepare())
+    return counted.peak
+
+
+def context_passes(decoder, study, sequences, monkeypatch):
+    calibration, shape, count = study.calibration, decoder.shape, study.contexts.count
+    if decoder.device.type == "meta":
+        monkeypatch.setattr(context_statistics._Pass, "_require_finite", lambda *_: None)
+    contexts = contexts_of(shape, count)
+    ids = ids_of(decoder, sequences, calibration.length)
+    shards = shard_of(calibration.samples, calibration.shards)[:sequences]
+    with CountedMemory() as counted:
+        made = context_statistics._Pass(decoder, contexts, calibration.shards, True)
+        with torch.set_grad_enabled(True), made.observing():
+            made.run(ids, shards)
+    return counted.peak
+
+
+def learning(decoder, study, sequences, monkeypatch):
+    shape, length = decoder.shape, study.calibration.length
+    numbers = np.random.default_rng(0)
+    labels = np.tile(np.arange(shape.neurons, dtype=np.int32) % 32, (shape.layers, 1))
+    none = np.full(2, np.nan)
+    counts = np.full(shape.layers, 32, dtype=np.int32)
+    partition = Partition(
+        *("refined", "magnitude", labels, counts, counts, np.zeros((shape.layers, 1)), none, none),
+        history=np.zeros((shape.layers, 0, 5)),
+    )
+    scores = numbers.random((shape.layers, shape.neurons))
+    heads = numbers.random((shape.layers, shape.kv_heads))
+    ids = ids_of(decoder, sequences, length)
+    settings = SparsitySettings(batch=sequences, epochs=1)
+    with CountedMemory() as counted, gated(decoder) as gate:
+        family = MaskFamily.build(shape, scores, heads, partition, decoder.device)
+        teacher = Teacher.build(decoder, sequences, length, 1)
+        rows = np.zeros((sequences, length), dtype=np.int64)
+        passes = Passes(decoder, family, gate, teacher, rows, settings, silent)
+        thresholds = torch.full((family.thresholds,), 0.5, device=decoder.device)
+        passes.run(thresholds, np.arange(len(ids)).reshape(SUBSETS, -1), 0, 1)
+    return counted.peak
+
+
+def evaluation(decoder, study, sequences, monkeypatch):
+    ids = ids_of(decoder, sequences, study.evaluation.length)
+    with CountedMemory() as counted:
+        perplexity._batch_losses(decoder.model, ids)
+    return counted.peak
+
+
+COUNTED = {
+    "statistics": statistics,
+    "positions": positions,
+    "context_statistics": context_passes,
+    "learning": learning,
+    "perplexity": evaluation,
+}
+"""stages of which the memory counts, by kind"""

@@ -1,0 +1,117 @@
+"""The formulas of memory against allocations that were counted, and ceilings at published shapes."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from estimate.counted_stages import COUNTED, attention_of_a_gpu, decoder_of
+
+from gprune.models.shapes import SHAPES
+from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions
+from gprune.pipeline.estimate.memory import Case, need
+from gprune.pipeline.stages import Graph, StageId, course
+from gprune.study import EvaluationSettings, Study
+
+PUBLISHED = ("llama2-7b", "llama2-13b", "llama3-8b")
+PAPER = Study("model", "A", "B", methods=("dense", "gprune"), metric="twflap")
+STAGES = {
+    "statistics": StageId("statistics", ("primary",)),
+    "positions": StageId("positions", ("primary",)),
+    "context_statistics": StageId("context_statistics", ("primary",)),
+    "learning": StageId("learning"),
+    "perplexity": StageId("perplexity", method="dense", item=0),
+}
+GIB = 2**30
+
+
+def case_of(shape, study=PAPER, precision="bfloat16", gpu=True):
+    return Case(Dimensions.of(shape), study, WIDTHS[precision], gpu)
+
+
+@pytest.mark.parametrize("shape", PUBLISHED)
+def test_parameters_are_those_of_the_model(shape):
+    decoder = decoder_of(SHAPES[shape], torch.bfloat16)
+    assert Dimensions.of(SHAPES[shape]).parameters == decoder.size.parameters
+    assert Dimensions.of(SHAPES[shape]).shape == decoder.shape
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+@pytest.mark.parametrize(
+    "shape",
+    [PUBLISHED[0], *(pytest.param(shape, marks=pytest.mark.long) for shape in PUBLISHED[1:])],
+)
+def test_formulas_tell_what_is_allocated_at_true_shapes(shape, kind, monkeypatch):
+    """The stage's own code on the meta device, with attention as a GPU's kernels keep it."""
+    attention_of_a_gpu(monkeypatch)
+    decoder, case = decoder_of(SHAPES[shape], torch.bfloat16), case_of(SHAPES[shape])
+    found = need(STAGES[kind], case)
+    counted = COUNTED[kind](decoder, PAPER, found.asked, monkeypatch)
+    assert found.device(found.asked) - found.weights == pytest.approx(counted, rel=0.3), (
+        f"{counted / GIB:.2f} GiB counted"
+    )
+
+
+EVERYTHING = replace(
+    PAPER,
+    methods=("dense", "gprune", "wanda_sp", "flap", "fang", "llm_pruner"),
+    evaluation=EvaluationSettings(texts=("C",), tasks=("piqa",), speed="gpu"),
+)
+CEILINGS = {
+    "shape": (13, 25, 15.5),
+    "size": (13, 25, 15.5),
+    "norms": (13, 25, 15.5),
+    "statistics": (13.5, 25.5, 16),
+    "positions": (13.5, 25.5, 16),
+    "contexts": (14, 26, 16.5),
+    "context_statistics": (24, 42, 28),
+    "clusters": (14, 26.5, 16.5),
+    "partition": (14, 26.5, 16.5),
+    "scores": (17, 31, 20),
+    "learning": (26.5, 45.5, 29),
+    "masks": (13.5, 25, 16),
+    "perplexity": (19, 37, 22),
+    "accuracy": (21, 38, 27),
+    "answers": (21, 38, 27),
+    "checkpoint": (19, 36.5, 22),
+    "speed": (46, 78, 30.5),
+}
+"""GiB that a stage may take at most on a card at PUBLISHED: 2,048 x 128 tokens in bfloat16, usual batches"""
+
+
+@pytest.mark.parametrize("number", range(3), ids=PUBLISHED)
+def test_no_stage_grows_beyond_its_ceiling(number):
+    """All of GPrune, and the speed of six models two at a time, fits on a card of 80 GiB, as it is set."""
+    case, most = case_of(SHAPES[PUBLISHED[number]], EVERYTHING), {}
+    for stage in course(Graph(EVERYTHING), "all", lambda _: False):
+        found = need(stage.id, case)
+        if found is not None:
+            most[stage.kind] = max(most.get(stage.kind, 0.0), found.device(found.asked) / GIB)
+    assert most.keys() == CEILINGS.keys()
+    for kind, ceilings in CEILINGS.items():
+        assert 0.9 * ceilings[number] < most[kind] <= ceilings[number], kind
+
+
+LARGE = {
+    "model_type": "llama",
+    "hidden_size": 1024,
+    "intermediate_size": 2816,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "vocab_size": 16000,
+    "max_position_embeddings": 2048,
+    "tie_word_embeddings": False,
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", COUNTED)
+def test_formulas_tell_what_a_run_allocates(kind, monkeypatch):
+    """The same code for real, in float32 on a CPU: 340 million random weights, eight sequences of 128."""
+    decoder = decoder_of(LARGE, torch.float32, "cpu")
+    assert decoder.size.parameters > 3e8
+    found = need(STAGES[kind], case_of(LARGE, PAPER, "float32", gpu=False))
+    counted = COUNTED[kind](decoder, PAPER, 8, monkeypatch)
+    formula = found.device(8) - found.weights
+    print(f"{kind}: {counted / GIB:.3f} GiB counted, {formula / GIB:.3f} by formula")
+    assert counted / 1.3 < formula < counted * 1.3

@@ -1,0 +1,117 @@
+"""What is refused, what is only warned of, and what is said to help."""
+
+from dataclasses import replace
+
+import pytest
+
+from gprune.models.shapes import SHAPES
+from gprune.pipeline.estimate import ANYWAY, TooLarge, judged
+from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions
+from gprune.pipeline.estimate.forecast import Capacity, Forecast, StageNeed
+from gprune.pipeline.estimate.memory import OFFLOADED, Case, need
+from gprune.pipeline.estimate.operations import RATES, Rate, operations, rate
+from gprune.pipeline.stages import Graph, course
+from gprune.study import Study
+
+GIB = 2.0**30
+STUDY = Study("model", "A", "B", methods=("dense", "gprune", "wanda_sp", "llm_pruner"))
+
+
+def forecast_of(
+    shape="llama2-7b", precision="bfloat16", card=80.0, host=128.0, free=None, ulimit=0.0, **changes
+):
+    study = STUDY.with_settings(changes)
+    model = Dimensions.of(SHAPES[shape])
+    capacity = Capacity(
+        "a card" if card else "cpu", card > 0, card * GIB, host * GIB, (free or host) * GIB, ulimit * GIB
+    )
+    case = Case(model, study, WIDTHS[precision], card > 0)
+    pace = Rate(RATES["gpu"], "assumed")
+    found = [
+        StageNeed(stage.id, stage.title, takes, (operations(stage.id, model, study) or 0) / pace.operations)
+        for stage in course(Graph(study), "all", lambda _: False)
+        if (takes := need(stage.id, case)) is not None
+    ]
+    return Forecast(model, study, precision, capacity, pace, tuple(found))
+
+
+def test_the_papers_setting_fits_on_one_card_of_80_gib():
+    verdict = judged(forecast_of())
+    assert not verdict.refusal and not verdict.warnings
+    verdict.require_fitting()
+    assert "of a card with 80.0 GiB, beside 128.0 GiB of memory" in verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"card": 12.0}, "more than the 12.0 GiB of a card: choose a smaller model, or use a GPU"),
+        ({"precision": "float32", "card": 24.0}, "more than the 24.0 GiB of a card: set dtype bfloat16"),
+        ({"host": 8.0}, "more than the 8.0 GiB of this machine’s memory"),
+        ({"card": 0.0, "host": 16.0, "precision": "float32"}, "more than the 16.0 GiB of this machine’s"),
+        ({"card": 0.0, "host": 64.0, "ulimit": 8.0}, "addresses that a process may have (ulimit -v)"),
+        (
+            {"card": 18.0},
+            "writing the pruned model takes about 19.2 GiB, more than the 18.0 GiB of a card: stop",
+        ),
+        ({"card": 18.0, "calibration.length": 4096}, "with a single sequence at a time, more than the 18.0"),
+    ],
+)
+def test_what_cannot_fit_is_refused_with_what_would_help(changes, words):
+    verdict = judged(forecast_of(**changes))
+    assert words in verdict.refusal and verdict.refusal.endswith(f"or start it with {ANYWAY}")
+    assert len(verdict.refusal) <= 300
+    with pytest.raises(TooLarge, match="takes about"):
+        verdict.require_fitting()
+
+
+def test_the_named_setting_makes_it_fit():
+    changes = {"card": 28.0, "calibration.length": 8192}
+    verdict = judged(forecast_of(**changes))
+    named = int(verdict.refusal.partition("set calibration.length ")[2].split(",")[0])
+    assert 128 <= named < 8192
+    assert not judged(forecast_of(**(changes | {"calibration.length": named}))).refusal
+
+
+def test_a_model_larger_than_memory_is_explored_with_its_layers_in_their_files():
+    found = [forecast_of(card=12.0, offload=offload) for offload in (False, True)]
+    explored = [
+        replace(one, stages=tuple(each for each in one.stages if each.identity.kind in OFFLOADED))
+        for one in found
+    ]
+    whole, offloaded = map(judged, explored)
+    assert whole.refusal.endswith("of a card: switch offload on, or start it with --anyway")
+    assert not offloaded.refusal
+
+
+def test_time_follows_from_the_rate_of_the_last_run():
+    record = {
+        "run": "earlier",
+        "study": {"model": "random:llama2-7b", "calibration": {"samples": 64, "length": 100}},
+        "provenance": {"device": "cpu", "inputs": {"precision": "float32"}},
+        "stages": {
+            "statistics_primary": {"key": "k", "seconds": 10.0, "passes": {"forward": 1.0, "backward": 0.0}},
+            "learning": {"key": "l", "seconds": 100.0, "passes": {"forward": 4.0, "backward": 4.0}},
+            "drift": {"key": "d", "seconds": 900.0},
+        },
+    }
+    weights = Dimensions.of(SHAPES["llama2-7b"]).shape.decoder_weights
+    found = rate([record], False, "float32")
+    assert found.operations == pytest.approx(2 * weights * 6400 * 8 / 100)
+    assert "learning of the run earlier" in found.words
+    assert "just timed" in rate([record], False, "bfloat16").words
+    assert rate([record], True, "float32") == Rate(RATES["gpu"], "assumed: nothing has run on this GPU yet")
+
+
+def test_operations_count_the_passes_of_a_stage():
+    model, study = Dimensions.of(SHAPES["llama2-7b"]), STUDY
+    plain = 2.0 * model.shape.decoder_weights
+    stages = {stage.name: stage.id for stage in course(Graph(study), "all", lambda _: False)}
+    tokens = study.calibration.samples * study.calibration.length
+    assert operations(stages["statistics_primary"], model, study) == plain * tokens
+    head = 2.0 * model.shape.hidden * model.vocabulary
+    expected = (
+        plain * 2 * tokens * (3 * study.sparsity.epochs + 1) + 2 * tokens * study.sparsity.epochs * 4 * head
+    )
+    assert operations(stages["learning"], model, study) == pytest.approx(expected)
+    assert operations(stages["drift"], model, study) == 0

@@ -1,0 +1,179 @@
+"""The neurons of a layer as points, over a run of a small model: recomputed from its files and statistics."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_study
+import torch
+from safetensors import safe_open
+from safetensors.numpy import load_file
+from safetensors.torch import save_file
+
+from gprune import pipeline
+from gprune.__main__ import main
+from gprune.models.loading import load
+from gprune.models.weights import neuron_parameters
+from gprune.pipeline import lazy_results, stages
+from gprune.pipeline.stages import BEHAVIOUR, PARAMETERS, Graph, Results
+from gprune.pruning import neuron_embedding
+from gprune.store import Store
+from gprune.study import from_dict, run_name
+from gprune.system.errors import ModelError, StoreError
+
+pytestmark = pytest.mark.slow
+NAMES = ("gate", "up", "down")
+
+
+def silent(*_):
+    pass
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("map")
+    texts = tiny_study.write_texts(folder / "texts")
+    model = tiny_study.write_model(folder / "model", texts, neurons=40)
+    study, store = from_dict(tiny_study.settings(model, texts, methods=["dense"])), Store(folder / "cache")
+    pipeline.run(study, store, silent, "drift")
+    return study, store
+
+
+@pytest.fixture
+def results(run):
+    study, store = run
+    return pipeline.opened(study, store)
+
+
+def weights(folder, layer):
+    """(neurons, 3 * hidden) unit rows from the file, by numpy alone."""
+    held = load_file(Path(folder) / "model.safetensors")
+    gate, up, down = (held[f"model.layers.{layer}.mlp.{name}_proj.weight"].astype(float) for name in NAMES)
+    rows = np.concatenate([gate, up, down.T], axis=1)
+    return rows / np.sqrt((rows**2).sum(axis=1, keepdims=True))
+
+
+def decomposed(rows, most=50):
+    """The rows in their principal components, up to signs, and the shares of the variance."""
+    left, singular, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
+    count = min(most, len(rows) - 1)
+    return np.abs(left * singular)[:, :count], (singular**2 / (singular**2).sum())[:count]
+
+
+def test_components_of_the_parameters_are_those_of_the_files(run, results):
+    found = lazy_results.made(results, stages.components(results.graph, 1), silent)
+    places, shares = decomposed(weights(run[0].model, 1))
+    assert found.layer == 1 and found.places.shape == (40, 39)
+    assert np.allclose(np.abs(found.places), places, atol=2e-4) and np.allclose(
+        found.shares, shares, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("basis", [BEHAVIOUR, PARAMETERS])
+@pytest.mark.long
+def test_umap_is_given_the_components_and_repeats_itself(run, results, basis, monkeypatch):
+    given = []
+    layout = neuron_embedding.laid_out
+    monkeypatch.setattr(
+        neuron_embedding,
+        "laid_out",
+        lambda points, seed: given.append((points, seed)) or layout(points, seed),
+    )
+    texts = stages.mapped_texts(results.graph, results.there)
+    assert texts == ("primary", "auxiliary")
+    wanted = stages.neuron_map(results.graph, 1, basis, texts)
+    found = lazy_results.made(results, wanted, silent)
+    (points, seed), statistics = given[0], [results.get(stages.statistics, text) for text in texts]
+    rows = weights(run[0].model, 1)
+    if basis == BEHAVIOUR:
+        columns = []
+        for one in statistics:
+            spread = np.sqrt(one.ffn_moment[:, 1] / one.shard_tokens[:, None])
+            columns += [*one.ffn_mean[:, 1], *spread]
+        rows = np.array([(column - column.mean()) / column.std() for column in columns]).T
+    expected, _ = decomposed(rows)
+    assert np.allclose(np.abs(points), expected[:, : points.shape[1]], atol=1e-3) and seed == 0
+    assert found.basis == basis and found.places.shape == (40, 2) and 0 < found.kept.mean() <= 1
+    # a second one is read, and one that is made anew is the same
+    assert np.array_equal(lazy_results.made(results, wanted, silent).places, found.places) and len(given) == 1
+    results.store.discard(wanted.kind, wanted.key)
+    assert np.array_equal(lazy_results.made(results, wanted, silent).places, found.places) and len(given) == 2
+
+
+def test_a_key_tells_layer_basis_texts_and_seed_and_no_setting_of_pruning(results):
+    graph, study = results.graph, results.graph.study
+    both = ("primary", "auxiliary")
+
+    def key(layer=0, basis=BEHAVIOUR, texts=both, **changes):
+        changed = Graph(study.with_settings(changes), graph.inputs)
+        return stages.neuron_map(changed, layer, basis, texts).key
+
+    keys = {key(), key(layer=1), key(basis=PARAMETERS), key(texts=both[:1]), key(seed=1)}
+    assert len(keys) == 5 and key(basis=PARAMETERS, texts=()) == key(basis=PARAMETERS)
+    assert key(retention=0.7) == key() and key(**{"modularization.steps": 9}) == key()
+
+
+def test_layers_of_sharded_half_precision_files_are_read_as_the_model_has_them(run, tmp_path):
+    folder, source = tmp_path / "sharded", Path(run[0].model)
+    folder.mkdir()
+    for file in source.iterdir():
+        if file.suffix != ".safetensors":
+            (folder / file.name).write_bytes(file.read_bytes())
+    with safe_open(str(source / "model.safetensors"), framework="pt") as opened:
+        tensors = {name: opened.get_tensor(name).to(torch.bfloat16) for name in opened.keys()}  # noqa: SIM118
+    parts = {"one.safetensors": {}, "two.safetensors": {}}
+    for name, tensor in tensors.items():
+        parts["two.safetensors" if "down_proj" in name else "one.safetensors"][name] = tensor
+    for file, held in parts.items():
+        save_file(held, folder / file, metadata={"format": "pt"})
+    index = {name: file for file, held in parts.items() for name in held}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+
+    def unwanted():
+        raise AssertionError("the whole model was loaded")
+
+    for precision in ("bfloat16", "float32"):
+        decoder = load(str(folder), "cpu", precision)
+        expected = decoder.neuron_parameters(1).numpy()
+        assert np.array_equal(neuron_parameters(str(folder), 1, precision, unwanted), expected)
+    with pytest.raises(ModelError, match=r"hold no model\.layers\.2\.mlp\.gate_proj\.weight"):
+        neuron_parameters(str(folder), 2, "float32", unwanted)
+
+
+def test_a_model_that_is_another_one_now_is_a_sentence(run, results, tmp_path):
+    study, store = run
+    wanted = stages.components(results.graph, 0)
+    (tmp_path / "texts").mkdir()
+    other = tiny_study.write_model(tmp_path / "other", tiny_study.write_texts(tmp_path / "texts"), neurons=32)
+    for model, words in (
+        (other, "has changed since the run"),
+        (str(tmp_path / "gone"), "no model folder"),
+    ):
+        changed = Results(store, Graph(study.with_settings({"model": model}), results.graph.inputs))
+        with pytest.raises(ModelError, match=words):
+            lazy_results.made(changed, stages.components(changed.graph, 0), silent)
+    assert not results.holds(wanted)
+
+
+def test_what_a_run_has_not_measured_is_a_sentence(run, tmp_path, results):
+    empty = Results(Store(tmp_path), results.graph)
+    with pytest.raises(
+        StoreError, match="this needs “activation statistics on A”, which the run does not have"
+    ):
+        lazy_results.made(empty, stages.neuron_map(results.graph, 0, BEHAVIOUR, ("primary",)), silent)
+
+
+def test_the_command_keeps_the_map_and_writes_the_places(run, results, tmp_path, capsys):
+    study, store = run
+    name, file = run_name(study), tmp_path / "places.csv"
+    options = ["map", name, "--cache", str(store.root)]
+    assert main([*options, "--layer", "0", "-o", str(file)]) == 0
+    assert "UMAP of layer 0 by behaviour on A, B: 40 neurons, seed 0" in capsys.readouterr().out
+    assert results.holds(stages.neuron_map(results.graph, 0, BEHAVIOUR, ("primary", "auxiliary")))
+    lines = file.read_text().splitlines()
+    assert lines[0] == "layer,neuron,x,y,neighbours kept" and len(lines) == 41
+    for layer in ("2", "-1"):
+        assert main([*options, "--layer", layer]) == 2
+        assert f"error: --layer must be 0 to 1 (got {layer})" in capsys.readouterr().err
+    assert main(["map", "no-such-run", "--layer", "0", "--cache", str(store.root)]) == 2

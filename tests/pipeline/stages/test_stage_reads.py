@@ -1,0 +1,149 @@
+"""No stage reads anything behind its key's back: what a computation looks at changes its key.
+
+The settings, the model and the tokenizer are watched while a real run of every method computes: what a stage
+has read, and what neither its key nor the key of anything it needs depends on, would let a stale result pass
+as current.
+"""
+
+from dataclasses import replace
+
+import pytest
+import tiny_study
+from stages.test_stage_settings import CHANGES
+
+from gprune import pipeline
+from gprune.pipeline.stages import Graph, Work, named
+from gprune.store import Store
+from gprune.study import Study, from_dict, settings
+from gprune.study.methods import METHODS
+
+pytestmark = pytest.mark.slow
+
+SECTIONS = {
+    "calibration": settings.CalibrationSettings,
+    "contexts": settings.ContextSettings,
+    "baselines": settings.BaselineSettings,
+    "modularization": settings.ModularizationSettings,
+    "reliability": settings.ReliabilitySettings,
+    "sparsity": settings.SparsitySettings,
+    "evaluation": settings.EvaluationSettings,
+}
+SPEED = {"calibration.batch", "evaluation.batch", "device", "trust_remote_code", "offload"}
+"""fields that change how fast a result is made, or who is asked, and not what it says"""
+READ_BY_CONTENT = {
+    "model",
+    "primary",
+    "auxiliary",
+    "substitute",
+    "evaluation.texts",
+    "evaluation.tasks",
+    "evaluation.task_folder",
+}
+"""fields whose content is in the digests"""
+
+
+READ_IN_VAIN = {
+    # the statistics are asked for with or without the released recursion, whatever the study says
+    "calibration.flap_variant": ("statistics",),
+    # what copies the section looks at all of it
+    "calibration.positions": ("drift",),
+    # it changes the scores of heads, and these results are of neurons alone
+    "calibration.square_head_score": ("drift", "modules"),
+    # a partition that is asked for under a kind of its own
+    "modularization.kind": (
+        "partition_initialization",
+        "partition_primary_substitute_initialization",
+        "partition_random",
+        "partition_first_random",
+    ),
+    # a control whose selection is none, whatever that of the study
+    "reliability.selection": ("adapted_msl_", "adapted_gprune_no_rasa"),
+}
+"""fields that stages of these names look at without depending on them, with the reason"""
+
+
+class Watch:
+    """Notes which fields are read while a stage computes."""
+
+    def __init__(self, monkeypatch):
+        self.read, self.stage = {}, None
+        for section, kind in SECTIONS.items():
+            self._watch(monkeypatch, kind, section)
+        self._watch(monkeypatch, Study, "")
+        for name, digest in (("decoder", "model"), ("tokenizer", "tokenizer")):
+            self._watch_loaded(monkeypatch, name, digest)
+        monkeypatch.setattr(pipeline._Runner, "_compute", self._computing(pipeline._Runner._compute))
+
+    def _watch(self, monkeypatch, kind, section):
+        known = set(kind.__dataclass_fields__) - set(SECTIONS)
+        plain = object.__getattribute__
+
+        def read(settings_, name):
+            if self.stage is not None and name in known:
+                self.read.setdefault(self.stage, set()).add(f"{section}.{name}" if section else name)
+            return plain(settings_, name)
+
+        monkeypatch.setattr(kind, "__getattribute__", read, raising=False)
+
+    def _watch_loaded(self, monkeypatch, name, digest):
+        load = getattr(Work, name).func
+
+        def loaded(work):
+            if self.stage is not None:
+                self.read.setdefault(self.stage, set()).add(f"inputs.{digest}")
+            if name not in work.__dict__:
+                work.__dict__[name] = load(work)
+            return work.__dict__[name]
+
+        monkeypatch.setattr(Work, name, property(loaded))
+
+    def _computing(self, compute):
+        def watched(runner, stage, started):
+            def make(*given, **needs):
+                self.stage = stage.name
+                try:
+                    return stage.make(*given, **needs)
+                finally:
+                    self.stage = None
+
+            return compute(runner, replace(stage, make=make), started)
+
+        return watched
+
+
+@pytest.fixture(scope="module", params=["flap", "twflap"])
+def watched(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reads")
+    texts = tiny_study.write_texts(folder / "texts")
+    values = tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts)
+    values |= {"metric": request.param, "methods": list(METHODS), "substitute": texts[2]}
+    values |= {"contexts": {"count": 3, "dimensions": 4, "tokens": 64}}
+    values |= {"baselines": {"taylor_samples": 5, "taylor_length": 9}}
+    values["evaluation"] |= {"tasks": ["demo_order"], "limit": 4}
+    made, store = from_dict(values), Store(folder / "cache")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        watch = Watch(monkeypatch)
+        pipeline.run(made, store, lambda *_: None)
+    return made, store, watch.read
+
+
+@pytest.mark.long
+def test_every_field_that_a_stage_reads_changes_its_key(watched):
+    made, store, read = watched
+    inputs = pipeline.opened(made, store).graph.inputs
+    before = named(Graph(made, inputs))
+    # what is written into the pruned model's folder tells of the whole study; its key is that of the model
+    stages = {name: fields - SPEED - READ_BY_CONTENT for name, fields in read.items() if name != "checkpoint"}
+    blind = {}
+    for field in sorted({field for fields in stages.values() for field in fields}):
+        if field.startswith("inputs."):
+            graph = Graph(made, replace(inputs, **{field.removeprefix("inputs."): "another"}))
+        else:
+            graph = Graph(made.with_settings({field: CHANGES[field][0]}), inputs)
+        after = named(graph)
+        for name in (name for name, fields in stages.items() if field in fields):
+            if name.startswith(READ_IN_VAIN.get(field, ("-",))):
+                continue
+            if name in after and after[name].key == before[name].key:
+                blind.setdefault(field, []).append(name)
+    assert blind == {}

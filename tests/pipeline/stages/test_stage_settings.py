@@ -1,0 +1,134 @@
+"""Which results a setting changes by itself: every field of a study, and nothing behind their backs."""
+
+from dataclasses import replace
+
+import pytest
+
+from gprune.pipeline.stages import Graph, Inputs, masks, named, needed
+from gprune.pipeline.stages.inputs import GRADIENT, roles, tokens_read
+from gprune.study import field_names
+from gprune.study.demo import demo_study
+from gprune.study.methods import METHODS
+
+FREE = "none"
+CHANGES = {
+    # what is read is in the digests, and who is called what changes nothing
+    "model": ("/another/model", FREE),
+    "primary": ("ptb", FREE),
+    "auxiliary": ("ptb", FREE),
+    "substitute": ("ptb", FREE),
+    "name": ("another", FREE),
+    "group": ("another", FREE),
+    "device": ("cpu", FREE),
+    "dtype": ("float16", FREE),
+    "trust_remote_code": (True, FREE),
+    "offload": (True, FREE),
+    "calibration.batch": (4, FREE),
+    "evaluation.batch": (4, FREE),
+    "evaluation.task_folder": ("/elsewhere", FREE),
+    "evaluation.texts": (("python-code",), FREE),
+    "evaluation.tasks": (("demo_cloze",), "accuracy answers questions"),
+    "metric": ("wanda_sp", "scores"),
+    "retention": (0.7, "learning masks"),
+    "seed": (1, "clusters tokens"),
+    "methods": (("dense", "gprune"), "speed"),
+    "calibration.samples": (64, "tokens"),
+    "calibration.length": (64, "tokens"),
+    "calibration.shards": (4, "context_statistics statistics"),
+    "calibration.flap_variant": ("released", "scores masks"),
+    "calibration.square_head_score": (False, "masks scores"),
+    "calibration.positions": (3, "positions"),
+    "contexts.count": (5, "contexts"),
+    "contexts.dimensions": (32, "contexts"),
+    "contexts.tokens": (512, "contexts"),
+    "contexts.temperature": (0.5, "masks scores"),
+    "contexts.clustering": ("released", "contexts"),
+    "contexts.module_profile": ("mixed", "scores"),
+    "baselines.taylor_samples": (4, "scores"),
+    "baselines.taylor_length": (8, "scores"),
+    "baselines.taylor_text": ("bookcorpus", "scores"),
+    "baselines.fang_grouping": ("released", "groups"),
+    "modularization.kind": ("random", "partition"),
+    "modularization.candidates": ((8, 16), "clusters"),
+    "modularization.restarts": (5, "clusters"),
+    "modularization.seeding": ("greedy", "clusters"),
+    "modularization.split_fraction": (0.3, "partition"),
+    "modularization.pair_weight": (0.3, "partition"),
+    "modularization.repulsion_weight": (0.3, "partition"),
+    "modularization.consistency_weight": (0.3, "partition"),
+    "modularization.learning_rate": (0.3, "partition"),
+    "modularization.steps": (3, "partition"),
+    "modularization.temperature": (0.3, "partition"),
+    "modularization.direction": ("magnitude", "partition"),
+    "reliability.selection": ("drift", "adapted"),
+    "reliability.source": ("random", "adapted"),
+    "reliability.drift_quantile": (0.5, "adapted"),
+    "reliability.score_quantile": (0.5, "adapted"),
+    "reliability.score_scale": ("standardized", "modules"),
+    "sparsity.epochs": (5, "learning"),
+    "sparsity.batch": (12, "learning"),
+    "sparsity.supervision": ("dual", "learning"),
+    "sparsity.distillation_weight": (0.3, "learning"),
+    "sparsity.distillation_temperature": (0.3, "learning"),
+    "sparsity.learning_rate": (0.3, "learning"),
+    "sparsity.penalty": (0.3, "learning"),
+    "sparsity.dual_rate": (0.3, "learning"),
+    "sparsity.surrogate": ("sigmoid", "learning"),
+    "sparsity.attention": ("gprune", "learning masks"),
+    "sparsity.alignment": (8, "learning masks"),
+    "sparsity.bias_compensation": (True, "accuracy answers checkpoint perplexity speed"),
+    "evaluation.preset": ("64", "overlap perplexity"),
+    "evaluation.windows": (9, "overlap perplexity"),
+    "evaluation.limit": (7, "accuracy answers questions"),
+    "evaluation.speed": ("gpu", "speed"),
+}
+
+
+@pytest.fixture(scope="module")
+def study():
+    found = replace(demo_study(), metric="flap", methods=tuple(METHODS))
+    return found.with_settings({"evaluation.tasks": ["demo_order"], "evaluation.speed": "auto"})
+
+
+@pytest.fixture(scope="module")
+def inputs(study):
+    blank = Inputs.unknown(study)
+    digests = {role: f"{role}’s text" for role in (*blank.calibration, GRADIENT)}
+    tasks = {"demo_order": "1", "demo_cloze": "2"}
+    return replace(blank, calibration=digests, tasks=tasks, evaluation={**blank.evaluation, "ptb": "e"})
+
+
+def test_every_field_of_a_study_is_in_the_table():
+    assert set(CHANGES) == set(field_names())
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_a_setting_changes_what_it_says_and_what_follows_from_that(study, inputs, field):
+    value, expected = CHANGES[field]
+    if field.startswith("contexts."):
+        study = replace(study, metric="twflap")
+    before = {stage.id: stage for stage in named(Graph(study, inputs)).values()}
+    after = {stage.id: stage for stage in named(Graph(study.with_settings({field: value}), inputs)).values()}
+    changed = {key for key in before.keys() & after.keys() if before[key].key != after[key].key}
+    first = {key.kind for key in changed if not changed & {need.id for need in needed(after[key])}}
+    assert " ".join(sorted(first)) == (" ".join(sorted(expected.split())) if expected != FREE else "")
+
+
+def test_pages_may_ask_for_llm_pruner_where_a_study_has_not_read_its_text(study, inputs):
+    study = replace(study, methods=("dense", "flap")).with_settings({"baselines.taylor_text": "bookcorpus"})
+    assert GRADIENT not in roles(study)
+    digests = {role: text for role, text in inputs.calibration.items() if role != GRADIENT}
+    asked = masks(Graph(study, replace(inputs, calibration=digests)), "llm_pruner")
+    own = replace(study, methods=("dense", "llm_pruner"))
+    assert roles(own)[GRADIENT] == "bookcorpus"
+    assert asked.key != masks(Graph(own, inputs), "llm_pruner").key
+
+
+def test_of_each_text_as_much_is_asked_for_as_the_study_reads():
+    changes = {"evaluation.windows": 5, "evaluation.preset": "32"}
+    study = demo_study().with_settings(changes | {"calibration.samples": 10, "calibration.length": 8})
+    cut = study.baselines.taylor_samples * study.baselines.taylor_length
+    asked = {role: tokens_read(study, role) for role in ("primary", "substitute", GRADIENT, "evaluation")}
+    assert asked == {"primary": 320, "substitute": 320, GRADIENT: 256 * cut, "evaluation": 160}
+    whole = study.with_settings({"evaluation.windows": None})
+    assert tokens_read(whole, "evaluation") is None

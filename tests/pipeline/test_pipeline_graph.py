@@ -1,0 +1,226 @@
+"""A run does what the graph says, no more and no less; its record tells the truth about today's formulas."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import tiny_study
+
+from gprune import pipeline
+from gprune.evaluation import speed
+from gprune.pipeline import arrays, runs, stages
+from gprune.pipeline.eta import Outlook, expected, last_time
+from gprune.pipeline.stages import KINDS, course, on_the_way
+from gprune.store import Store
+from gprune.study import from_dict, run_name
+from gprune.study.methods import METHODS, METRICS
+from gprune.system.errors import MethodError
+
+pytestmark = pytest.mark.slow
+
+QUESTIONS = [{"question": f"def {n}", "choices": ["a", "bb"], "answer": n % 2} for n in range(4)]
+
+
+def silent(*_):
+    pass
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    """Speeds of a few tokens: how fast a tiny model is says nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(speed.PRESETS, "cpu", speed.SpeedSettings(2, 8, 4, 1, "float32", "cpu", ("eager",)))
+        yield
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("graph")
+    texts = tiny_study.write_texts(folder / "texts")
+    questions = folder / "questions.jsonl"
+    questions.write_text("".join(json.dumps(row) + "\n" for row in QUESTIONS))
+    model = tiny_study.write_model(folder / "model", texts)
+    return {"folder": folder, "texts": texts, "model": model, "questions": str(questions)}
+
+
+def study_of(workshop, **changes):
+    values = tiny_study.settings(workshop["model"], workshop["texts"])
+    values |= {"contexts": {"count": 3, "dimensions": 4, "tokens": 64}}
+    values |= {"baselines": {"taylor_samples": 4, "taylor_length": 8}}
+    return from_dict(values | changes)
+
+
+@pytest.fixture(
+    scope="module",
+    # the metric that needs the most, and in the long tests the others
+    params=[name if name == "twflap" else pytest.param(name, marks=pytest.mark.long) for name in METRICS],
+)
+def finished(request, workshop):
+    """A whole run of every method on one metric, with a third text, a task and speed; its plan before."""
+    study = study_of(workshop, metric=request.param, methods=list(METHODS), substitute=workshop["texts"][2])
+    study = study.with_settings({"evaluation.tasks": [workshop["questions"]], "evaluation.speed": "cpu"})
+    store = Store(workshop["folder"] / request.param)
+    results = pipeline.opened(study, store)
+    before = course(results.graph, "all", results.holds)
+    return study, store, [stage.name for stage in before], pipeline.run(study, store, silent)
+
+
+def test_a_run_makes_every_stage_of_its_graph_and_no_other(finished):
+    study, store, planned, result = finished
+    assert list(result["keys"]) == planned
+    record = runs.read(store, run_name(study))
+    assert list(record["stages"]) == planned == list(record["expected"])
+    assert result["unavailable"] == {} == record["unavailable"]
+    made = {path.parent.name + "/" + path.name for path in store.root.glob("*/*") if path.is_dir()}
+    kept = {f"{stage.kind}/{stage.key}" for stage in course(pipeline.opened(study, store).graph, "all", held)}
+    assert {name for name in made if name.split("/")[0] in KINDS} == kept
+
+
+def held(_):
+    return False
+
+
+def test_the_exported_arrays_are_all_that_is_documented(finished, project):
+    study, store, _, _ = finished
+    found = arrays.collect(pipeline.opened(study, store))
+    documented = (project / "docs" / "arrays.md").read_text(encoding="utf-8")
+    for name in found:
+        plain = name.split("_mask_")[0] + "_mask" if "_mask_" in name else name
+        assert f"`{plain}`" in documented or plain in documented, name
+    assert {f"ffn_mask_{name}" for name in ("flap", "fang_pooled", "llm_pruner")} <= set(found)
+
+
+@pytest.mark.process
+def test_a_dry_run_prints_what_a_run_did(finished, project):
+    study, store, planned, result = finished
+    file = store.root / "study.json"
+    file.write_text(study.to_json())
+    command = [sys.executable, "-m", "gprune", "run", str(file), "--dry-run", "--cache", str(store.root)]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=True)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [line[0] for line in lines] == planned
+    assert {line[0]: line[1] for line in lines} == result["keys"]
+    assert {line[2] for line in lines} == {"there"} and all(line[4] == "s" for line in lines)
+    assert done.stderr.strip().endswith(f"{len(planned)} stages, 0 missing")
+
+
+def test_a_changed_formula_makes_old_results_unknown_to_the_runs_record(workshop, tmp_path, monkeypatch):
+    study, store = study_of(workshop), Store(tmp_path)
+    old = pipeline.run(study, store, silent, until="perplexity")
+    kind = replace(KINDS["adapted"], version=KINDS["adapted"].version + 1)
+    monkeypatch.setitem(KINDS, "adapted", kind)
+    new = pipeline.run(study, store, silent, until="drift")
+    record = runs.read(store, new["run"])
+    assert old["run"] == new["run"]
+    # what does not follow from the formula stays; what does is neither listed nor served as current
+    assert "partition" in record["stages"] and "masks_flap" in record["stages"]
+    assert not {"adapted", "learning", "masks_gprune", "perplexity.gprune.0"} & set(record["stages"])
+    assert record["result"] is None
+    results = pipeline.opened(study, store)
+    assert results.has(stages.perplexity, "flap", study.evaluation.texts[0])
+    assert not results.has(stages.perplexity, "gprune", study.evaluation.texts[0])
+
+
+def test_the_expectation_comes_from_this_cache_and_else_from_the_table(workshop, tmp_path):
+    study, store = study_of(workshop), Store(tmp_path)
+    results = pipeline.opened(study, store)
+    wanted = course(results.graph, "adapted", results.holds)
+    beside = on_the_way(wanted)
+    assert {stage.kind for stage in beside} == {"positions"}
+    assert expected(wanted, results) == {
+        # what is made on the way of another result takes no time of its own
+        stage.name: 0.0 if stage in beside else KINDS[stage.kind].seconds
+        for stage in wanted
+    }
+    assert set(last_time(wanted, results).values()) == {None}
+    done = pipeline.run(study, store, silent, until="adapted")
+    other = pipeline.opened(study.with_settings({"seed": 3}), store)
+    again = course(other.graph, "adapted", other.holds)
+    known = expected(again, other)
+    assert known["norms"] == 0.0 and known["partition"] == done["seconds"]["partition"]
+    assert last_time(again, other)["norms"] == done["seconds"]["norms"]
+
+
+def test_the_outlook_counts_to_the_end_and_its_time_left_falls_steadily():
+    plan = {"a": 1.0, "b": 10.0, "c": 0.0, "d": 9.0}
+    seen = []
+    for second in range(20):
+        finished = [name for name, end in (("a", 1), ("b", 11), ("c", 11), ("d", 20)) if second >= end]
+        stage = next(name for name in ("a", "b", "d") if name not in finished)
+        start = {"a": 0, "b": 1, "d": 11}[stage]
+        found = Outlook.of(plan, finished, float(second), stage, (second - start) / plan[stage])
+        assert found.steps == 4 and found.done == len(finished)
+        seen.append(found)
+    assert [one.left for one in seen] == pytest.approx([20.0 - second for second in range(20)])
+    assert [one.share for one in seen] == pytest.approx([second / 20 for second in range(20)])
+    end = Outlook.of(plan, list(plan), 20.0)
+    assert (end.done, end.steps, end.share, end.left) == (4, 4, 1.0, None)
+
+
+class Refusing:
+    """Has stages of some names fail as a method does that cannot run."""
+
+    def __init__(self, monkeypatch, *names):
+        self.names = set(names)
+        make = pipeline._Runner._compute
+
+        def compute(runner, stage, started):
+            if stage.name in self.names:
+                raise MethodError(f"{stage.name} does not fit")
+            make(runner, stage, started)
+
+        monkeypatch.setattr(pipeline._Runner, "_compute", compute)
+
+
+def test_a_method_that_cannot_run_is_counted_as_done_and_its_reason_outlives_shorter_runs(
+    workshop, tmp_path, monkeypatch
+):
+    study, store = study_of(workshop, methods=["dense", "flap", "fang"]), Store(tmp_path)
+    refusing = Refusing(monkeypatch, "groups_primary")
+    result = pipeline.run(study, store, silent, until="perplexity")
+    assert result["unavailable"] == {"fang": "groups_primary does not fit"}
+    record = runs.read(store, run_name(study))
+    ended = {*record["stages"], *record["unavailable"]}
+    found = Outlook.of(record["expected"], ended, 5.0)
+    assert (found.done, found.left) == (found.steps, None) and found.steps == len(record["expected"])
+    pipeline.run(study, store, silent, until="drift")
+    assert (
+        runs.read(store, run_name(study))["unavailable"]["masks_fang"]["reason"]
+        == "groups_primary does not fit"
+    )
+    refusing.names.clear()
+    again = pipeline.run(study, store, silent, until="perplexity")
+    assert again["unavailable"] == {} == runs.read(store, run_name(study))["unavailable"]
+
+
+def test_where_the_richer_statistics_cannot_be_had_the_plain_ones_are_made(workshop, tmp_path, monkeypatch):
+    study = study_of(workshop, methods=["dense", "fang_score_average", "fang_pooled"])
+    Refusing(monkeypatch, "context_statistics_auxiliary")
+    result = pipeline.run(study, Store(tmp_path), silent, until="perplexity")
+    assert set(result["unavailable"]) == {"fang_pooled"} and "fang_score_average" in result["perplexity"]
+
+
+def test_a_run_that_cannot_have_what_it_is_for_fails_with_the_reason(workshop, tmp_path, monkeypatch):
+    study, store = study_of(workshop, metric="twflap", methods=["dense", "gprune"]), Store(tmp_path)
+    Refusing(monkeypatch, "context_statistics_primary")
+    for until in ("drift", "adapted", "all"):
+        with pytest.raises(MethodError, match="context_statistics_primary does not fit"):
+            pipeline.run(study, store, silent, until=until)
+        record = runs.read(store, run_name(study))
+        assert (record["state"], record["error"]) == ("failed", "context_statistics_primary does not fit")
+
+
+def test_speed_without_a_method_is_measured_again_once_the_method_can_run(workshop, tmp_path, monkeypatch):
+    study = study_of(workshop, methods=["dense", "flap", "fang"], evaluation={"texts": [], "speed": "cpu"})
+    study = study.with_settings({"evaluation.speed": "cpu", "evaluation.texts": []})
+    store, refusing = Store(tmp_path), Refusing(monkeypatch, "groups_primary")
+    first = pipeline.run(study, store, silent, until="perplexity")
+    assert {row["model"] for row in first["speed"]["rows"]} == {"dense", "flap"}
+    again = pipeline.run(study, store, silent, until="perplexity")
+    assert "speed" in again["reused"]
+    refusing.names.clear()
+    whole = pipeline.run(study, store, silent, until="perplexity")
+    assert {row["model"] for row in whole["speed"]["rows"]} == {"dense", "flap", "fang"}
+    assert "speed" not in whole["reused"] and whole["keys"]["speed"] == first["keys"]["speed"]

@@ -1,0 +1,163 @@
+"""Accuracy and speed as stages of a run: what is measured once, what is left out and why."""
+
+import json
+import weakref
+from dataclasses import replace
+
+import pytest
+import tiny_study
+from evaluation import task_files
+
+from gprune import pipeline
+from gprune.__main__ import main
+from gprune.evaluation import speed
+from gprune.pipeline import runs
+from gprune.pruning import surgery
+from gprune.records import Throughput
+from gprune.store import Store
+from gprune.study import from_dict
+
+pytestmark = pytest.mark.slow
+
+
+def silent(*_):
+    pass
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("measure")
+    texts = tiny_study.write_texts(folder / "texts")
+    questions = folder / "questions.jsonl"
+    rows = [{"question": f"def {n}", "choices": ["a", "bb", "ccc"], "answer": n % 3} for n in range(9)]
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    model = tiny_study.write_model(folder / "model", texts)
+    return {"folder": folder, "texts": texts, "model": model, "questions": str(questions)}
+
+
+def study_of(workshop, **evaluation):
+    values = tiny_study.settings(workshop["model"], workshop["texts"])
+    values["methods"] = ["dense", "flap", "wanda_sp_dense"]
+    values["evaluation"] |= evaluation
+    return from_dict(values)
+
+
+@pytest.fixture(scope="module")
+def finished(workshop):
+    study = study_of(workshop, tasks=[workshop["questions"], "boolq"], task_folder=str(workshop["folder"]))
+    store = Store(workshop["folder"] / "cache")
+    return study, store, pipeline.run(study, store, silent, until="perplexity")
+
+
+def test_a_task_without_data_is_named_and_the_others_are_measured(finished):
+    _, _, result = finished
+    assert list(result["unavailable_tasks"]) == ["boolq"]
+    assert "boolq" in result["unavailable_tasks"]["boolq"] and "jsonl" in result["unavailable_tasks"]["boolq"]
+
+
+def test_a_task_that_cannot_be_answered_leaves_the_others_and_the_record_says_why(workshop):
+    folder = workshop["folder"]
+    endless = folder / "endless.jsonl"
+    endless.write_text(json.dumps({"question": "say", "choices": ["yes", "z" * 300], "answer": 0}))
+    study = study_of(workshop, tasks=[str(endless), workshop["questions"]])
+    store, heard = Store(folder / "cache"), list[tuple[str, str]]()
+    result = pipeline.run(
+        study,
+        store,
+        lambda name, done, total, message="": heard.append((name, str(message))),
+        until="perplexity",
+    )
+    # the answers would take the same pass once more: they go with their accuracy, and nothing is said twice
+    failed = {name for name, message in heard if message.startswith("left out: ")}
+    assert failed == {f"accuracy.{name}.0" for name in study.methods}
+    assert not any(name.startswith("answers.") and name.endswith(".0") for name, _ in heard)
+    entries = runs.read(store, result["run"])["unavailable"]
+    assert all(
+        entries[f"answers.{name}.0"]["reason"] == entries[f"accuracy.{name}.0"]["reason"]
+        for name in study.methods
+    )
+    assert all(list(tasks) == [workshop["questions"]] for tasks in result["accuracy"].values())
+    assert set(result["perplexity"]) == {"dense", "flap", "wanda_sp_dense"} and not result["unavailable"]
+    reason = result["unavailable_tasks"][str(endless)]
+    assert "has 301 tokens and the model reads at most 64" in reason
+    record = runs.read(store, result["run"])
+    assert (record["state"], record["missing_tasks"]) == ("done", {str(endless): reason})
+    again = pipeline.run(study, store, silent, until="perplexity")
+    assert (
+        again["unavailable_tasks"] == result["unavailable_tasks"] and again["accuracy"] == result["accuracy"]
+    )
+
+
+def test_run_ends_with_three_and_a_last_line_that_names_the_task(workshop, finished, capsys):
+    study, store, _ = finished
+    file = workshop["folder"] / "study.json"
+    file.write_text(study.to_json())
+    words = ["run", str(file), "--until", "perplexity", "--cache", str(store.root)]
+    assert main(words) == 3
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("not measured: boolq: the task 'boolq' has no data in ") and len(last) < 500
+    assert main([*words, "--json"]) == 3
+    told = capsys.readouterr()
+    assert json.loads(told.out)["unavailable_tasks"].keys() == {"boolq"}
+    assert told.err.splitlines()[-1] == last
+    assert main([*words, "--seeds", "0", "1"]) == 3
+    assert capsys.readouterr().err.splitlines()[-1] == last
+    whole = study.with_settings({"evaluation.tasks": [workshop["questions"]]})
+    file.write_text(whole.to_json())
+    assert main(words) == 0
+    assert "not measured" not in capsys.readouterr().err
+
+
+def test_a_file_of_another_split_is_measured_and_doubted_in_result_record_and_summary(workshop, capsys):
+    folder, store = workshop["folder"] / "tasks", Store(workshop["folder"] / "cache")
+    task_files.write_rows(
+        folder / "winogrande.jsonl", [task_files.row("winogrande", number) for number in range(160)]
+    )
+    study = study_of(workshop, tasks=["winogrande"], task_folder=str(folder), limit=3)
+    file = workshop["folder"] / "doubted.json"
+    file.write_text(replace(study, methods=("dense",)).to_json())
+    assert main(["run", str(file), "--until", "perplexity", "--cache", str(store.root)]) == 0
+    doubt = "may be another split: its 160 rows are as many as the split train_xs has: winogrande is measured"
+    assert doubt in capsys.readouterr().out
+    ((_, record),) = [each for each in runs.every(store) if each[1]["study"]["methods"] == ["dense"]]
+    assert doubt in record["doubtful_tasks"]["winogrande"] and not record["missing_tasks"]
+    assert record["result"]["accuracy"]["dense"]["winogrande"]["samples"] == 3
+
+
+def test_speed_is_measured_beside_the_dense_model_within_its_positions(workshop, finished):
+    _, store, _ = finished
+    study = study_of(workshop, speed="cpu", texts=[])
+    result = pipeline.run(study, store, silent, until="perplexity")
+    record = store.get("speed", result["keys"]["speed"], Throughput)
+    assert "prompt 42, 22 new tokens" in record.setting and "threads" in record.machine
+    rows = result["speed"]["rows"]
+    assert [row["model"] for row in rows[::3]] == ["dense", "flap", "wanda_sp_dense"]
+    # the dense model's repetitions are those beside either of the others
+    assert [len(row["seconds"]) for row in rows] == [20] * 3 + [10] * 6
+    assert all(row["tokens_per_second"] > 0 for row in rows)
+    assert {row["ratio"] for row in rows[:3]} == {1.0}
+    again = pipeline.run(study, store, silent, until="perplexity")
+    assert again["speed"] == result["speed"] and "speed" in again["reused"]
+
+
+def test_one_pruned_model_at_a_time_is_there_while_speed_is_measured(workshop, monkeypatch):
+    quick = speed.SpeedSettings(1, 8, 4, 1, "float32", "cpu", ("eager",))
+    monkeypatch.setitem(speed.PRESETS, "cpu", quick)
+    cut, alive, counts = surgery.cut, weakref.WeakSet(), []
+
+    def watched(*arguments):
+        # whatever was made before must have gone by now, also the last model of the perplexities
+        before, model = len(alive), cut(*arguments)
+        alive.add(model)
+        counts.append(before)
+        return model
+
+    def heard(stage, done, total, message):
+        if stage == "speed" and message == "loading: dense":
+            counts.append("speed")
+
+    monkeypatch.setattr(surgery, "cut", watched)
+    study, store = study_of(workshop, speed="cpu"), Store(workshop["folder"] / "alive")
+    result = pipeline.run(study, store, heard, until="perplexity")
+    assert counts[counts.index("speed") + 1 :] == [0, 0] and len(counts) >= 5
+    assert [row["model"] for row in result["speed"]["rows"][::3]] == ["dense", "flap", "wanda_sp_dense"]

@@ -1,0 +1,274 @@
+"""A run that is killed while it learns goes on there: results, record and log, of one process and of two."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import run_starters
+import tiny_study
+from waiting import limit
+
+from gprune import pipeline
+from gprune.pipeline import runs
+from gprune.pipeline.cache import removal, usage
+from gprune.pipeline.stages import learning
+from gprune.store import Store, states
+from gprune.store.resumption import VARIABLE
+from gprune.study import Study, from_dict, run_name
+from gprune.system import files
+from gprune.system.errors import Cancelled, Interrupted
+
+pytestmark = pytest.mark.slow
+STEPS = 12
+
+# ends itself by SIGKILL where its learning is told to be: nothing of it can say good-bye
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from gprune import pipeline
+from gprune.pruning.sparsity import passes
+from gprune.store import Store
+from gprune.study import from_file
+
+study, cache, where, number = sys.argv[1:]
+seen = 0
+
+def count(*_):
+    global seen
+    seen += 1
+    if seen == int(number):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+true = passes.Passes._unit_gradients
+def inside(self, *arguments, **options):
+    count()
+    return true(self, *arguments, **options)
+
+if where == "inside":
+    passes.Passes._unit_gradients = inside
+
+def listener(stage, done, total, message):
+    if where == "between" and stage == "learning" and done:
+        count()
+
+pipeline.run(from_file(study), Store(Path(cache)), listener, "masks")
+"""
+
+
+class Log:
+    """Hears what a run says, and may stop its learning after a step."""
+
+    def __init__(self, stop: int = 0, error: BaseException | None = None) -> None:
+        self.stop, self.error = stop, error or Cancelled("stop")
+        self.told: list[str] = []
+        self.steps: list[int] = []
+
+    def __call__(self, stage: str, done: int, total: int, message: str) -> None:
+        if stage == "learning":
+            self.told.append(message)
+            if message.startswith("cross-entropy"):
+                self.steps.append(done)
+            if self.stop and done == self.stop:
+                raise self.error
+
+    def says(self, words: str) -> list[str]:
+        return [one for one in self.told if words in one]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("resumption")
+    texts = tiny_study.write_texts(folder / "texts")
+    settings = tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts)
+    settings |= {"sparsity": {"epochs": 3, "batch": 8}, "methods": ["dense", "gprune"]}
+    (folder / "study.json").write_text(json.dumps(settings))
+    pipeline.run(from_dict(settings), Store(folder / "undisturbed"), Log(), "masks")
+    return folder
+
+
+@pytest.fixture
+def study(home: Path) -> Study:
+    return from_dict(json.loads((home / "study.json").read_text()))
+
+
+@pytest.fixture
+def begun(home: Path, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A cache that has all but what is learned; states are saved at every third step."""
+    monkeypatch.setenv(VARIABLE, "3 steps")
+    store = Store(Path(shutil.copytree(home / "undisturbed", tmp_path / "cache")))
+    for kind in ("learning", "masks", "runs"):
+        shutil.rmtree(store.root / kind)
+    return store
+
+
+def of(store: Store, study: Study) -> dict[str, Any]:
+    found = runs.read(store, run_name(study))
+    assert found is not None
+    return found
+
+
+def file_of(store: Store, study: Study) -> states.StateFile:
+    return states.StateFile(store, "learning", learning(pipeline.opened(study, store).graph).key)
+
+
+def assert_undisturbed(store: Store, home: Path, study: Study) -> None:
+    ours, theirs = (run_starters.contents(place) for place in (store.root, home / "undisturbed"))
+    assert ours == theirs and len([name for name in ours if name.startswith("learning/")]) >= 4
+    assert of(store, study)["state"] == "done"
+    assert not list(store.root.glob("learning/*.state")) and not list(store.root.glob("learning/.*"))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("where", "number", "left"),
+    [
+        ("inside", 9, 3),
+        pytest.param("between", 8, 6, marks=pytest.mark.long),
+        pytest.param("between", 2, 0, marks=pytest.mark.long),
+    ],
+)
+def test_killed_it_goes_on_from_the_last_state(
+    home: Path, study: Study, begun: Store, where: str, number: int, left: int
+) -> None:
+    script = [sys.executable, "-c", KILLED, str(home / "study.json"), str(begun.root), where, str(number)]
+    environment = {**os.environ, "PYTHONPATH": str(run_starters.PROJECT)}
+    killed = subprocess.run(script, env=environment, timeout=limit(60), capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert runs.standing(of(begun, study)) == "interrupted"
+    state = file_of(begun, study).read()
+    assert (state.step if state else 0) == left
+    log = Log()
+    pipeline.run(study, begun, log, "masks")
+    assert_undisturbed(begun, home, study)
+    assert log.steps == list(range(left + 1, STEPS + 1))
+    assert bool(left) == bool(log.says(f"goes on at step {left + 1} of {STEPS}"))
+    entry, whole = (of(store, study)["stages"]["learning"] for store in (begun, Store(home / "undisturbed")))
+    assert entry["passes"]["backward"] == whole["passes"]["backward"]
+    if left:
+        own = entry["resumed"]
+        assert own["step"] == left and 0 < own["passes"]["backward"] < entry["passes"]["backward"]
+        assert own["seconds"] < entry["seconds"]
+        assert log.says(" in all; ") and any("goes on" in one for one in entry["notices"])
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [(Cancelled("stop"), "cancelled"), (KeyboardInterrupt(), "cancelled"), (Interrupted(), "interrupted")],
+)
+def test_stopped_it_loses_no_step_and_says_how(
+    home: Path, study: Study, begun: Store, error: BaseException, state: str
+) -> None:
+    for step in (4, 7):
+        log = Log(step, error)
+        with pytest.raises(type(error)):
+            pipeline.run(study, begun, log, "masks")
+        found = of(begun, study)
+        assert (found["state"], found["owner"], runs.standing(found)) == (state, None, state)
+        assert log.says(f"stopped after step {step}") and file_of(begun, study).read().step == step
+    pipeline.run(study, begun, log := Log(), "masks")
+    assert_undisturbed(begun, home, study)
+    assert log.steps[0] == 8
+    assert [one.split(",")[0] for one in log.says("goes on")] == [
+        f"goes on at step {step} of {STEPS}" for step in (5, 8)
+    ]
+
+
+def full_after(monkeypatch: pytest.MonkeyPatch, count: int) -> list[Path]:
+    """Fills the disk for states once some are written; gives what was refused."""
+    true, written, refused = files.write_bytes, [], []
+
+    def write(path: Path, data: bytes) -> None:
+        if path.suffix == states.SUFFIX:
+            if len(written) == count:
+                refused.append(path)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written.append(path)
+        true(path, data)
+
+    monkeypatch.setattr(states, "write_bytes", write)
+    return refused
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_full_disk_costs_one_notice(
+    home: Path, study: Study, begun: Store, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    refused, log = full_after(monkeypatch, count), Log()
+    pipeline.run(study, begun, log, "masks")
+    assert len(refused) > 1
+    assert_undisturbed(begun, home, study)
+    (notice,) = log.says("was not saved")
+    assert (
+        "is full: free some space" in notice and f"would go on at step {3 * count + 1} of {STEPS}" in notice
+    )
+    assert of(begun, study)["stages"]["learning"]["notices"] == [notice]
+
+
+def test_a_damaged_state_is_told_and_kept_aside(home: Path, study: Study, begun: Store) -> None:
+    with pytest.raises(Cancelled):
+        pipeline.run(study, begun, Log(5), "masks")
+    place = file_of(begun, study).path
+    place.write_bytes(place.read_bytes()[:-1] + b"?")
+    pipeline.run(study, begun, log := Log(), "masks")
+    assert_undisturbed(begun, home, study)
+    assert log.steps[0] == 1 and log.says("it starts at step 1")
+    assert [path.suffix for path in usage.set_aside(begun)] == [states.SUFFIX]
+    assert "resumed" not in of(begun, study)["stages"]["learning"]
+
+
+def test_the_cache_counts_a_state_with_its_run_and_keeps_it(study: Study, begun: Store) -> None:
+    with pytest.raises(Cancelled):
+        pipeline.run(study, begun, Log(5), "masks")
+    file = file_of(begun, study)
+    size, run = file.path.stat().st_size, run_name(study)
+    found = usage.overview(begun)
+    assert found.others["unfinished"] == size and "learning" not in found.kinds
+    assert found.total == sum(path.stat().st_size for path in begun.root.rglob("*") if path.is_file())
+    with_state = usage.of_run(begun, run).own
+    assert usage.unneeded(begun) == [] == usage.remove_unneeded(begun)
+    # without the run nobody goes on with it
+    state = file.read()
+    assert removal.remove(begun, run) == with_state and not file.path.exists()
+    file.write(state)
+    (one,) = usage.remove_unneeded(begun)
+    assert (one.name, one.begun) == (f"learning/{file.key}.state", True) and not file.path.exists()
+
+
+def test_two_runs_at_once_share_one_learning(
+    home: Path, study: Study, begun: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second starter waits for the first, leaves its state alone, and goes on when that has gone."""
+    with pytest.raises(Cancelled):
+        pipeline.run(study, begun, Log(4), "masks")
+    before, file = file_of(begun, study).path.read_bytes(), file_of(begun, study)
+    with begun.lock("learning", file.key):
+        with pytest.raises(Cancelled):
+            pipeline.run(study, begun, _giving_up_while_waiting, "masks")
+        assert file.path.read_bytes() == before
+    pipeline.run(study, begun, log := Log(), "masks")
+    assert_undisturbed(begun, home, study)
+    assert log.steps[0] == 5
+
+
+def _giving_up_while_waiting(stage: str, done: int, total: int, message: str) -> None:
+    assert not message.startswith("cross-entropy")
+    if message.startswith("waiting for another run"):
+        raise Cancelled("stop")
+
+
+@pytest.mark.parametrize("text", ["often", "0 steps", "-3 s", "5", "3 steps 4 s"])
+def test_an_interval_that_is_none_is_one_sentence(
+    study: Study, begun: Store, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, text)
+    with pytest.raises(ValueError, match=f"{VARIABLE} must be seconds as '30 s'.*got '{text}'"):
+        pipeline.run(study, begun, Log(), "masks")

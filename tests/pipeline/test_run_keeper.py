@@ -1,0 +1,221 @@
+"""What a run's record says after a stop, a failure, a full disk: without other processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_study
+
+from gprune import pipeline
+from gprune.pipeline import record, run_owner, runs
+from gprune.store import Store
+from gprune.study import Study, from_dict, run_name
+from gprune.system import files, processes
+from gprune.system.errors import Cancelled, StoreError
+
+pytestmark = pytest.mark.slow
+Listener = Callable[[str, int, int, str], None]
+
+
+def silent(*_: object) -> None:
+    """Listens to nothing."""
+
+
+def raising(error: BaseException, stage: str, message: str = "") -> Listener:
+    """Raises an error where a stage says something."""
+
+    def listener(name: str, done: int, total: int, words: str) -> None:
+        if (name, words) == (stage, message):
+            raise error
+
+    return listener
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    folder = tmp_path_factory.mktemp("keeper")
+    texts = tiny_study.write_texts(folder / "texts")
+    return from_dict(tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts))
+
+
+@pytest.fixture(scope="module")
+def whole(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    cache = tmp_path_factory.mktemp("whole") / "cache"
+    pipeline.run(study, Store(cache), silent, "masks")
+    return cache
+
+
+@pytest.fixture
+def done(whole: Path, tmp_path: Path) -> Store:
+    """A cache in which the study is done as far as its masks."""
+    shutil.copytree(whole, tmp_path / "cache")
+    return Store(tmp_path / "cache")
+
+
+def of(store: Store, study: Study) -> dict[str, Any]:
+    found = runs.read(store, run_name(study))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("error", [Cancelled("stop"), KeyboardInterrupt(), RuntimeError("broken")])
+def test_whoever_finds_all_done_and_is_stopped_leaves_the_record_alone(
+    study: Study, done: Store, error: BaseException
+) -> None:
+    before = of(done, study)
+    for until in ("drift", "masks"):
+        with pytest.raises(type(error)):
+            pipeline.run(study, done, raising(error, "drift", "reused"), until)
+    assert pipeline.run(study, done, silent, "drift")["reused"] and of(done, study) == before
+
+
+def test_whoever_wants_more_and_is_stopped_says_so(study: Study, done: Store) -> None:
+    with pytest.raises(Cancelled):
+        pipeline.run(study, done, raising(Cancelled("stop"), "perplexity.flap.0"), "perplexity")
+    found = of(done, study)
+    assert (found["state"], found["until"], found["owner"]) == ("cancelled", "perplexity", None)
+    assert "masks_flap" in found["stages"] and "perplexity.dense.0" in found["stages"]
+
+
+def test_a_method_that_is_tried_again_in_vain_leaves_a_done_run_done(
+    study: Study, done: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be had is tried at every start; a stop on the way takes nothing from what is there."""
+    name, before = "masks_wanda_sp", of(done, study)
+    entry = before["stages"].pop(name)
+    reason = {"key": entry["key"], "reason": "it did not fit"}
+    runs.save(done, run_name(study), before | {"unavailable": {name: reason}})
+    done.discard("masks", entry["key"])
+    with pytest.raises(Cancelled):
+        pipeline.run(study, done, raising(Cancelled("stop"), name), "masks")
+    found = of(done, study)
+    assert (found["state"], found["error"], found["unavailable"]) == ("done", None, {name: reason})
+
+
+def test_a_damaged_record_is_written_anew(study: Study, done: Store) -> None:
+    path = done.folder("runs", run_name(study)) / "run.json"
+    path.write_text('{"stages": [1], "study": {"model": 3}}')
+    assert runs.read(done, run_name(study)) is None
+    pipeline.run(study, done, silent, "masks")
+    assert of(done, study)["state"] == "done" and len(of(done, study)["stages"]) > 10
+
+
+class FullDisk:
+    """Lets records be written until it is full; what is there can be overwritten in place."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full = False
+        replaced = files.write_bytes
+
+        def write(path: Path, data: bytes) -> None:
+            if self.full:
+                raise OSError(28, "No space left on device")
+            replaced(path, data)
+
+        monkeypatch.setattr(runs.writing, "write_bytes", write)
+
+
+@pytest.mark.parametrize("stage", ["drift", "masks_wanda_sp"])
+def test_a_full_disk_leaves_a_record_that_says_so(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    store, disk = Store(tmp_path), FullDisk(monkeypatch)
+
+    def listener(name: str, done: int, total: int, words: str) -> None:
+        disk.full = disk.full or name == stage
+
+    with pytest.raises(StoreError, match="is full: free some space"):
+        pipeline.run(study, store, listener, "masks")
+    found = of(store, study)
+    assert found["state"] == "failed" and "is full: free some space" in found["error"]
+    assert stage not in found["stages"] and "tokens_primary" in found["stages"]
+    disk.full = False
+    pipeline.run(study, store, silent, "masks")
+    assert (of(store, study)["state"], of(store, study)["error"]) == ("done", None)
+
+
+@pytest.mark.parametrize("error", ["é" * 5000, "\x01" * 5000, "short", None])
+def test_the_state_is_rewritten_in_place_without_new_space(
+    study: Study, done: Store, error: str | None
+) -> None:
+    name = run_name(study)
+    path = done.folder("runs", name) / "run.json"
+    before, size, inode = of(done, study), path.stat().st_size, path.stat().st_ino
+    assert runs.restate(done, name, "failed", error)
+    after = of(done, study)
+    assert (path.stat().st_size, path.stat().st_ino) == (size, inode)
+    assert after["state"] == "failed" and len(after["error"] or "") <= 300
+    assert {**after, "state": "done", "error": None} == before
+    # of a record that was not written here nothing is known: it stays
+    path.write_text(json.dumps(before))
+    assert not runs.restate(done, name, "failed", "full") and of(done, study) == before
+
+
+def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(
+    study: Study, done: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = of(done, study)
+    runs.save(done, run_name(study), before | {"state": "cancelled"})
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(30, "Read-only file system")
+
+    monkeypatch.setattr(runs.writer_lock, "make_folder", refuse)
+    assert set(pipeline.run(study, done, silent, "masks")["reused"]) <= set(before["stages"])
+    assert of(done, study)["state"] == "cancelled"
+
+
+def test_a_clock_that_is_set_back_gives_no_negative_time(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock(datetime):
+        moment = datetime(2026, 11, 21, 11, tzinfo=UTC)
+
+        @classmethod
+        def now(cls, zone: Any = None) -> datetime:
+            # an hour less each time that anyone looks
+            cls.moment -= timedelta(hours=1)
+            return cls.moment
+
+    monkeypatch.setattr(record, "datetime", Clock)
+    pipeline.run(study, Store(tmp_path), silent, "drift")
+    found = of(Store(tmp_path), study)
+    assert found["updated"] < found["started"] and 0 <= found["seconds"] < 600
+    assert all(stage["seconds"] >= 0 for stage in found["stages"].values())
+
+
+def test_an_owner_shows_that_it_lives_and_a_dead_one_is_told_at_once(
+    study: Study, done: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(run_owner, "BEAT_SECONDS", 0.0)
+    monkeypatch.setattr(runs, "save", _counted(runs.save, seen))
+    pipeline.run(study, done, silent, "perplexity")
+    beats = [one for one in seen if one["state"] == "running"]
+    assert len(beats) > 2 * len(set(beats[-1]["stages"]) - set(beats[0]["stages"]))
+    running, now = beats[-1], datetime.now(UTC).isoformat()
+    assert running["owner"]["pid"] == os.getpid() and runs.standing(running) == "running"
+    dead = running["owner"] | {"started": running["owner"]["started"] - 1.0}
+    for owner in (dead, running["owner"] | {"boot": "another"}, dead | {"pid": 2**22 - 1}):
+        assert runs.standing(running | {"owner": owner, "updated": now}) == "interrupted"
+    # of a process on another machine only its word can be taken
+    far = running | {"owner": dead | {"host": "elsewhere"}}
+    assert runs.elsewhere(far) == "elsewhere" != processes.host()
+    assert runs.standing(far | {"updated": now}) == "running"
+    for old in ("2026-01-01T00:00:00+00:00", "2999-01-01T00:00:00+00:00", "yesterday", None):
+        assert runs.standing(far | {"updated": old}) == "interrupted"
+
+
+def _counted(save: Any, seen: list[dict[str, Any]]) -> Any:
+    def counted(store: Store, run: str, values: dict[str, Any]) -> None:
+        seen.append(values)
+        save(store, run, values)
+
+    return counted

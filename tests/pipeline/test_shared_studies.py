@@ -1,0 +1,167 @@
+"""Studies and jobs on a disk that several machines share, with each of its faults: the same bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import shared_file_system
+import tiny_study
+from run_starters import contents, starters
+from shared_file_system import Disk
+from waiting import limit, wait_for
+
+from gprune import jobs, pipeline
+from gprune.jobs.state import read_state
+from gprune.pipeline import runs
+from gprune.store import DAMAGED, Store
+from gprune.study import from_dict, run_name
+from gprune.system import locks, network_files
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def no_disk_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "_without", set())
+    # this disk answers at once, however often it is asked
+    monkeypatch.setattr(network_files, "PAUSE_SECONDS", 0.001)
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("shared")
+    texts = tiny_study.write_texts(folder / "texts")
+    made = tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts)
+    return made | {"methods": ["dense", "gprune"]}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    cache = tmp_path_factory.mktemp("undisturbed")
+    pipeline.run(from_dict(values), Store(cache), lambda *_: None)
+    return cache
+
+
+class Told:
+    """What a run has said."""
+
+    def __init__(self) -> None:
+        self.words: list[tuple[str, str]] = []
+
+    def __call__(self, stage: str, done: int, total: int, message: str) -> None:
+        self.words.append((stage, message))
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        ("stale", "lost", "open", "free"),
+        pytest.param(("lockless", "unseen"), marks=pytest.mark.long),
+    ],
+    ids=" ".join,
+)
+def test_a_study_ends_with_the_same_bits_whatever_its_disk_does(
+    values: dict[str, Any], undisturbed: Path, tmp_path: Path, faults: tuple[str, ...]
+) -> None:
+    study, told = from_dict(values), Told()
+    with Disk(tmp_path, *faults).used() as disk:
+        store = Store(tmp_path / "cache")
+        pipeline.run(study, store, told)
+        assert all(disk.told[fault] for fault in set(faults) & {"stale", "lost", "lockless"}), disk.told
+        again = Told()
+        pipeline.run(study, store, again)
+    assert {message for _, message in again.words} == {"reused"}
+    assert contents(tmp_path / "cache") == contents(undisturbed)
+    record = runs.read(Store(tmp_path / "cache"), run_name(study)) or {}
+    assert (record["state"], record["error"]) == ("done", None)
+    assert not (tmp_path / "cache" / DAMAGED).exists()
+
+
+def test_what_another_machine_has_made_meanwhile_is_taken_and_not_made_again(
+    values: dict[str, Any], undisturbed: Path, tmp_path: Path
+) -> None:
+    """This machine believes of every result that it is missing: it has looked before the other one began."""
+    study, told = from_dict(values), Told()
+    with Disk(tmp_path, "unseen", "stale").used() as disk:
+        store, done = Store(tmp_path / "cache"), []
+
+        def listener(stage: str, *rest: Any) -> None:
+            # the first word of this run comes after it has looked for all of its stages
+            if not done:
+                done.append(stage)
+                with disk.elsewhere():
+                    pipeline.run(study, Store(tmp_path / "cache"), lambda *_: None)
+            told(stage, *rest)
+
+        pipeline.run(study, store, listener)
+        assert disk.told["unseen"]
+    computed = {
+        stage
+        for stage, message in told.words
+        if message not in ("reused", "") and stage in _stages(store, study)
+    }
+    assert not computed, told.words
+    assert contents(tmp_path / "cache") == contents(undisturbed)
+
+
+def _stages(store: Store, study: Any) -> set[str]:
+    return set((runs.read(store, run_name(study)) or {})["stages"])
+
+
+@pytest.mark.long
+@pytest.mark.process
+def test_two_processes_that_hold_one_lock_leave_what_one_leaves(
+    values: dict[str, Any], undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    for name, value in shared_file_system.environment(tmp_path / "site", cache, "free", "lost").items():
+        monkeypatch.setenv(name, value)
+    with starters(tmp_path / "starters", values, cache) as both:
+        # both are held at the same stage, each with its lock
+        first, second = both.start(held="partition"), both.start(held="partition")
+        for process in (first, second):
+            both.wait_until("computing.partition", process)
+        both.go()
+        assert [process.wait(limit(60)) for process in (first, second)] == [0, 0], (
+            both.folder / "log.txt"
+        ).read_text()
+    assert contents(cache) == contents(undisturbed)
+    record = runs.read(Store(cache), run_name(from_dict(values))) or {}
+    assert (record["state"], record["error"]) == ("done", None)
+    assert not (cache / DAMAGED).exists()
+
+
+@pytest.mark.long
+@pytest.mark.process
+def test_a_job_is_submitted_cancelled_and_resumed_on_such_a_disk(
+    values: dict[str, Any], undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, faults = tmp_path / "cache", ("stale", "unseen", "lost", "lockless", "open")
+    for name, value in shared_file_system.environment(tmp_path / "site", cache, *faults).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    endless = from_dict(values | {"sparsity": {"epochs": 3000, "batch": 8}})
+    with Disk(cache, *faults).used() as disk:
+        job = jobs.submit(cache, endless)
+        wait_for(lambda: jobs.progress(cache, job.id).stage == "learning", 60)
+        assert jobs.submit(cache, endless).id == job.id
+        jobs.cancel(cache, job.id)
+        wait_for(lambda: not jobs.get(cache, job.id).active, 60)
+        assert (jobs.get(cache, job.id).state, jobs.get(cache, job.id).error) == ("cancelled", "")
+        again = jobs.resume(cache, job.id)
+        wait_for(lambda: any("goes on at step" in line for line in jobs.log_tail(cache, again.id)), 60)
+        jobs.cancel(cache, again.id)
+        last = jobs.submit(cache, from_dict(values))
+        wait_for(lambda: _looked(cache, last.id).finished, 90)
+        state = read_state(last.folder)
+        assert (state.state, state.error) == ("done", ""), jobs.log_tail(cache, last.id)
+        with disk.elsewhere():
+            made, wanted = contents(cache), contents(undisturbed)
+    assert {place: made.get(place) for place in wanted} == wanted
+
+
+def _looked(cache: Path, job_id: str) -> Any:
+    jobs.reconcile(cache)
+    return read_state(jobs.get(cache, job_id).folder)

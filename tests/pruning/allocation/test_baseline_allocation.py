@@ -1,0 +1,165 @@
+"""FLAP's single ranking and Wanda-sp's one ratio, against loops and over many shapes."""
+
+from itertools import accumulate
+
+import numpy as np
+import pytest
+
+from gprune.pruning.allocation import flap, uniform
+from gprune.records import ModelShape, UnitScores, budget
+
+SHAPES = [
+    ModelShape(layers=2, neurons=12, heads=4, kv_heads=4, head_width=2, hidden=8),
+    ModelShape(layers=3, neurons=13, heads=6, kv_heads=2, head_width=4, hidden=10),
+    ModelShape(layers=1, neurons=101, heads=8, kv_heads=1, head_width=3, hidden=5),
+    ModelShape(layers=32, neurons=31, heads=3, kv_heads=3, head_width=1, hidden=7),
+    ModelShape(layers=4, neurons=97, heads=12, kv_heads=6, head_width=8, hidden=16),
+]
+TARGETS = [0.2, 0.3, 0.5, 0.51, 0.8, 0.95]
+
+
+def unit_scores(shape, seed=0):
+    generator = np.random.default_rng(seed)
+    ffn = generator.gamma(1.0, size=(shape.layers, shape.neurons)) * 10.0 ** generator.integers(
+        -3, 4, (shape.layers, 1)
+    )
+    channels = generator.gamma(1.0, size=(shape.layers, shape.heads * shape.head_width))
+    heads = channels.reshape(shape.layers, shape.kv_heads, -1).mean(-1)
+    return UnitScores("flap", "t", ffn, heads, channels)
+
+
+def loop_flap(scores, shape, target):
+    """AL-AM: z-score per layer (ddof 1), a head is the mean z of its channels, one ranking, cut by price."""
+    units = []
+    for layer in range(shape.layers):
+        row = scores.ffn[layer]
+        for i, value in enumerate(row):
+            units.append(((value - np.mean(row)) / np.std(row, ddof=1), 1.0, "ffn", layer, i))
+        row = scores.channels[layer]
+        z = [(value - np.mean(row)) / np.std(row, ddof=1) for value in row]
+        for g in range(shape.kv_heads):
+            group = np.mean(z[g * shape.group_channels : (g + 1) * shape.group_channels])
+            price = (2 * shape.heads // shape.kv_heads + 2) * shape.head_width / 3
+            units.append((group, price, "heads", layer, g))
+    units.sort(key=lambda unit: -unit[0])
+    total = sum(unit[1] for unit in units)
+    kept = list(accumulate((unit[1] for unit in units), initial=0.0))
+    cut = min(range(len(units) + 1), key=lambda k: abs(kept[k] - target * total))
+    masks = {
+        "ffn": np.zeros((shape.layers, shape.neurons), bool),
+        "heads": np.zeros((shape.layers, shape.kv_heads), bool),
+    }
+    for _, _, part, layer, i in units[:cut]:
+        masks[part][layer, i] = True
+    return masks
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_flap_is_the_loop_where_no_layer_is_emptied(shape, target):
+    compared = 0
+    for seed in range(12):
+        scores = unit_scores(shape, seed)
+        expected = loop_flap(scores, shape, target)
+        if expected["ffn"].any(1).all() and expected["heads"].any(1).all():
+            masks = flap.allocate(scores, shape, target)
+            np.testing.assert_array_equal(masks.ffn, expected["ffn"])
+            np.testing.assert_array_equal(masks.heads, expected["heads"])
+            compared += 1
+    assert compared or target < 0.5
+
+
+def test_flap_keeps_the_best_unit_of_a_layer_the_cut_would_empty():
+    shape = ModelShape(layers=2, neurons=40, heads=4, kv_heads=4, head_width=3, hidden=8)
+    scores = unit_scores(shape, 0)
+    # in layer 1 one neuron stands out and z-scores of the others are negative, of groups likewise
+    ffn, channels = scores.ffn.copy(), scores.channels.copy()
+    channels[1] = 1.0
+    channels[1, 2] = 1.0 + 1e-9
+    channels[0] = np.linspace(1, 2, 12)
+    ffn[0] = np.linspace(1, 2, 40)
+    scores = UnitScores("flap", "t", ffn, scores.heads, channels)
+    plain = loop_flap(scores, shape, 0.1)
+    assert not plain["heads"].any(1).all()
+    masks = flap.allocate(scores, shape, 0.1)
+    emptied = np.flatnonzero(~plain["heads"].any(1))
+    for layer in emptied:
+        z = flap.standardize(channels)[layer].reshape(4, 3).mean(1)
+        np.testing.assert_array_equal(masks.heads[layer], np.arange(4) == z.argmax())
+
+
+def test_flap_of_constant_scores_still_meets_the_target():
+    shape = SHAPES[1]
+    channels = shape.heads * shape.head_width
+    scores = UnitScores("flap", "t", np.ones((3, 13)), np.ones((3, 2)), np.zeros((3, channels)))
+    masks = flap.allocate(scores, shape, 0.6)
+    largest = shape.group_weights / shape.decoder_weights
+    assert abs(masks.retention - 0.6) <= largest
+    assert masks.heads.any(axis=1).all()
+
+
+def random_shape(generator):
+    kv_heads, group = int(generator.integers(1, 9)), int(generator.integers(1, 5))
+    return ModelShape(
+        layers=int(generator.integers(1, 9)),
+        neurons=int(generator.integers(24, 200)),
+        heads=kv_heads * group,
+        kv_heads=kv_heads,
+        head_width=int(generator.integers(1, 9)),
+        hidden=int(generator.integers(4, 40)),
+    )
+
+
+def possible(shape, target):
+    """Whether one to all neurons a layer can meet the target with some number of groups."""
+    layer_budget = target * shape.decoder_weights / shape.layers
+    return any(
+        shape.neuron_weights
+        <= layer_budget - groups * shape.group_weights
+        <= shape.neurons * shape.neuron_weights
+        for groups in range(1, shape.kv_heads + 1)
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_uniform_meets_the_target_within_a_group(seed):
+    generator = np.random.default_rng(seed)
+    shape, target = random_shape(generator), float(generator.uniform(0.15, 0.98))
+    masks = uniform.allocate(unit_scores(shape, seed), shape, target)
+    assert masks.ffn.any(axis=1).all()
+    assert masks.heads.any(axis=1).all()
+    assert masks.retention == budget.retention(shape, masks.ffn, masks.heads)
+    if possible(shape, target):
+        assert abs(masks.retention - target) * shape.decoder_weights <= shape.group_weights
+    assert len(set(masks.heads.sum(axis=1).tolist())) == 1
+    assert np.ptp(masks.ffn.sum(axis=1)) <= 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_uniform_keeps_the_highest_scores_of_each_layer(shape):
+    scores = unit_scores(shape, 1)
+    masks = uniform.allocate(scores, shape, 0.5)
+    for kept, values in ((masks.ffn, scores.ffn), (masks.heads, scores.heads)):
+        for layer in range(shape.layers):
+            if not kept[layer].all():
+                assert values[layer][kept[layer]].min() >= values[layer][~kept[layer]].max()
+
+
+def test_the_decision_of_a_pass_scores_and_keeps_one_layer():
+    shape, scores = SHAPES[1], unit_scores(SHAPES[1])
+    seen = []
+
+    def layer_scores(layer, ffn_energy, attention_energy, samples):
+        seen.append((layer, samples))
+        return ffn_energy, attention_energy.reshape(2, -1).mean(1)
+
+    decide = uniform.decision(layer_scores, shape, 0.5)
+    decisions = [decide(layer, scores.ffn[layer], scores.channels[layer], 9) for layer in range(3)]
+    ffn, heads = (np.stack(part) for part in zip(*decisions, strict=True))
+    record = uniform.masks(shape, ffn, heads, 0.5)
+    expected = uniform.allocate(scores, shape, 0.5)
+    assert seen == [(0, 9), (1, 9), (2, 9)]
+    assert record.method == "wanda_sp"
+    assert record.retention == expected.retention
+    np.testing.assert_array_equal(record.ffn, expected.ffn)
+    np.testing.assert_array_equal(record.heads, expected.heads)

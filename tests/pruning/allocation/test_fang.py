@@ -1,0 +1,175 @@
+"""FANG's ratios and masks against loops, and over many shapes."""
+
+import numpy as np
+import pytest
+
+from gprune.pruning.allocation import fang
+from gprune.pruning.modules.functional_groups import functional_groups
+from gprune.records import ModelShape, UnitScores, budget
+from gprune.system.errors import ModelError
+
+MHA = ModelShape(layers=6, neurons=96, heads=4, kv_heads=4, head_width=3, hidden=8)
+SHAPES = [
+    MHA,
+    ModelShape(layers=3, neurons=61, heads=6, kv_heads=2, head_width=4, hidden=10),
+    ModelShape(layers=1, neurons=101, heads=8, kv_heads=1, head_width=3, hidden=5),
+    ModelShape(layers=32, neurons=31, heads=3, kv_heads=3, head_width=1, hidden=7),
+    ModelShape(layers=2, neurons=13, heads=2, kv_heads=2, head_width=2, hidden=4),
+]
+TARGETS = [0.2, 0.3, 0.5, 0.51, 0.8, 0.95]
+
+
+def unit_scores(shape, seed=0):
+    generator = np.random.default_rng(seed)
+    ffn = generator.gamma(1.0, size=(shape.layers, shape.neurons))
+    channels = generator.gamma(1.0, size=(shape.layers, shape.heads * shape.head_width))
+    return UnitScores(
+        "twflap", "t", ffn, channels.reshape(shape.layers, shape.kv_heads, -1).mean(-1), channels
+    )
+
+
+def grouped(shape, contexts=7, seed=0):
+    generator = np.random.default_rng(seed + 100)
+    return functional_groups(generator.gamma(1.0, size=(shape.layers, contexts, shape.neurons)), "balanced")
+
+
+def changes(shape, seed=0):
+    return np.random.default_rng(seed + 200).gamma(1.0, size=shape.layers)
+
+
+def loop_ratios(change, retention):
+    """p_l = p - (F_l - mean F), F = min-max-scaled change * 2 * 0.5 p; clipped, the rest shifted alike."""
+    p = 1 - retention
+    low, high = min(change), max(change)
+    scaled = [(c - low) / (high - low) * 2 * 0.5 * p if high > low else 0.0 for c in change]
+    raw = [p - (f - sum(scaled) / len(scaled)) for f in scaled]
+    fixed = {}
+    while True:
+        free = [i for i in range(len(raw)) if i not in fixed]
+        shift = (p * len(raw) - sum(fixed.values()) - sum(raw[i] for i in free)) / len(free)
+        over = [i for i in free if raw[i] + shift > 1]
+        if not over:
+            return [fixed.get(i, raw[i] + shift) for i in range(len(raw))]
+        fixed |= dict.fromkeys(over, 1.0)
+
+
+@pytest.mark.parametrize("target", [0.1, 0.3, 0.5, 0.8])
+@pytest.mark.parametrize("seed", range(5))
+def test_ratios_are_those_of_the_loop(target, seed):
+    change = np.random.default_rng(seed).gamma(0.7, size=9)
+    ratios = fang.layer_ratios(change, target)
+    np.testing.assert_allclose(ratios, loop_ratios(change.tolist(), target), rtol=1e-12, atol=1e-12)
+    assert ratios.min() >= 0 and ratios.max() <= 1
+    assert ratios.mean() == pytest.approx(1 - target, rel=1e-12)
+    assert (np.argsort(-ratios, kind="stable")[-1] == change.argmax()).all()
+
+
+def test_ratios_above_one_are_clipped_and_the_mean_solved_again():
+    change = np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0])
+    # raw: 0.7 + 0.35 = 1.05 and 0.35; clipped 1 and, to make up for it, 0.4
+    np.testing.assert_allclose(fang.layer_ratios(change, 0.3), [1, 1, 1, 0.4, 0.4, 0.4], rtol=1e-12)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_target_is_met_within_a_neuron_and_no_layer_is_empty(shape, target):
+    for seed in range(6):
+        masks = fang.allocate(
+            unit_scores(shape, seed), grouped(shape, seed=seed), changes(shape, seed), shape, target
+        )
+        assert masks.method == "fang" and masks.target == target
+        assert masks.ffn.any(axis=1).all() and masks.heads.any(axis=1).all()
+        assert masks.retention == budget.retention(shape, masks.ffn, masks.heads)
+        floor = shape.layers * (shape.group_weights + shape.neuron_weights) / shape.decoder_weights
+        # the nearest whole number of neurons
+        missed = abs(masks.retention - max(target, floor)) * shape.decoder_weights
+        assert missed <= 0.5001 * shape.neuron_weights
+
+
+@pytest.mark.parametrize("target", [0.5, 0.8])
+@pytest.mark.parametrize("shape", SHAPES[:3])
+def test_every_layer_is_at_its_ratio(shape, target):
+    change = changes(shape)
+    masks = fang.allocate(unit_scores(shape), grouped(shape), change, shape, target)
+    wanted = 1 - fang.layer_ratios(change, target)
+    whole = shape.decoder_weights / shape.layers
+    possible = wanted * whole >= shape.group_weights + shape.neuron_weights
+    assert possible.all()
+    for layer in range(shape.layers):
+        kept = masks.ffn[layer].sum() * shape.neuron_weights + masks.heads[layer].sum() * shape.group_weights
+        assert abs(kept - wanted[layer] * whole) < shape.neuron_weights
+
+
+@pytest.mark.parametrize("shape", SHAPES[:4])
+@pytest.mark.parametrize("target", [0.3, 0.5, 0.8])
+def test_groups_lose_the_same_share_and_the_shared_group_nothing(shape, target):
+    scores, groups = unit_scores(shape), grouped(shape)
+    masks = fang.allocate(scores, groups, changes(shape), shape, target)
+    for layer in range(shape.layers):
+        kept, labels = masks.ffn[layer], groups.labels[layer]
+        shared = labels == 7
+        removed = int((~kept).sum())
+        if removed <= int((~shared).sum()):
+            assert kept[shared].all()
+            # each group at removed / (neurons outside the shared group): p_l * 8 / 7 of an even layer
+            for group in range(7):
+                members = labels == group
+                expected = removed * members.sum() / (~shared).sum()
+                assert abs((members & ~kept).sum() - expected) < 1
+        else:
+            assert not kept[~shared].any()
+        for group in range(8):
+            members = np.flatnonzero(labels == group)
+            best = members[np.argsort(-scores.ffn[layer, members])][: kept[members].sum()]
+            assert sorted(best) == members[kept[members]].tolist()
+
+
+def test_a_layer_that_loses_more_than_the_groups_takes_from_the_shared_one():
+    shape = ModelShape(layers=1, neurons=80, heads=4, kv_heads=4, head_width=1, hidden=8)
+    groups, scores = grouped(shape), unit_scores(shape)
+    masks = fang.allocate(scores, groups, np.ones(1), shape, 0.09)
+    kept = np.flatnonzero(masks.ffn[0])
+    shared = np.flatnonzero(groups.labels[0] == 7)
+    assert 0 < len(kept) < len(shared) == 10
+    assert set(kept) == set(shared[np.argsort(-scores.ffn[0, shared])][: len(kept)])
+
+
+def test_what_the_floors_cost_is_taken_from_the_other_layers():
+    shape = ModelShape(layers=4, neurons=40, heads=4, kv_heads=4, head_width=3, hidden=8)
+    change = np.array([0.0, 0.0, 1.0, 1.0])
+    np.testing.assert_allclose(fang.layer_ratios(change, 0.3), [1, 1, 0.4, 0.4], rtol=1e-12)
+    masks = fang.allocate(unit_scores(shape), grouped(shape), change, shape, 0.3)
+    # the shared group stays: an eighth of the neurons
+    labels = grouped(shape).labels
+    np.testing.assert_array_equal(masks.ffn[:2], labels[:2] == labels.max())
+    np.testing.assert_array_equal(masks.ffn.sum(1)[:2], 5)
+    np.testing.assert_array_equal(masks.heads.sum(1)[:2], 1)
+    kept = masks.ffn.sum(1) * shape.neuron_weights + masks.heads.sum(1) * shape.group_weights
+    assert (kept[2:] < 0.6 * shape.decoder_weights / 4 - shape.neuron_weights).all()
+    assert abs(kept.sum() - 0.3 * shape.decoder_weights) <= shape.neuron_weights
+
+
+def test_key_value_groups_give_too_where_neurons_do_not_make_up_for_the_floors():
+    # one group weighs as much as all neurons of a layer: a quarter of it
+    shape = ModelShape(layers=8, neurons=16, heads=3, kv_heads=3, head_width=12, hidden=6)
+    change = np.repeat([0.0, 1.0], 4)
+    np.testing.assert_allclose(fang.layer_ratios(change, 0.3), np.repeat([1.0, 0.4], 4), rtol=1e-12)
+    masks = fang.allocate(unit_scores(shape), grouped(shape), change, shape, 0.3)
+    # alone, a ratio of 0.4 would keep two groups
+    np.testing.assert_array_equal(masks.heads.sum(1), 1)
+    assert abs(masks.retention - 0.3) * shape.decoder_weights <= 0.5001 * shape.neuron_weights
+
+
+def test_a_target_below_the_floors_keeps_one_of_each():
+    shape = SHAPES[4]
+    masks = fang.allocate(unit_scores(shape), grouped(shape), changes(shape), shape, 0.01)
+    np.testing.assert_array_equal(masks.ffn.sum(1), 1)
+    np.testing.assert_array_equal(masks.heads.sum(1), 1)
+
+
+def test_groups_of_another_model_are_refused():
+    shape, other = SHAPES[0], SHAPES[1]
+    with pytest.raises(ModelError, match=r"functional groups have shape \(3, 61\)"):
+        fang.allocate(unit_scores(shape), grouped(other), changes(shape), shape, 0.5)
+    with pytest.raises(ModelError, match=r"layer changes have shape \(3,\)"):
+        fang.allocate(unit_scores(shape), grouped(shape), changes(other), shape, 0.5)

@@ -1,0 +1,158 @@
+"""The statistics of one pass against float64 loops over the recorded activations."""
+
+import numpy as np
+import pytest
+import torch
+
+from gprune.models.tiny import tiny_decoder
+from gprune.pruning.calibration import collect
+from gprune.pruning.calibration.collection import observed
+from gprune.records import Tokens
+from gprune.study import CalibrationSettings
+from gprune.system.errors import Cancelled, NumericsError, SettingsError
+
+FAMILIES = {
+    "llama": {"family": "llama"},
+    "llama, grouped": {"family": "llama", "kv_heads": 2, "neurons": 13, "layers": 3},
+    "qwen3, wide heads": {"family": "qwen3", "kv_heads": 1, "head_width": 6},
+    "qwen2": {"family": "qwen2", "neurons": 7},
+    "mistral": {"family": "mistral", "kv_heads": 2},
+}
+ARRAYS = [f"{part}_{kind}" for part in ("ffn", "attention") for kind in ("mean", "moment", "energy")]
+
+
+def tokens(samples=10, length=6, seed=0):
+    ids = np.random.default_rng(seed).integers(0, 64, (samples, length)).astype(np.int32)
+    return Tokens("a text", "fingerprint", ids, samples)
+
+
+def settings(**changes):
+    return CalibrationSettings(**({"samples": 10, "length": 6, "shards": 4, "batch": 4} | changes))
+
+
+@torch.no_grad()
+def recorded(decoder, ids):
+    """(layers, samples, length, channels) float64 inputs of down_proj and o_proj, one sequence at a time."""
+    seen = {"ffn": [], "attention": []}
+    for row in ids:
+        rows = {"ffn": [], "attention": []}
+        with observed(
+            decoder,
+            range(decoder.shape.layers),
+            lambda _, x, rows=rows: rows["ffn"].append(x[0].double().numpy()),
+            lambda _, x, rows=rows: rows["attention"].append(x[0].double().numpy()),
+        ):
+            decoder.hidden_states(torch.tensor(row[None].astype(np.int64)))
+        for part, values in rows.items():
+            seen[part].append(np.stack(values))
+    return {part: np.stack(values, axis=1) for part, values in seen.items()}
+
+
+def loop_released(x):
+    """fluc = 1/(n-1) sum_{j>=1} j/(j+1) sum_t (x_jt - mean_{0..j})^2 for (samples, length, channels)."""
+    samples = len(x)
+    total = np.zeros(x.shape[-1])
+    for j in range(1, samples):
+        mean = x[: j + 1].reshape(-1, x.shape[-1]).mean(0)
+        total += j / (j + 1) * sum((row - mean) ** 2 for row in x[j])
+    return total / (samples - 1)
+
+
+def close(actual, expected, rtol):
+    """Relative to the largest value of the layer's channels, since a mean may be near zero."""
+    scale = np.abs(expected).max(axis=-1, keepdims=True)
+    np.testing.assert_allclose(actual / scale, expected / scale, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_every_shard_holds_the_moments_of_its_samples(kind):
+    decoder, calibration = tiny_decoder(**FAMILIES[kind]), tokens()
+    statistics = collect(decoder, calibration, settings())
+    activations = recorded(decoder, calibration.ids)
+    np.testing.assert_array_equal(statistics.shard_samples, [3, 3, 2, 2])
+    np.testing.assert_array_equal(statistics.shard_tokens, [18, 18, 12, 12])
+    assert (statistics.text, statistics.fingerprint) == ("a text", "fingerprint")
+    for shard, (first, last) in enumerate([(0, 3), (3, 6), (6, 8), (8, 10)]):
+        for part, x in activations.items():
+            flat = x[:, first:last].reshape(len(x), -1, x.shape[-1])
+            moment = ((flat - flat.mean(1, keepdims=True)) ** 2).sum(1)
+            close(getattr(statistics, f"{part}_mean")[shard], flat.mean(1), 1e-6)
+            np.testing.assert_allclose(getattr(statistics, f"{part}_moment")[shard], moment, rtol=1e-5)
+            np.testing.assert_allclose(
+                getattr(statistics, f"{part}_energy")[shard], (flat**2).sum(1), rtol=1e-5
+            )
+    assert statistics.ffn_mean.dtype == np.float64
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 7, 10, 64])
+@pytest.mark.parametrize("variant", ["paper", "released"])
+def test_the_batch_size_changes_nothing(batch, variant):
+    decoder, calibration = tiny_decoder(kv_heads=2, neurons=13), tokens()
+    expected = collect(decoder, calibration, settings(batch=4, flap_variant=variant))
+    actual = collect(decoder, calibration, settings(batch=batch, flap_variant=variant))
+    for name in ARRAYS:
+        close(getattr(actual, name), getattr(expected, name), 1e-5)
+    for part in ("ffn", "attention"):
+        name = f"{part}_released_fluctuation"
+        np.testing.assert_allclose(getattr(actual, name), getattr(expected, name), rtol=1e-5)
+
+
+@pytest.mark.parametrize("samples", [2, 3, 10])
+def test_the_released_fluctuation_is_the_recursion_over_the_samples(samples):
+    decoder, calibration = tiny_decoder(kv_heads=2, layers=3), tokens(samples)
+    chosen = settings(samples=samples, shards=2, flap_variant="released")
+    statistics = collect(decoder, calibration, chosen)
+    for part, x in recorded(decoder, calibration.ids).items():
+        expected = np.stack([loop_released(layer) for layer in x])
+        np.testing.assert_allclose(getattr(statistics, f"{part}_released_fluctuation"), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_activations_are_reduced_in_float32(dtype):
+    decoder, calibration = tiny_decoder(dtype=dtype), tokens()
+    statistics = collect(decoder, calibration, settings(batch=1)).merge()
+    for part, x in recorded(decoder, calibration.ids).items():
+        flat = x.reshape(len(x), -1, x.shape[-1])
+        moment = ((flat - flat.mean(1, keepdims=True)) ** 2).sum(1)
+        np.testing.assert_allclose(getattr(statistics, f"{part}_moment")[0], moment, rtol=1e-5)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize(("name", "part"), [("down_proj", "up_proj"), ("o_proj", "v_proj")])
+def test_activations_that_are_not_finite_name_their_layer(name, part, value):
+    decoder = tiny_decoder(layers=3)
+    getattr(decoder, part)(1).weight[0, 0] = value
+    with pytest.raises(
+        NumericsError, match=rf"input of {name} in layer 1 .channel \d+. is not finite.*bfloat16"
+    ):
+        collect(decoder, tokens(), settings())
+
+
+def test_the_model_is_left_as_it_was():
+    decoder, ids = tiny_decoder(), torch.arange(12).reshape(2, 6)
+    before = decoder.hidden_states(ids)
+    collect(decoder, tokens(), settings())
+    assert torch.equal(decoder.hidden_states(ids), before)
+    for layer in range(2):
+        assert not decoder.down_proj(layer)._forward_pre_hooks
+        assert not decoder.o_proj(layer)._forward_pre_hooks
+
+
+def test_progress_counts_sequences_and_may_stop_the_pass():
+    seen = []
+    decoder = tiny_decoder()
+    collect(decoder, tokens(), settings(), lambda done, total, _: seen.append((done, total)))
+    assert seen == [(0, 10), (4, 10), (8, 10), (10, 10)]
+
+    def stop(done, total, message):
+        if done == 4:
+            raise Cancelled("stopped")
+
+    with pytest.raises(Cancelled, match="stopped"):
+        collect(decoder, tokens(), settings(), stop)
+    assert not decoder.down_proj(0)._forward_pre_hooks
+
+
+def test_fewer_samples_than_shards_are_refused():
+    with pytest.raises(SettingsError, match=r"'a text' gives 3 sequences for 4 shards"):
+        collect(tiny_decoder(), tokens(3), settings())

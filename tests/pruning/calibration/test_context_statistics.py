@@ -1,0 +1,300 @@
+"""Moments and affinities per context against float64 loops and the gradients of single sequences."""
+
+import numpy as np
+import pytest
+import torch
+
+from gprune.models.oom_backoff import commit
+from gprune.models.tiny import tiny_decoder
+from gprune.pruning.calibration import collect
+from gprune.pruning.calibration.context_statistics import GroupMoments, collect_contexts
+from gprune.pruning.calibration.contexts import fit_contexts, project_inputs
+from gprune.records import Contexts, Tokens
+from gprune.study import CalibrationSettings
+from gprune.study.settings import ContextSettings
+from gprune.system.errors import Cancelled, MethodError, ModelError, NumericsError, SettingsError
+
+FAMILIES = {
+    "llama": {"family": "llama"},
+    "llama, grouped": {"family": "llama", "kv_heads": 2, "neurons": 13, "layers": 3},
+    "qwen3, wide heads": {"family": "qwen3", "kv_heads": 1, "head_width": 6},
+    "qwen2": {"family": "qwen2", "neurons": 7},
+    "mistral": {"family": "mistral", "kv_heads": 2, "layers": 1},
+}
+COUNT = 3
+ARRAYS = ("tokens", "mean", "moment", "affinity", "layer_change")
+
+
+def tokens(samples=10, length=6, seed=0, text="a text"):
+    ids = np.random.default_rng(seed).integers(0, 64, (samples, length)).astype(np.int32)
+    return Tokens(text, "fingerprint", ids, samples)
+
+
+def contexts_of(decoder):
+    settings = ContextSettings(COUNT, 4, 60)
+    return fit_contexts(project_inputs(decoder, tokens(12, 5, 7, "another"), settings, 4), settings, 0)
+
+
+def measured(decoder, contexts=None, calibration=None, shards=4, batch=4, gradient=True):
+    calibration = calibration or tokens()
+    return collect_contexts(decoder, calibration, contexts or contexts_of(decoder), shards, batch, gradient)
+
+
+def naive(decoder, contexts, ids):
+    """Per sequence and layer: contexts, neurons and |neuron * gradient| of the tokens, and 1 - cosine."""
+    labels, neurons, effects, change = [], [], [], []
+    layers = range(decoder.shape.layers)
+    for row in ids:
+        x, h, outer = {}, {}, {}
+
+        def start(_, arguments, output):
+            return output.requires_grad_()
+
+        def keep(store, layer):
+            def hook(_, arguments):
+                store[layer] = arguments[0]
+
+            return hook
+
+        def border(layer, outer=outer):
+            def hook(_, arguments, output):
+                outer[layer] = arguments[0][0].detach().double(), output[0].detach().double()
+
+            return hook
+
+        handles = [decoder.model.get_input_embeddings().register_forward_hook(start)]
+        for layer in layers:
+            handles.append(decoder.down_proj(layer).register_forward_pre_hook(keep(x, layer)))
+            handles.append(decoder.up_proj(layer).register_forward_pre_hook(keep(h, layer)))
+            handles.append(decoder.layers[layer].register_forward_hook(border(layer)))
+        ids_of_row = torch.tensor(row[None].astype(np.int64))
+        logits = decoder.model(ids_of_row).logits[0].float()
+        loss = sum(-logits[t].log_softmax(-1)[row[t + 1]] for t in range(len(row) - 1))
+        gradients = torch.autograd.grad(loss, [x[layer] for layer in layers])
+        for handle in handles:
+            handle.remove()
+        neurons.append([x[layer][0].detach().double().numpy() for layer in layers])
+        effects.append([abs(x[i][0] * g[0]).detach().double().numpy() for i, g in enumerate(gradients)])
+        labels.append([])
+        for layer in layers:
+            centred = h[layer][0].detach().double().numpy() - contexts.mean[layer]
+            projected = centred @ contexts.components[layer].T.astype(float)
+            distance = np.linalg.norm(projected[:, None] - contexts.centroids[layer], axis=-1)
+            labels[-1].append(distance.argmin(axis=1))
+        cosine = [torch.cosine_similarity(*outer[layer], dim=-1).numpy() for layer in layers]
+        change.append(1 - np.array(cosine))
+    return np.array(labels), np.array(neurons), np.array(effects), np.array(change)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_statistics_are_those_of_a_loop_over_sequences_and_contexts(kind):
+    decoder, calibration = tiny_decoder(**FAMILIES[kind]), tokens()
+    contexts = contexts_of(decoder)
+    actual = measured(decoder, contexts, calibration)
+    labels, neurons, effects, change = naive(decoder, contexts, calibration.ids)
+    for layer in range(decoder.shape.layers):
+        for context in range(COUNT):
+            inside = labels[:, layer] == context
+            for shard, rows in enumerate([slice(0, 3), slice(3, 6), slice(6, 8), slice(8, 10)]):
+                x = neurons[rows, layer][inside[rows]]
+                place = shard, layer, context
+                assert actual.tokens[place] == len(x)
+                mean = x.mean(axis=0) if len(x) else np.zeros(decoder.shape.neurons)
+                np.testing.assert_allclose(actual.mean[place], mean, rtol=1e-5, atol=1e-6)
+                moment = ((x - mean) ** 2).sum(axis=0)
+                np.testing.assert_allclose(actual.moment[place], moment, rtol=1e-5, atol=1e-6)
+            if inside.any():
+                effect = effects[:, layer][inside].mean(axis=0)
+                np.testing.assert_allclose(actual.affinity[layer, context], effect, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(actual.layer_change[layer], change[:, layer].mean(), rtol=1e-5, atol=1e-6)
+    assert (actual.text, actual.contexts) == ("a text", "another")
+    assert all(getattr(actual, name).dtype == np.float64 for name in ARRAYS)
+    assert actual.affinity.max() > 0
+
+
+@pytest.mark.parametrize("gradient", [True, False])
+@pytest.mark.parametrize("batch", [1, 3, 7, 64])
+def test_the_batch_size_changes_nothing(batch, gradient):
+    decoder = tiny_decoder(kv_heads=2, neurons=13)
+    expected = measured(decoder, gradient=gradient)
+    actual = measured(decoder, batch=batch, gradient=gradient)
+    np.testing.assert_array_equal(actual.tokens, expected.tokens)
+    for name in ARRAYS[1:]:
+        np.testing.assert_allclose(getattr(actual, name), getattr(expected, name), rtol=2e-5, atol=1e-6)
+
+
+def test_the_contexts_together_are_the_activation_statistics():
+    decoder = tiny_decoder(neurons=13)
+    merged = measured(decoder, gradient=False).merge()
+    whole = collect(decoder, tokens(), CalibrationSettings(samples=10, length=6, shards=2)).merge()
+    share = merged.tokens[0][..., None] / 60
+    mean = (share * merged.mean[0]).sum(axis=1)
+    moment = merged.moment[0].sum(axis=1) + (60 * share * (merged.mean[0] - mean[:, None]) ** 2).sum(axis=1)
+    np.testing.assert_allclose(mean, whole.ffn_mean[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(moment, whole.ffn_moment[0], rtol=1e-5)
+
+
+def test_without_gradient_there_is_no_graph_and_no_head():
+    decoder, tracked = tiny_decoder(), []
+
+    def head(*_):
+        raise RuntimeError("the LM head ran")
+
+    handles = [
+        decoder.model.get_output_embeddings().register_forward_pre_hook(head),
+        decoder.down_proj(1).register_forward_pre_hook(lambda _, a: tracked.append(a[0].requires_grad)),
+    ]
+    statistics = measured(decoder, gradient=False)
+    assert not statistics.affinity.any()
+    assert tracked and not any(tracked)
+    with pytest.raises(RuntimeError, match="LM head ran"):
+        measured(decoder)
+    for handle in handles:
+        handle.remove()
+    with_gradient = measured(decoder)
+    np.testing.assert_allclose(with_gradient.moment, statistics.moment, rtol=1e-6)
+    np.testing.assert_allclose(with_gradient.layer_change, statistics.layer_change, rtol=1e-6)
+
+
+def test_the_model_is_left_as_it_was():
+    decoder = tiny_decoder()
+    before = {name: weight.clone() for name, weight in decoder.model.named_parameters()}
+    measured(decoder)
+
+    def stop(done, total, message):
+        if done == 4:
+            raise Cancelled(message)
+
+    with pytest.raises(Cancelled, match="context statistics"):
+        collect_contexts(decoder, tokens(), contexts_of(decoder), 2, 4, True, stop)
+    for name, weight in decoder.model.named_parameters():
+        assert torch.equal(weight, before[name]) and weight.grad is None and not weight.requires_grad
+    assert not any(m._forward_pre_hooks or m._forward_hooks for m in decoder.model.modules())
+    assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_near_float32(dtype):
+    half, full = (tiny_decoder(dtype=kind, neurons=13) for kind in (dtype, torch.float32))
+    contexts = contexts_of(full)
+    actual, expected = measured(half, contexts).merge(), measured(full, contexts).merge()
+    assert actual.tokens.sum() == 120 and np.abs(actual.tokens - expected.tokens).sum() <= 6
+    # a few tokens between two contexts may change sides: totals over contexts do not
+    total = [(s.tokens[0][..., None] * s.affinity).sum(axis=1) for s in (actual, expected)]
+    np.testing.assert_allclose(total[0], total[1], rtol=0.2)
+    np.testing.assert_allclose(actual.layer_change, expected.layer_change, rtol=0.05)
+
+
+def test_tiny_gradients_survive_float16():
+    half, full = tiny_decoder(dtype=torch.float16), tiny_decoder()
+    for decoder in (half, full):
+        decoder.model.get_output_embeddings().weight.mul_(1e-4)
+        decoder.model.base_model.norm.weight.mul_(1e-2)
+    contexts = contexts_of(full)
+    actual, expected = measured(half, contexts), measured(full, contexts)
+    assert expected.affinity.max() < 2e-6
+    sums = [s.affinity.sum(axis=(1, 2)) for s in (actual, expected)]
+    np.testing.assert_allclose(sums[0], sums[1], rtol=0.2)
+
+
+@pytest.mark.parametrize("gradient", [True, False])
+@pytest.mark.parametrize("part", ["up_proj", "v_proj"])
+def test_activations_that_are_not_finite_name_their_layer(part, gradient):
+    decoder = tiny_decoder(layers=3)
+    contexts = contexts_of(decoder)
+    getattr(decoder, part)(1).weight[0, 0] = float("nan")
+    with pytest.raises(NumericsError, match="input of down_proj in layer 1 is not finite.*bfloat16"):
+        measured(decoder, contexts, gradient=gradient)
+
+
+def test_gradients_that_are_not_finite_name_the_layer_they_come_from():
+    decoder = tiny_decoder(layers=3)
+    contexts = contexts_of(decoder)
+    decoder.model.get_output_embeddings().weight[0, 0] = float("nan")
+    with pytest.raises(NumericsError, match="gradient at the input of down_proj in layer 2"):
+        measured(decoder, contexts)
+
+
+def test_a_quantized_weight_is_refused_where_a_gradient_is_wanted():
+    decoder = tiny_decoder()
+    contexts = contexts_of(decoder)
+    weight = torch.nn.Parameter(torch.ones(12, 8, dtype=torch.int8), requires_grad=False)
+    decoder.up_proj(1).weight = weight
+    with pytest.raises(MethodError, match=r"affinity.*layers\.1\.mlp\.up_proj.*torch\.int8.*another method"):
+        measured(decoder, contexts)
+
+
+def test_a_model_made_for_inference_is_refused_where_a_gradient_is_wanted():
+    with torch.inference_mode():
+        decoder = tiny_decoder()
+    contexts = contexts_of(decoder)
+    with pytest.raises(MethodError, match="inference mode"):
+        measured(decoder, contexts)
+    assert measured(decoder, contexts, gradient=False).tokens.sum() == 120
+
+
+@pytest.mark.parametrize(("part", "layer"), [("act_fn", 1), ("down_proj", 1)])
+def test_a_part_without_a_graph_is_refused(part, layer):
+    decoder = tiny_decoder()
+    contexts = contexts_of(decoder)
+    module = decoder.layers[layer].mlp.get_submodule(part)
+    module.forward = torch.no_grad()(module.forward)
+    if part == "act_fn":
+        up = decoder.up_proj(layer)
+        up.forward = torch.no_grad()(up.forward)
+    with pytest.raises(MethodError, match=f"down_proj of layer {layer}.*without a graph"):
+        measured(decoder, contexts)
+
+
+def test_fewer_samples_than_shards_are_refused():
+    with pytest.raises(SettingsError, match=r"'a text' gives 3 sequences for 4 shards"):
+        measured(tiny_decoder(), calibration=tokens(3))
+
+
+def test_contexts_of_another_model_are_refused():
+    contexts = contexts_of(tiny_decoder(layers=3))
+    assert isinstance(contexts, Contexts)
+    with pytest.raises(ModelError, match="make them again"):
+        measured(tiny_decoder(), contexts)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("mean", "spread"), [(0, 1), (100, 1), (-30, 0.3), (1e-3, 1e-6)])
+def test_group_moments_are_accurate_far_from_zero(mean, spread, dtype):
+    generator = torch.Generator().manual_seed(0)
+    x = (torch.randn(600, 5, generator=generator) * spread + mean).to(dtype)
+    x[::60] += 1500 * spread
+    group = torch.randint(0, 4, (600,), generator=generator)
+    group[::60] = 3
+    part = GroupMoments(2, 1, 2, 5, x.device)
+    for rows in (slice(0, 100), slice(100, 101), slice(101, 600)):
+        members = torch.nn.functional.one_hot(group[rows], 4).T.float()
+        commit(part.prepare(0, slice(0, 2), x[rows], members))
+    for index in range(4):
+        inside = x[group == index].double()
+        place = index // 2, 0, index % 2
+        assert part.tokens[place] == len(inside)
+        size = float(inside.square().mean().sqrt())
+        torch.testing.assert_close(part.mean[place], inside.mean(dim=0), rtol=1e-6, atol=1e-6 * size)
+        moment = (inside - inside.mean(dim=0)).square().sum(dim=0)
+        torch.testing.assert_close(part.moment[place], moment, rtol=1e-5, atol=0)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_statistics_on_a_gpu():
+    decoder = tiny_decoder(neurons=13)
+    contexts = contexts_of(decoder)
+    expected = measured(decoder, contexts)
+    decoder.model.cuda()
+    actual = measured(decoder, contexts)
+    for name in ARRAYS:
+        np.testing.assert_allclose(getattr(actual, name), getattr(expected, name), rtol=1e-4, atol=1e-5)
+
+
+def test_a_single_layer_without_a_graph_is_refused():
+    decoder = tiny_decoder(layers=1)
+    contexts = contexts_of(decoder)
+    decoder.down_proj(0).forward = torch.no_grad()(decoder.down_proj(0).forward)
+    with pytest.raises(MethodError, match="down_proj of layer 0"):
+        measured(decoder, contexts)

@@ -1,0 +1,111 @@
+"""FANG's functional groups against a plain greedy loop."""
+
+import numpy as np
+import pytest
+
+from gprune.pruning.modules.functional_groups import functional_groups, group_profile
+from gprune.system.errors import MethodError
+
+
+def ordered(affinity, neurons, released):
+    """Pairs of context and neuron from the largest affinity down."""
+    pairs = [(k, j) for k in range(len(affinity)) for j in neurons]
+    return sorted(
+        pairs, key=lambda pair: (-affinity[pair[0]][pair[1]], -pair[0] if released else pair[0], pair[1])
+    )
+
+
+def greedy(affinity, released):
+    """Most listed among the best N / (contexts + 1) are shared; then from the largest affinity down."""
+    contexts, neurons = len(affinity), len(affinity[0])
+    size = neurons // (contexts + 1)
+    sums = [sum(row) or 1 for row in affinity]
+    joint = [sum(affinity[k][j] / sums[k] for k in range(contexts)) for j in range(neurons)]
+    shared = []
+    while len(shared) < size:
+        lists = [0] * neurons
+        for row in affinity:
+            others = [j for j in range(neurons) if j not in shared]
+            for j in sorted(others, key=lambda j: (-row[j], j))[:size]:
+                lists[j] += 1
+        most = [j for j in range(neurons) if lists[j] == max(lists)]
+        if not released:
+            most.sort(key=lambda j: (-joint[j], j))
+        shared += most[: size - len(shared)]
+    labels = {j: contexts for j in shared}
+    free = [j for j in range(neurons) if j not in labels]
+    counts, spare = [0] * contexts, len(free) - contexts * size
+    for _ in free:
+        for k, j in ordered(affinity, [j for j in free if j not in labels], released):
+            if counts[k] < size or (counts[k] == size and spare > 0):
+                spare -= counts[k] == size
+                counts[k] += 1
+                labels[j] = k
+                break
+    return [labels[j] for j in range(neurons)]
+
+
+def affinities(layers, contexts, neurons, seed=0, common=1.0):
+    """Affinities with a part that all contexts share, so that top lists overlap."""
+    generator = np.random.default_rng(seed)
+    joint = generator.gamma(0.5, 1, (layers, 1, neurons)) * common
+    return (joint + generator.gamma(0.5, 1, (layers, contexts, neurons))) * generator.gamma(
+        2, 1, (layers, contexts, 1)
+    )
+
+
+@pytest.mark.parametrize("common", [0.0, 1.0, 20.0])
+@pytest.mark.parametrize(("contexts", "neurons"), [(7, 48), (3, 13), (2, 3), (2, 29), (5, 31), (7, 8)])
+def test_balanced_groups_are_those_of_the_loop(contexts, neurons, common):
+    affinity = affinities(2, contexts, neurons, seed=neurons, common=common)
+    groups = functional_groups(affinity, "balanced")
+    for layer in range(2):
+        np.testing.assert_array_equal(groups.labels[layer], greedy(affinity[layer].tolist(), False))
+
+
+@pytest.mark.parametrize("common", [0.0, 1.0, 20.0])
+@pytest.mark.parametrize(("contexts", "neurons"), [(7, 48), (3, 16), (2, 3), (2, 30)])
+def test_released_groups_are_those_of_the_loop(contexts, neurons, common):
+    affinity = affinities(2, contexts, neurons, seed=neurons, common=common)
+    groups = functional_groups(affinity, "released")
+    for layer in range(2):
+        np.testing.assert_array_equal(groups.labels[layer], greedy(affinity[layer].tolist(), True))
+
+
+@pytest.mark.parametrize("grouping", ["balanced", "released"])
+@pytest.mark.parametrize("seed", range(4))
+def test_equal_affinities_are_decided_as_in_the_loop(grouping, seed):
+    affinity = np.random.default_rng(seed).integers(0, 3, (2, 3, 24)).astype(float)
+    affinity[0, 1] = 0
+    groups = functional_groups(affinity, grouping)
+    for layer in range(2):
+        expected = greedy(affinity[layer].tolist(), grouping == "released")
+        np.testing.assert_array_equal(groups.labels[layer], expected)
+
+
+def test_the_record_fits_and_is_repeatable():
+    affinity = affinities(3, 7, 61)
+    groups, again = (functional_groups(affinity, "balanced") for _ in "ab")
+    assert (groups.kind, groups.profile, groups.modules) == ("functional", "none", 24)
+    assert groups.labels.dtype == np.int32
+    np.testing.assert_array_equal(groups.counts, 8)
+    np.testing.assert_array_equal(groups.labels, again.labels)
+    assert len(groups.silhouette) == len(groups.history) == 3
+    assert np.isnan(groups.mixing).all() and np.isnan(groups.variation).all()
+
+
+def test_widths_that_do_not_fit_are_refused():
+    with pytest.raises(
+        MethodError, match=r"width that 8 divides, but it is 1001: set baselines.fang_grouping=bal"
+    ):
+        functional_groups(affinities(1, 7, 1001), "released")
+    for grouping in ("balanced", "released"):
+        with pytest.raises(MethodError, match=r"8 groups need .* has 7: lower contexts.count"):
+            functional_groups(affinities(1, 7, 7), grouping)
+
+
+def test_a_groups_profile_is_its_context_and_the_shared_one_takes_all():
+    np.testing.assert_array_equal(
+        group_profile(4),
+        [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0.25, 0.25, 0.25, 0.25]],
+    )

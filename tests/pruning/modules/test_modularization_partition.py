@@ -1,0 +1,174 @@
+"""The whole BCM stage on small layers."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from gprune.pruning.modules.direction import admits, below_boundary, boundary_mixing, drift_variation
+from gprune.pruning.modules.partition import cluster_layers, modularize
+from gprune.pruning.ranking import ranks
+from gprune.records import RankDrift, UnitScores
+from gprune.study import ModularizationSettings
+from gprune.system.errors import Cancelled, NumericsError
+
+LAYERS, NEURONS, WIDTH = 3, 128, 18
+QUICK = ModularizationSettings(candidates=(4, 6, 8), restarts=2, steps=12)
+
+
+def quick(**changes):
+    values = {name: getattr(QUICK, name) for name in QUICK.__dataclass_fields__}
+    return ModularizationSettings(**(values | changes))
+
+
+def inputs(layers=LAYERS, neurons=NEURONS, seed=0, metric="flap"):
+    generator = torch.Generator().manual_seed(seed)
+    rows = normalize(torch.randn(layers, neurons, WIDTH, generator=generator), dim=2)
+    rng = np.random.default_rng(seed)
+    first = rng.random((layers, neurons))
+    second = 0.5 * first + 0.5 * rng.random((layers, neurons))
+    signed = (ranks(first) - ranks(second)) / max(neurons - 1, 1)
+    magnitude = np.abs(signed)
+    spread = signed.std(1, keepdims=True)
+    scaled = signed * magnitude.std(1, keepdims=True) / np.where(spread > 0, spread, 1)
+    zeros, none = np.zeros_like(signed), np.zeros(layers)
+    drift = RankDrift(magnitude, signed, scaled, zeros, zeros, zeros, none, none, none, none)
+    heads = np.zeros((layers, 1))
+    scores = [
+        UnitScores(metric, text, values, heads, heads) for text, values in (("a", first), ("b", second))
+    ]
+    return (lambda layer: rows[layer]), drift, *scores
+
+
+def test_shared_clusters_give_the_partition_that_its_own_would():
+    parameters, drift, *both = inputs()
+    layers, neurons = drift.magnitude.shape
+    clusters = cluster_layers(parameters, layers, neurons, QUICK, seed=1)
+    assert clusters.kind == "clusters" and np.isfinite(clusters.silhouette).any(axis=1).all()
+    own = modularize(parameters, drift, *both, QUICK, seed=1)
+    shared = modularize(parameters, drift, *both, QUICK, seed=1, clusters=clusters)
+    np.testing.assert_array_equal(own.labels, shared.labels)
+    np.testing.assert_array_equal(own.initial_counts, clusters.counts)
+    np.testing.assert_array_equal(own.history, shared.history)
+
+
+def test_every_neuron_is_in_exactly_one_module():
+    partition = modularize(*inputs(), QUICK, seed=0)
+    assert partition.labels.shape == (LAYERS, NEURONS) and partition.labels.dtype == np.int32
+    for labels, count in zip(partition.labels, partition.counts, strict=True):
+        assert sorted(set(labels.tolist())) == list(range(count))
+    assert partition.silhouette.shape == (LAYERS, 3) and np.isfinite(partition.silhouette).all()
+    best = np.array(QUICK.candidates)[partition.silhouette.argmax(1)]
+    np.testing.assert_array_equal(partition.initial_counts, best)
+    assert partition.history.shape == (LAYERS, 12, 5) and np.isfinite(partition.history).all()
+
+
+def test_auto_applies_the_admission_rule():
+    arguments = inputs()
+    forced = [modularize(*arguments, quick(direction=name), seed=0) for name in ("magnitude", "direction")]
+    chosen = modularize(*arguments, QUICK, seed=0)
+    _, drift, first, second = arguments
+    below = below_boundary(first.ffn, second.ffn)
+    np.testing.assert_allclose(chosen.mixing, [boundary_mixing(p.labels, below) for p in forced], rtol=1e-12)
+    np.testing.assert_allclose(
+        chosen.variation, [drift_variation(p.labels, drift.magnitude) for p in forced], rtol=1e-12
+    )
+    expected = forced[int(admits(chosen.mixing, chosen.variation))]
+    assert chosen.profile == expected.profile
+    np.testing.assert_array_equal(chosen.labels, expected.labels)
+    np.testing.assert_array_equal(chosen.history, expected.history)
+
+
+@pytest.mark.parametrize(("metric", "profile"), [("flap", "magnitude"), ("twflap", "direction")])
+def test_preset_is_the_outcome_for_the_metric(metric, profile):
+    partition = modularize(*inputs(metric=metric), quick(direction="preset"), seed=0)
+    assert partition.profile == profile
+    assert np.isnan(partition.mixing).all() and np.isnan(partition.variation).all()
+
+
+def test_swapping_the_texts_leaves_magnitude_modules_alone():
+    parameters, drift, first, second = inputs()
+    swapped = RankDrift(
+        drift.magnitude,
+        -drift.signed,
+        -drift.scaled,
+        drift.resample_auxiliary,
+        drift.resample_primary,
+        drift.half,
+        drift.correlation,
+        drift.correlation_half,
+        drift.correlation_auxiliary,
+        drift.correlation_primary,
+    )
+    settings = quick(direction="magnitude")
+    one = modularize(parameters, drift, first, second, settings, seed=0)
+    two = modularize(parameters, swapped, second, first, settings, seed=0)
+    np.testing.assert_array_equal(one.labels, two.labels)
+
+
+def test_initialization_splits_a_fifth_of_the_modules():
+    partition = modularize(*inputs(), quick(kind="initialization"), seed=0)
+    before = int(partition.initial_counts.sum())
+    assert partition.modules == before + round(0.2 * before)
+    assert partition.kind == "initialization" and partition.history.shape == (LAYERS, 0, 5)
+    whole = modularize(*inputs(), quick(kind="initialization", split_fraction=0.0), seed=0)
+    np.testing.assert_array_equal(whole.counts, whole.initial_counts)
+
+
+def test_random_modules_are_equal_and_as_many():
+    initial = modularize(*inputs(neurons=131), quick(kind="initialization"), seed=3)
+    first, same, other = (modularize(*inputs(neurons=131), quick(kind="random"), seed=s) for s in (3, 3, 4))
+    np.testing.assert_array_equal(first.counts, initial.counts)
+    np.testing.assert_array_equal(first.labels, same.labels)
+    assert (first.labels != other.labels).any()
+    for labels in first.labels:
+        sizes = np.bincount(labels)
+        assert sizes.max() - sizes.min() <= 1
+    assert (first.labels[0] != first.labels[1]).any()
+
+
+@pytest.mark.parametrize("neurons", [2, 3, 13, 17])
+@pytest.mark.parametrize("kind", ["refined", "initialization", "random"])
+def test_odd_and_tiny_widths(neurons, kind):
+    settings = ModularizationSettings(kind=kind, steps=3, restarts=1)
+    partition = modularize(*inputs(layers=2, neurons=neurons), settings, seed=0)
+    assert (partition.counts >= 1).all() and (partition.counts <= 4).all()
+    assert partition.silhouette.shape == (2, 5)
+    assert np.isnan(partition.silhouette[:, 1:]).all()
+
+
+def test_progress_counts_up_to_the_total():
+    seen = []
+    modularize(*inputs(), QUICK, 0, lambda done, total, message: seen.append((done, total, message)))
+    assert [done for done, _, _ in seen] == list(range(1, 10))
+    assert {total for _, total, _ in seen} == {9}
+    assert seen[0][2] == "clustered layer 1 of 3"
+    assert seen[-1][2] == "refined layer 3 of 3 by drift direction"
+
+
+def test_a_stop_gets_through():
+    def stop(done, total, message):
+        raise Cancelled("stopped")
+
+    with pytest.raises(Cancelled):
+        modularize(*inputs(), QUICK, 0, stop)
+
+
+def test_wrong_parameters_are_refused():
+    parameters, drift, first, second = inputs()
+    with pytest.raises(ValueError, match="do not hold one row for each of 128 neurons"):
+        modularize(lambda layer: parameters(layer)[:5], drift, first, second, QUICK, 0)
+    with pytest.raises(NumericsError, match="FFN weights of layer 0"):
+        modularize(lambda layer: parameters(layer) * float("nan"), drift, first, second, QUICK, 0)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_gives_a_repeatable_partition_of_like_quality():
+    parameters, *others = inputs()
+    on_cpu = modularize(parameters, *others, QUICK, seed=0)
+    first, again = (
+        modularize(lambda layer: parameters(layer).cuda(), *others, QUICK, seed=0) for _ in range(2)
+    )
+    np.testing.assert_array_equal(first.labels, again.labels)
+    np.testing.assert_allclose(first.silhouette, on_cpu.silhouette, rtol=0, atol=0.02)

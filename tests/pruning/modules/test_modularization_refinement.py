@@ -1,0 +1,83 @@
+"""The optimisation of the centroids: decreases, is deterministic, copes with degenerate layers."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from gprune.pruning.modules.refinement import refine, standardized, without_gaps
+from gprune.study import ModularizationSettings
+from gprune.system.errors import NumericsError
+
+
+def layer(neurons=96, width=24, modules=6, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    rows = normalize(torch.randn(neurons, width, generator=generator), dim=1)
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.arange(neurons) % modules).astype(np.int32)
+    return rows, labels, rng.beta(1, 3, (2, neurons))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.05])
+@pytest.mark.parametrize("coordinates", [1, 2])
+def test_total_loss_decreases(temperature, coordinates):
+    rows, labels, profile = layer()
+    settings = ModularizationSettings(temperature=temperature, steps=60)
+    refined, history = refine(rows, labels, profile[:coordinates], settings)
+    assert history.shape == (60, 5)
+    assert (np.diff(history[:10, 4]) < 0).all()
+    assert history[-1, 4] < history[0, 4] - 1e-3
+    np.testing.assert_allclose(
+        history[:, 4],
+        history[:, 0] + 0.1 * history[:, 1] + 0.1 * history[:, 2] + history[:, 3],
+        rtol=1e-5,
+    )
+    assert refined.shape == labels.shape and refined.dtype == np.int32
+
+
+def test_no_steps_assign_to_the_mean_directions():
+    rows, labels, profile = layer()
+    refined, history = refine(rows, labels, profile, ModularizationSettings(steps=0))
+    directions = normalize(torch.stack([rows[torch.tensor(labels == k)].sum(0) for k in range(6)]), dim=1)
+    np.testing.assert_array_equal(refined, without_gaps((rows @ directions.T).argmax(1).numpy()))
+    assert history.shape == (0, 5)
+
+
+def test_refinement_repeats_itself_and_ignores_gradient_mode():
+    rows, labels, profile = layer()
+    settings = ModularizationSettings(steps=20)
+    first = refine(rows, labels, profile, settings)
+    with torch.no_grad():
+        second = refine(rows, labels, profile, settings)
+    np.testing.assert_array_equal(first[0], second[0])
+    np.testing.assert_array_equal(first[1], second[1])
+
+
+@pytest.mark.parametrize("neurons", [1, 2, 13])
+def test_tiny_layers(neurons):
+    rows, labels, profile = layer(neurons=neurons, width=5, modules=min(neurons, 2))
+    refined, history = refine(rows, labels, profile, ModularizationSettings(steps=5))
+    assert sorted(set(refined.tolist())) == list(range(int(refined.max()) + 1))
+    assert np.isfinite(history).all()
+
+
+def test_constant_drift_is_left_out():
+    rows, labels, _ = layer()
+    constant = np.full((1, 96), 0.1)
+    _, history = refine(rows, labels, constant, ModularizationSettings(steps=3))
+    np.testing.assert_array_equal(history[:, 3], 0)
+    varied = np.stack([np.full(96, 0.1), np.linspace(0, 1, 96)])
+    scaled = standardized(varied)
+    assert scaled.shape == (96, 1)
+    assert scaled.mean() == pytest.approx(0, abs=1e-12) and scaled.var() == pytest.approx(1, rel=1e-12)
+
+
+def test_losses_that_are_not_finite_are_refused():
+    rows, labels, profile = layer()
+    rows[3, 2] = float("nan")
+    with pytest.raises(NumericsError, match=r"inner loss .* is nan at step 0"):
+        refine(rows, labels, profile, ModularizationSettings(steps=2))
+
+
+def test_without_gaps_keeps_the_order():
+    np.testing.assert_array_equal(without_gaps(np.array([7, 2, 7, 5])), [2, 0, 2, 1])

@@ -1,0 +1,77 @@
+"""Scores of two texts averaged, against loops over units."""
+
+import numpy as np
+import pytest
+
+from gprune.pruning.scoring.combination import combine
+from gprune.records import ModelShape, UnitScores
+
+SHAPE = ModelShape(layers=3, neurons=13, heads=6, kv_heads=2, head_width=2, hidden=5)
+
+
+def scored(metric, text, seed):
+    generator = np.random.default_rng(seed)
+    ffn = generator.gamma(1, 1, (3, 13))
+    channels = generator.gamma(1, 1, (3, 12))
+    # equal scores share a rank
+    ffn[:, 4], channels[:, 5] = ffn[:, 9], channels[:, 0]
+    heads = channels.reshape(3, 2, 6).sum(-1) if metric == "wanda_sp" else channels.reshape(3, 2, 6).mean(-1)
+    return UnitScores(metric, text, ffn, heads, channels)
+
+
+def loop_rank(row, unit):
+    below = sum(other < row[unit] for other in row)
+    equal = sum(other == row[unit] for other in row)
+    return below + (equal - 1) / 2
+
+
+@pytest.mark.parametrize("metric", ["flap", "twflap", "wanda_sp"])
+@pytest.mark.parametrize("scoring", ["score_average", "rank_average"])
+def test_averages_are_those_of_a_loop(scoring, metric):
+    first, second = scored(metric, "a", 0), scored(metric, "b", 1)
+    combined = combine(scoring, first, second, SHAPE)
+    assert (combined.metric, combined.text) == (metric, "a + b")
+    for layer in range(3):
+        means = {}
+        for part, width in (("ffn", 13), ("channels", 12)):
+            rows = getattr(first, part)[layer], getattr(second, part)[layer]
+            if scoring == "rank_average":
+                rows = [[loop_rank(row, unit) for unit in range(width)] for row in rows]
+            means[part] = [(rows[0][unit] + rows[1][unit]) / 2 for unit in range(width)]
+            np.testing.assert_allclose(getattr(combined, part)[layer], means[part], rtol=1e-12)
+        for group in range(2):
+            own = means["channels"][group * 6 : group * 6 + 6]
+            expected = sum(own) if metric == "wanda_sp" else sum(own) / 6
+            assert combined.heads[layer, group] == pytest.approx(expected, rel=1e-12)
+
+
+def test_ranks_ignore_the_scale_of_a_text_and_scores_do_not():
+    first, second = scored("flap", "a", 0), scored("flap", "b", 1)
+    larger = UnitScores("flap", "b", second.ffn * 1e6, second.heads, second.channels * 1e6)
+    ranked = [combine("rank_average", first, other, SHAPE) for other in (second, larger)]
+    np.testing.assert_array_equal(ranked[0].ffn, ranked[1].ffn)
+    np.testing.assert_array_equal(ranked[0].heads, ranked[1].heads)
+    averaged = combine("score_average", first, larger, SHAPE)
+    assert (averaged.ffn.argmax(1) == second.ffn.argmax(1)).all()
+
+
+def test_large_scores_do_not_overflow():
+    huge = np.full((3, 13), 1.7e308)
+    one = UnitScores("flap", "a", huge, np.ones((3, 2)), np.ones((3, 12)))
+    np.testing.assert_array_equal(combine("score_average", one, one, SHAPE).ffn, huge)
+
+
+@pytest.mark.parametrize("scoring", ["pooled", "single", "magic"])
+def test_other_ways_of_scoring_are_refused(scoring):
+    one = scored("flap", "a", 0)
+    with pytest.raises(ValueError, match=f"score_average or rank_average .got '{scoring}'"):
+        combine(scoring, one, one, SHAPE)
+
+
+def test_scores_that_differ_in_kind_are_refused():
+    first, other = scored("flap", "a", 0), scored("wanda_sp", "b", 1)
+    with pytest.raises(ValueError, match="'flap' and by 'wanda_sp'"):
+        combine("score_average", first, other, SHAPE)
+    narrow = UnitScores("flap", "b", first.ffn[:, :5], first.heads, first.channels)
+    with pytest.raises(ValueError, match=r"ffn scores of shapes \(3, 13\) and \(3, 5\)"):
+        combine("score_average", first, narrow, SHAPE)

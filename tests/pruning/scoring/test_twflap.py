@@ -1,0 +1,219 @@
+"""Token-weighted FLAP against a loop over explicit tokens, and where it must equal FLAP."""
+
+import math
+
+import numpy as np
+import pytest
+
+from gprune.pruning.scoring import score as metric_score
+from gprune.pruning.scoring import twflap
+from gprune.records import (
+    ActivationStatistics,
+    Contexts,
+    ContextStatistics,
+    ModelShape,
+    UnitScores,
+    WeightNorms,
+)
+from gprune.study import CalibrationSettings, ContextSettings
+from gprune.system.errors import ModelError, SettingsError
+
+LAYERS, SHARDS, TOKENS, NEURONS, CONTEXTS, GROUPS = 2, 4, 15, 13, 3, 5
+
+
+def drawn(seed=0, absent=None):
+    """(layers, shards, tokens, neurons) inputs of down_proj, and (layers, shards, tokens) contexts."""
+    generator = np.random.default_rng(seed)
+    inputs = generator.normal(0.4, 2, (LAYERS, SHARDS, TOKENS, NEURONS)) * generator.gamma(2, 1, NEURONS)
+    kinds = generator.integers(0, CONTEXTS, (LAYERS, SHARDS, TOKENS))
+    if absent is not None:
+        kinds[kinds == absent] = (absent + 1) % CONTEXTS
+    return inputs + 2 * kinds[..., None], kinds
+
+
+def measured(inputs, kinds):
+    """Per shard and context: tokens, mean and centred moment; empty where a shard has no such token."""
+    tokens = np.zeros((SHARDS, LAYERS, CONTEXTS), dtype=np.int64)
+    mean, moment = np.zeros((2, SHARDS, LAYERS, CONTEXTS, NEURONS))
+    for layer in range(LAYERS):
+        for shard in range(SHARDS):
+            for context in range(CONTEXTS):
+                x = inputs[layer, shard][kinds[layer, shard] == context]
+                tokens[shard, layer, context] = len(x)
+                if len(x):
+                    mean[shard, layer, context] = x.mean(0)
+                    moment[shard, layer, context] = ((x - x.mean(0)) ** 2).sum(0)
+    affinity = np.random.default_rng(5).gamma(1, 1, (LAYERS, CONTEXTS, NEURONS))
+    return ContextStatistics("t", "made of", tokens, mean, moment, affinity, np.zeros(LAYERS))
+
+
+def centres(seed=1):
+    generator = np.random.default_rng(seed)
+    points = generator.normal(size=(LAYERS, CONTEXTS, 2))
+    distances = np.sqrt(((points[:, :, None] - points[:, None]) ** 2).sum(-1))
+    distances /= distances.sum((1, 2), keepdims=True) / (CONTEXTS * (CONTEXTS - 1))
+    components = np.tile(np.eye(2, 6), (LAYERS, 1, 1))
+    return Contexts("made of", np.zeros((LAYERS, 6)), components, points, distances, 60)
+
+
+def column_norms(seed=2):
+    values = np.random.default_rng(seed).random((LAYERS, NEURONS)) + 0.1
+    return WeightNorms(values, values, np.ones((LAYERS, 4)), np.ones((LAYERS, 4)))
+
+
+def grouping(seed=3):
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, GROUPS, (LAYERS, NEURONS))
+    profile = generator.gamma(0.5, 1, (LAYERS, GROUPS, CONTEXTS))
+    return labels, profile / profile.sum(-1, keepdims=True)
+
+
+HEADS = UnitScores(
+    "flap", "t", np.ones((LAYERS, NEURONS)), np.full((LAYERS, 2), 3.0), np.full((LAYERS, 4), 7.0)
+)
+
+
+def token_loop(inputs, kinds, labels, profile, distances, norms, temperature):
+    """w_t = T softmax_t(-D[k, c(t)] / temperature), mixed over k; weighted variance times |W_:j|^2."""
+    result = np.zeros((LAYERS, NEURONS))
+    for layer in range(LAYERS):
+        x = inputs[layer].reshape(-1, NEURONS)
+        kind = kinds[layer].ravel()
+        single = []
+        for k in range(CONTEXTS):
+            raw = [math.exp(-distances[layer, k, c] / temperature) for c in kind]
+            single.append([len(kind) * value / math.fsum(raw) for value in raw])
+        for j in range(NEURONS):
+            mix = profile[layer, labels[layer, j]]
+            w = [sum(mix[k] * single[k][t] for k in range(CONTEXTS)) for t in range(len(kind))]
+            mean = math.fsum(w[t] * x[t, j] for t in range(len(kind))) / math.fsum(w)
+            spread = math.fsum(w[t] * (x[t, j] - mean) ** 2 for t in range(len(kind))) / math.fsum(w)
+            result[layer, j] = spread * norms.down_column_square[layer, j]
+    return result
+
+
+@pytest.mark.parametrize("absent", [None, 1])
+@pytest.mark.parametrize("temperature", [0.2, 1.0, 5.0])
+def test_scores_are_those_of_a_loop_over_tokens(temperature, absent):
+    inputs, kinds = drawn(absent=absent)
+    labels, profile = grouping()
+    settings = ContextSettings(count=CONTEXTS, temperature=temperature)
+    statistics, contexts, norms = measured(inputs, kinds), centres(), column_norms()
+    actual = twflap.score(statistics, contexts, norms, labels, profile, HEADS, settings)
+    expected = token_loop(inputs, kinds, labels, profile, contexts.distances, norms, temperature)
+    np.testing.assert_allclose(actual.ffn, expected, rtol=1e-12)
+    assert (actual.metric, actual.text) == ("twflap", "t")
+    np.testing.assert_array_equal(actual.heads, HEADS.heads)
+    np.testing.assert_array_equal(actual.channels, HEADS.channels)
+
+
+@pytest.mark.parametrize("shards", [[1], [0, 2], np.array([3, 1, 0])], ids=str)
+def test_some_shards_score_as_their_tokens_alone(shards):
+    inputs, kinds = drawn()
+    labels, profile = grouping()
+    arguments = centres(), column_norms(), labels, profile, HEADS, ContextSettings(count=CONTEXTS)
+    actual = twflap.score(measured(inputs, kinds), *arguments, shards=shards)
+    chosen = list(shards)
+    expected = token_loop(
+        inputs[:, chosen], kinds[:, chosen], labels, profile, arguments[0].distances, arguments[1], 1.0
+    )
+    np.testing.assert_allclose(actual.ffn, expected, rtol=1e-12)
+
+
+def test_without_temperature_differences_it_is_flap():
+    inputs, kinds = drawn()
+    norms = column_norms()
+    flat = inputs.reshape(LAYERS, SHARDS, TOKENS, NEURONS).swapaxes(0, 1)
+    attention = np.zeros((SHARDS, LAYERS, 4))
+    mean = flat.mean(2)
+    moment, energy = ((flat - mean[:, :, None]) ** 2).sum(2), (flat**2).sum(2)
+    plain = ActivationStatistics(
+        "t",
+        "f",
+        np.full(SHARDS, 3),
+        np.full(SHARDS, TOKENS),
+        *(mean, moment, energy, attention, attention, attention),
+        *(np.zeros((LAYERS, NEURONS)), np.zeros((LAYERS, 4))),
+    )
+    shape = ModelShape(layers=LAYERS, neurons=NEURONS, heads=2, kv_heads=2, head_width=2, hidden=6)
+    expected = metric_score("flap", plain, norms, shape, CalibrationSettings()).ffn
+    labels, profile = grouping()
+    for temperature in (1e30, math.inf):
+        settings = ContextSettings(count=CONTEXTS, temperature=temperature)
+        actual = twflap.score(measured(inputs, kinds), centres(), norms, labels, profile, HEADS, settings)
+        np.testing.assert_allclose(actual.ffn, expected, rtol=1e-12)
+
+
+def test_weights_are_one_on_average_and_largest_in_the_own_context():
+    statistics = measured(*drawn()).merge()
+    weights = twflap.context_weights(np.eye(CONTEXTS), statistics, centres().distances, 0.5)
+    total = (statistics.tokens[0][:, None] * weights).sum(-1)
+    np.testing.assert_allclose(total, SHARDS * TOKENS, rtol=1e-12)
+    assert (weights.argmax(-1) == np.arange(CONTEXTS)).all()
+    mixed = twflap.context_weights(
+        np.full((LAYERS, 1, CONTEXTS), 1 / CONTEXTS), statistics, centres().distances, 0.5
+    )
+    np.testing.assert_allclose(mixed[:, 0], weights.mean(1), rtol=1e-12)
+
+
+def test_a_dominant_profile_is_the_context_in_which_a_module_stands_out():
+    generator = np.random.default_rng(9)
+    affinity = generator.gamma(1, 1, (2, 3, 10))
+    # one context has larger gradients throughout; that alone must not decide
+    affinity[:, 1] *= 50
+    labels = np.array([[0, 1, 2, 0, 1, 2, 0, 3, 3, 0], [1, 0, 0, 1, 1, 0, 0, 0, 1, 0]])
+    profile = twflap.module_profile(affinity, labels, 4)
+    chosen = set()
+    for layer in range(2):
+        for module in range(int(labels[layer].max()) + 1):
+            members = [j for j in range(10) if labels[layer, j] == module]
+            stands_out = [
+                sum(affinity[layer, c, j] for j in members) / len(members) / affinity[layer, c].mean()
+                for c in range(3)
+            ]
+            best = max(range(3), key=lambda c: stands_out[c])
+            np.testing.assert_array_equal(profile[layer, module], np.eye(3)[best])
+            chosen.add(best)
+    assert len(chosen) > 1
+    np.testing.assert_array_equal(profile[1, 2:], 1 / 3)
+
+
+def test_a_modules_profile_is_the_mean_affinity_of_its_neurons():
+    generator = np.random.default_rng(8)
+    affinity = generator.gamma(1, 1, (2, 3, 10))
+    labels = np.array([[0, 1, 2, 0, 1, 2, 0, 3, 3, 0], [1, 0, 0, 1, 1, 0, 0, 0, 1, 0]])
+    affinity[0, :, labels[0] == 2] = 0.0
+    profile = twflap.module_profile(affinity, labels, 4, "mixed")
+    for layer in range(2):
+        for module in range(4):
+            members = [j for j in range(10) if labels[layer, j] == module]
+            means = [sum(affinity[layer, c, j] for j in members) / max(len(members), 1) for c in range(3)]
+            whole = sum(means)
+            expected = [m / whole for m in means] if whole > 0 else [1 / 3] * 3
+            np.testing.assert_allclose(profile[layer, module], expected, rtol=1e-12)
+    np.testing.assert_allclose(profile.sum(-1), 1, rtol=1e-12)
+    np.testing.assert_array_equal(profile[1, 2:], 1 / 3)
+
+
+def test_what_does_not_fit_is_refused():
+    statistics, contexts, norms = measured(*drawn()), centres(), column_norms()
+    labels, profile = grouping()
+    settings = ContextSettings(count=CONTEXTS)
+
+    def scored(**changes):
+        values = {"contexts": contexts, "norms": norms, "labels": labels, "profile": profile} | changes
+        return twflap.score(statistics, heads=HEADS, settings=settings, **values)
+
+    with pytest.raises(SettingsError, match="empty list"):
+        scored(shards=[])
+    other = Contexts(
+        "other", contexts.mean, contexts.components, contexts.centroids, contexts.distances, contexts.tokens
+    )
+    with pytest.raises(ModelError, match="of 'made of', not of 'other'"):
+        scored(contexts=other)
+    with pytest.raises(ModelError, match=r"labels have shape \(2, 12\)"):
+        scored(labels=labels[:, :12])
+    with pytest.raises(ModelError, match=r"context shares of the groups have shape \(2,\)"):
+        scored(profile=profile[..., :2])
+    with pytest.raises(ModelError, match="label 4, but context shares are given for 4 groups"):
+        scored(profile=profile[:, :4])

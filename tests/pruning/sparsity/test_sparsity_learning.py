@@ -1,0 +1,157 @@
+"""The whole stage: first step against plain autograd, determinism, variants, errors, clean-up."""
+
+import numpy as np
+import pytest
+import torch
+from sparsity.reference_sparsity import (
+    NaiveMasks,
+    admitted,
+    cross_entropy,
+    distillation,
+    long_tailed,
+    random_partition,
+    random_tokens,
+)
+
+from gprune.models.tiny import tiny_decoder
+from gprune.pruning.sparsity.batches import SubsetSampler
+from gprune.pruning.sparsity.learning import learn
+from gprune.pruning.sparsity.masks import MaskFamily
+from gprune.records import budget
+from gprune.study import SparsitySettings
+from gprune.system.errors import Cancelled, NumericsError, SettingsError
+from gprune.system.progress import silent
+
+
+def _case(kv_heads=4, neurons=60, samples=8, dtype=torch.float32, family="llama"):
+    decoder = tiny_decoder(family, neurons=neurons, kv_heads=kv_heads, head_width=4, dtype=dtype)
+    generator = np.random.default_rng(0)
+    scores = generator.random((2, neurons))
+    head_scores = generator.random((2, kv_heads))
+    partition = random_partition(decoder.shape, 5, generator)
+    primary, auxiliary = (random_tokens(samples, 8, 64, generator) for _ in range(2))
+    return decoder, scores, head_scores, partition, primary, auxiliary
+
+
+def _learn(case, retention=0.5, seed=0, on_progress=silent, **settings):
+    return learn(*case, SparsitySettings(**settings), retention, seed, on_progress)
+
+
+def _naive_first_gradient(case, retention, settings):
+    """Gradient of the whole objective at the start: four separate runs, and one for the distillation."""
+    decoder, scores, head_scores, partition, primary, auxiliary = case
+    family = MaskFamily.build(decoder.shape, scores, head_scores, partition, decoder.device)
+    ids = torch.tensor(np.concatenate([primary.ids, auxiliary.ids]).astype(np.int64))
+    ids = ids[torch.tensor(SubsetSampler(primary, auxiliary, settings.batch, 0).draw())]
+    teacher = decoder.logits(decoder.hidden_states(ids))
+    start = 1 - retention
+    kept = (family.quantiles >= start).float()
+    ffn, heads = family.split(kept)
+    naive = NaiveMasks(decoder, ffn.numpy(), heads.numpy())
+    run = lambda part: decoder.logits(decoder.hidden_states(part))  # noqa: E731
+    to_thresholds = lambda units: np.array(  # noqa: E731
+        [
+            -sum(
+                long_tailed(float(family.quantiles[i]) - np.float32(start)) * float(units[i])
+                for i in np.flatnonzero(family.owner.numpy() == threshold)
+            )
+            for threshold in range(family.thresholds)
+        ]
+    )
+    hard = np.stack([to_thresholds(naive.gradients(cross_entropy(run(part), part))) for part in ids.chunk(4)])
+    soft = naive.gradients(distillation(run(ids), teacher, settings.distillation_temperature))
+    naive.remove()
+    chosen = hard.mean(0)
+    if not admitted(hard[:, : family.modules]):
+        chosen[: family.modules] = hard[:2, : family.modules].mean(0)
+    performance = chosen + settings.distillation_weight * to_thresholds(soft)
+    slope = to_thresholds(family.share.numpy())
+    multiplier = -performance @ slope / (slope @ slope)
+    deviation = budget.retention(decoder.shape, ffn.numpy(), heads.numpy()) - retention
+    return performance + (multiplier + settings.penalty * deviation) * slope
+
+
+@pytest.mark.parametrize(("kv_heads", "seed_retention"), [(4, 0.5), (2, 0.7), (1, 0.4)])
+def test_first_step_follows_the_gradient_of_plain_autograd(kv_heads, seed_retention, monkeypatch):
+    case = _case(kv_heads=kv_heads)
+    settings = SparsitySettings(batch=8, epochs=1, distillation_temperature=2.0, distillation_weight=0.7)
+    expected = _naive_first_gradient(case, seed_retention, settings)
+    found = []
+
+    class Recorder(torch.optim.SGD):
+        def step(self):
+            found.append(self.param_groups[0]["params"][0].grad.double().numpy().copy())
+            return super().step()
+
+    monkeypatch.setattr(torch.optim, "Adam", Recorder)
+    learn(*case, settings, seed_retention, 0, silent)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+@pytest.mark.parametrize("supervision", ["adaptive", "primary", "dual"])
+def test_every_variant_meets_the_target_and_tells_its_course(kv_heads, supervision):
+    case = _case(kv_heads=kv_heads)
+    seen = []
+    settings = SparsitySettings()
+    masks, history = _learn(
+        case, batch=8, supervision=supervision, on_progress=lambda *args: seen.append(args)
+    )
+    half_neuron = 0.5 * case[0].shape.neuron_weights / case[0].shape.decoder_weights
+    assert abs(masks.retention - 0.5) <= half_neuron + 1e-12
+    assert history.steps.shape == (4, len(history.columns))
+    column = dict(zip(history.columns, history.steps.T, strict=True))
+    assert column["step"].tolist() == [0, 1, 2, 3]
+    assert column["epoch"].tolist() == [0, 0, 1, 1]
+    expected = {"primary": {0.0}, "dual": {1.0}, "adaptive": {0.0, 1.0}}[supervision]
+    assert set(column["admitted"]) <= expected
+    np.testing.assert_allclose(
+        column["learning_rate"], settings.learning_rate * (1 + np.cos(np.pi * np.arange(4) / 4)) / 2
+    )
+    growth = settings.dual_rate * settings.penalty
+    deviation = column["retention"] - 0.5
+    np.testing.assert_allclose(np.diff(column["multiplier"]), growth * deviation[:-1], atol=1e-9)
+    assert history.thresholds.shape == (10,)
+    assert history.head_thresholds.shape == (2,)
+    assert [args[:2] for args in seen] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert "cross-entropy" in seen[0][2]
+    assert "retention" in seen[0][2]
+
+
+def test_the_decoder_is_left_as_it_was_after_cancelling():
+    case = _case()
+    decoder = case[0]
+    ids = torch.arange(20).view(2, 10)
+    dense = decoder.logits(decoder.hidden_states(ids))
+
+    def stop(done, total, message):
+        raise Cancelled("stopped")
+
+    with pytest.raises(Cancelled, match="stopped"):
+        _learn(case, batch=8, on_progress=stop)
+    assert torch.equal(decoder.logits(decoder.hidden_states(ids)), dense)
+    assert all(not module._forward_pre_hooks for module in decoder.model.modules())
+    assert all(parameter.grad is None for parameter in decoder.model.parameters())
+
+
+def test_a_loss_that_is_not_finite_names_the_step():
+    case = _case()
+    case[0].down_proj(1).weight[0, 0] = float("nan")
+    with pytest.raises(NumericsError, match="step 1 of sparsity learning"):
+        _learn(case, batch=8)
+
+
+def test_too_small_a_text_and_too_small_a_retention():
+    case = _case(samples=1)
+    with pytest.raises(SettingsError, match="primary calibration set has 1 sequence"):
+        _learn(case)
+    with pytest.raises(SettingsError, match="retention 0.01 cannot be met"):
+        _learn(_case(), epochs=0, retention=0.01)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_models(dtype):
+    masks, history = _learn(_case(dtype=dtype), batch=8)
+    exact, exact_history = _learn(_case(), batch=8)
+    assert abs(masks.retention - exact.retention) < 1e-12
+    np.testing.assert_allclose(history.steps[0, 2:5], exact_history.steps[0, 2:5], rtol=5e-2, atol=5e-3)

@@ -1,0 +1,164 @@
+"""Masks, straight-through gradients and the gate, against loops and against separate runs."""
+
+import numpy as np
+import pytest
+import torch
+from sparsity.reference_sparsity import NaiveMasks, cross_entropy, long_tailed, masks, random_partition
+
+from gprune.models.tiny import tiny_decoder
+from gprune.pruning.sparsity import mask_hooks as gate_module
+from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
+from gprune.pruning.sparsity.mask_hooks import gated
+from gprune.pruning.sparsity.masks import MaskFamily, surrogate
+from gprune.records import ModelShape, budget
+
+SHAPES = [
+    ModelShape(layers=2, neurons=12, heads=4, kv_heads=4, head_width=2, hidden=8),
+    ModelShape(layers=3, neurons=13, heads=6, kv_heads=2, head_width=4, hidden=12),
+    ModelShape(layers=1, neurons=7, heads=3, kv_heads=1, head_width=2, hidden=6),
+]
+
+
+def _setting(shape, seed=0, modules=3):
+    generator = np.random.default_rng(seed)
+    scores = generator.random((shape.layers, shape.neurons)).round(1)
+    head_scores = generator.random((shape.layers, shape.kv_heads))
+    partition = random_partition(shape, modules, generator)
+    family = MaskFamily.build(shape, scores, head_scores, partition, torch.device("cpu"))
+    thresholds = torch.tensor(generator.random(family.thresholds), dtype=torch.float32)
+    return scores, head_scores, partition, family, thresholds
+
+
+def _decoder(shape, family="llama", dtype=torch.float32):
+    return tiny_decoder(
+        family,
+        layers=shape.layers,
+        hidden=shape.hidden,
+        neurons=shape.neurons,
+        heads=shape.heads,
+        kv_heads=shape.kv_heads,
+        head_width=shape.head_width,
+        dtype=dtype,
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_masks_equal_the_equation_unit_by_unit(shape):
+    scores, head_scores, partition, family, thresholds = _setting(shape)
+    values = thresholds.numpy()
+    modules = [values[start : start + 3] for start in partition.offsets]
+    ffn, heads = masks(scores, head_scores, partition.labels, modules, values[partition.modules :])
+    found_ffn, found_heads = family.split(family.margins(thresholds) >= 0)
+    np.testing.assert_array_equal(found_ffn.numpy(), ffn)
+    np.testing.assert_array_equal(found_heads.numpy(), heads)
+    assert float(family.retention(thresholds)) == pytest.approx(budget.retention(shape, ffn, heads), rel=1e-5)
+
+
+def test_long_tailed_surrogate_is_that_of_liu_et_al():
+    distance = np.linspace(-1.5, 1.5, 304)
+    found = surrogate(torch.tensor(distance), "long_tailed").numpy()
+    np.testing.assert_allclose(found, [long_tailed(x) for x in distance], rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_threshold_gradient_sums_over_the_module(shape):
+    _, _, partition, family, thresholds = _setting(shape)
+    gradient = np.random.default_rng(1).standard_normal((SUBSETS, len(family.owner)))
+    expected = np.zeros((SUBSETS, family.thresholds))
+    neurons = shape.layers * shape.neurons
+    for unit in range(len(family.owner)):
+        layer = unit // shape.neurons if unit < neurons else (unit - neurons) // shape.kv_heads
+        module = partition.global_labels.ravel()[unit] if unit < neurons else partition.modules + layer
+        distance = float(family.quantiles[unit]) - float(thresholds[module])
+        expected[:, module] -= long_tailed(distance) * gradient[:, unit]
+    found = family.threshold_gradient(torch.tensor(gradient, dtype=torch.float32), thresholds, "long_tailed")
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("family_name", ["llama", "qwen3"])
+def test_open_gate_equals_zeroed_columns(shape, family_name):
+    _, _, _, family, thresholds = _setting(shape)
+    decoder, cut = _decoder(shape, family_name), _decoder(shape, family_name)
+    ffn, heads = family.split(family.margins(thresholds) >= 0)
+    for layer in range(shape.layers):
+        cut.down_proj(layer).weight[:, ~ffn[layer]] = 0
+        cut.o_proj(layer).weight[:, (~heads[layer]).repeat_interleave(shape.group_channels)] = 0
+    ids = torch.arange(40).view(SUBSETS, 10) % 64
+    with gated(decoder) as gate:
+        gate.open(family, thresholds)
+        found = decoder.logits(decoder.hidden_states(ids)).detach()
+    torch.testing.assert_close(found, cut.logits(cut.hidden_states(ids)), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_one_backward_gives_the_gradients_of_four_separate_runs(shape):
+    _, _, _, family, thresholds = _setting(shape)
+    decoder = _decoder(shape)
+    ids = torch.tensor(np.random.default_rng(2).integers(0, 64, (2 * SUBSETS, 9)))
+    with gated(decoder) as gate:
+        gate.open(family, thresholds)
+        logits = decoder.logits(decoder.hidden_states(ids))
+        loss = sum(cross_entropy(logits[2 * k : 2 * k + 2], ids[2 * k : 2 * k + 2]) for k in range(SUBSETS))
+        found = gate.unit_gradient(torch.autograd.grad(loss, gate.channels))
+    ffn, heads = family.split(family.margins(thresholds) >= 0)
+    naive = NaiveMasks(decoder, ffn.numpy(), heads.numpy())
+    for k in range(SUBSETS):
+        part = ids[2 * k : 2 * k + 2]
+        expected = naive.gradients(cross_entropy(decoder.logits(decoder.hidden_states(part)), part))
+        np.testing.assert_allclose(found[k].numpy(), expected, rtol=1e-5, atol=1e-6)
+    naive.remove()
+
+
+def test_closed_gate_is_the_dense_model_and_hooks_go_even_after_an_error():
+    shape = SHAPES[1]
+    _, _, _, family, thresholds = _setting(shape)
+    decoder = _decoder(shape)
+    ids = torch.arange(16).view(SUBSETS, 4)
+    dense = decoder.hidden_states(ids)
+    with pytest.raises(RuntimeError, match="stopped"), gated(decoder) as gate:
+        assert torch.equal(decoder.hidden_states(ids), dense)
+        gate.open(family, thresholds)
+        assert not torch.equal(decoder.hidden_states(ids), dense)
+        raise RuntimeError("stopped")
+    assert torch.equal(decoder.hidden_states(ids), dense)
+    assert all(not module._forward_pre_hooks for module in decoder.model.modules())
+
+
+def test_half_precision_activations_get_float32_mask_gradients():
+    shape = SHAPES[0]
+    _, _, _, family, thresholds = _setting(shape)
+    decoder = _decoder(shape, dtype=torch.bfloat16)
+    ids = torch.arange(24).view(SUBSETS, 6)
+    with gated(decoder) as gate:
+        gate.open(family, thresholds)
+        hidden = decoder.hidden_states(ids)
+        found = torch.autograd.grad(hidden.float().square().sum(), gate.channels)
+    assert {gradient.dtype for gradient in found} == {torch.float32}
+    assert hidden.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("family_name", ["llama", "qwen3"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_what_is_formed_again_gives_the_same_gradients_twice(dtype, family_name, monkeypatch):
+    """As a model with code of its own has them, of which everything is kept."""
+    shape = SHAPES[1]
+    _, _, _, family, thresholds = _setting(shape)
+    ids = torch.tensor(np.random.default_rng(3).integers(0, 64, (2 * SUBSETS, 7)))
+
+    def gradients():
+        decoder = _decoder(shape, family_name, dtype=dtype)
+        own = {name: module.forward for name, module in decoder.model.named_modules()}
+        with gated(decoder) as gate:
+            gate.open(family, thresholds)
+            hidden = decoder.hidden_states(ids)
+            loss = hidden.float().square().sum()
+            first = torch.autograd.grad(loss, gate.channels, retain_graph=True)
+            second = torch.autograd.grad(loss, gate.channels)
+        assert {name: module.forward for name, module in decoder.model.named_modules()} == own
+        return [hidden.detach(), *first, *second]
+
+    formed_again = gradients()
+    monkeypatch.setattr(gate_module, "_KNOWN", "no such package")
+    for ours, plain in zip(formed_again, gradients(), strict=True):
+        assert torch.equal(ours, plain)

@@ -1,0 +1,289 @@
+"""A learning that is stopped and goes on: the same bits as one that nobody disturbed."""
+
+import numpy as np
+import pytest
+import torch
+from sparsity.reference_sparsity import random_partition, random_tokens
+
+from gprune.models.decoder import Decoder
+from gprune.models.tiny import tiny_decoder
+from gprune.pruning.sparsity import passes
+from gprune.pruning.sparsity.learning import learn
+from gprune.store import DAMAGED, Store
+from gprune.store.resumption import VARIABLE, Resumption, Spent
+from gprune.store.states import StateFile
+from gprune.study import SparsitySettings
+from gprune.system import machine
+from gprune.system.progress import Notice, silent
+
+KEY = "5" * 32
+
+
+class StoppedError(Exception):
+    """Stands for whatever ends a process in its middle."""
+
+
+class Study:
+    """A small learning and the cache in which it leaves its state."""
+
+    def __init__(self, folder, samples=18, dtype=torch.float32, **settings):
+        generator = np.random.default_rng(0)
+        self.dtype = dtype
+        self.scores, self.heads = generator.random((2, 60)), generator.random((2, 2))
+        self.partition = random_partition(self.decoder().shape, 5, generator)
+        self.texts = [random_tokens(samples, 8, 64, generator) for _ in range(2)]
+        self.settings = SparsitySettings(**({"batch": 8, "epochs": 3, "learning_rate": 0.05} | settings))
+        self.store, self.notices, self.reached = Store(folder), [], []
+
+    def decoder(self):
+        return tiny_decoder("llama", neurons=60, kv_heads=2, head_width=4, dtype=self.dtype)
+
+    @property
+    def file(self):
+        return StateFile(self.store, "learning", KEY)
+
+    def run(self, on_progress=silent, resumed=True, seed=None):
+        """Learns in a process of its own, as far as anything can tell: model and random numbers are new."""
+
+        def heard(done, total, message):
+            if isinstance(message, Notice):
+                self.notices.append(str(message))
+            self.reached.append(done)
+            on_progress(done, total, message)
+
+        decoder = self.decoder()
+        torch.manual_seed(np.random.default_rng(seed).integers(2**31))
+        kept = Resumption(
+            self.file, lambda: Spent(decoder.forward_tokens, decoder.backward_tokens, 1.0), heard
+        )
+        found = learn(
+            *(decoder, self.scores, self.heads, self.partition, *self.texts, self.settings, 0.5, 0, heard),
+            kept=kept if resumed else None,
+        )
+        return found, kept
+
+
+def stopping_after(step):
+    """A listener that ends the learning once a step is done."""
+
+    def stop(done, total, message):
+        if done == step and not isinstance(message, Notice):
+            raise StoppedError
+
+    return stop
+
+
+def stopping_in(monkeypatch, number):
+    """Ends the learning in the middle of a step, before so many portions have gone through the model."""
+    true, seen = passes.Passes._add, []
+
+    def add(self, *arguments):
+        seen.append(1)
+        if len(seen) == number:
+            raise StoppedError
+        true(self, *arguments)
+
+    monkeypatch.setattr(passes.Passes, "_add", add)
+
+
+def assert_same(found, expected):
+    (masks, history), (wanted, wanted_history) = found, expected
+    for name in ("ffn", "heads"):
+        np.testing.assert_array_equal(getattr(masks, name), getattr(wanted, name))
+    assert masks.retention == wanted.retention
+    for name in ("steps", "thresholds", "head_thresholds"):
+        one, other = getattr(history, name), getattr(wanted_history, name)
+        assert one.dtype == other.dtype and one.tobytes() == other.tobytes(), name
+
+
+@pytest.fixture(autouse=True)
+def every_step(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "1 step")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"supervision": "primary", "distillation_weight": 0.0},
+        {"batch": 4, "distillation_temperature": 2.0},
+        {"dtype": torch.bfloat16},
+    ],
+    ids=["both losses", "one text alone", "small batches", "bfloat16"],
+)
+def test_stopped_at_any_step_it_ends_with_the_same_bits(tmp_path, settings):
+    study = Study(tmp_path, **settings)
+    expected, _ = study.run(resumed=False)
+    steps = len(expected[1].steps)
+    assert steps >= 12
+    for step in sorted({1, 2, steps // 3, steps // 2, steps - 1}):
+        with pytest.raises(StoppedError):
+            study.run(stopping_after(step))
+        study.notices.clear()
+        study.reached.clear()
+        found, kept = study.run()
+        assert_same(found, expected)
+        assert kept.began == step and study.reached[-1] == steps == len(found[1].steps)
+        assert min(study.reached) == step
+        assert f"goes on at step {step + 1} of {steps}" in study.notices[0]
+        kept.end()
+        assert not study.file.path.exists()
+
+
+def test_where_rounding_depends_on_what_else_is_in_a_batch_the_bits_are_the_same(tmp_path, monkeypatch):
+    """As on larger models: what the dense model says of a text differs a little with its company."""
+    true = Decoder.hidden_states
+
+    def rounded(self, ids):
+        return true(self, ids) * (1 + 1e-3 * float(ids.double().std()))
+
+    monkeypatch.setattr(Decoder, "hidden_states", rounded)
+    study = Study(tmp_path)
+    expected, _ = study.run(resumed=False)
+    for number in (3, 4, 4):
+        with monkeypatch.context() as patch:
+            stopping_in(patch, number)
+            with pytest.raises(StoppedError):
+                study.run()
+    found, kept = study.run()
+    assert_same(found, expected)
+    assert kept.began == 2 + 3 + 3
+
+
+@pytest.mark.parametrize("saved", ["off", "5 steps", "1000 s", "0.000001 s"])
+def test_however_often_it_is_saved_a_stop_loses_no_step_and_a_kill_few(tmp_path, monkeypatch, saved):
+    monkeypatch.setenv(VARIABLE, saved)
+    study = Study(tmp_path)
+    expected, _ = study.run(resumed=False)
+    with pytest.raises(StoppedError):
+        study.run(stopping_after(7))
+    assert study.file.read().step == 7
+    # killed, it would have been left with what was saved before
+    study.file.remove()
+    with monkeypatch.context() as patch:
+        patch.setattr(Resumption, "stopped", lambda *_: None)
+        with pytest.raises(StoppedError):
+            study.run(stopping_after(7))
+    left = study.file.read()
+    assert (left and left.step) == {"off": None, "5 steps": 5, "1000 s": None, "0.000001 s": 7}[saved]
+    assert_same(study.run()[0], expected)
+
+
+def test_a_batch_that_memory_has_divided_stays_divided(tmp_path, monkeypatch):
+    true, limit = Decoder.hidden_states, [8]
+
+    def refuse(self, ids):
+        if len(ids) > limit[0]:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return true(self, ids)
+
+    def at(step):
+        def shrink(done, *_):
+            limit[0] = 2 if done >= step else 8
+
+        return shrink
+
+    monkeypatch.setattr(Decoder, "hidden_states", refuse)
+    study = Study(tmp_path)
+    expected, _ = study.run(at(3), resumed=False)
+    alone = [words for words in study.notices if "going on with" in words]
+    limit[0] = 8
+    with pytest.raises(StoppedError):
+        study.run(lambda *told: (at(3)(*told), stopping_after(5)(*told)))
+    # there is room again, and its steps go on as they were
+    limit[0] = 8
+    study.notices.clear()
+    found, _ = study.run()
+    assert_same(found, expected)
+    assert [words for words in study.notices if "going on with" in words] == alone
+
+
+def test_without_room_for_the_dense_models_states_it_goes_on_and_says_so(tmp_path, monkeypatch):
+    study = Study(tmp_path)
+    expected, _ = study.run(resumed=False)
+    with pytest.raises(StoppedError):
+        study.run(stopping_after(6))
+    monkeypatch.setattr(machine, "spare", lambda: 0)
+    found, _ = study.run()
+    assert "rounds differently" in study.notices[-1]
+    np.testing.assert_allclose(found[1].thresholds, expected[1].thresholds, atol=1e-4)
+
+
+def _cut(file):
+    file.path.write_bytes(file.path.read_bytes()[:-9])
+
+
+def _flipped(file):
+    data = bytearray(file.path.read_bytes())
+    data[-20] ^= 4
+    file.path.write_bytes(data)
+
+
+def _of_another_result(file):
+    other = StateFile(file.store, file.stage, "6" * 32)
+    other.write(file.read())
+    other.path.replace(file.path)
+
+
+def _of_another_version(file):
+    from gprune.store import states
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(states, "FORM", states.FORM + 1)
+        file.write(_without_form(file))
+
+
+def _without_form(file):
+    from gprune.store import states
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(states, "FORM", 1)
+        return file.read()
+
+
+def _no_file(file):
+    file.path.unlink()
+    file.path.mkdir()
+
+
+def _pickled(file):
+    torch.save({"thresholds": torch.ones(3)}, file.path)
+
+
+def _changed(**arrays):
+    def change(file):
+        from dataclasses import replace
+
+        state = file.read()
+        file.write(replace(state, arrays={**state.arrays, **arrays}))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (_cut, "not as it was written"),
+        (_flipped, "not as it was written"),
+        (lambda file: file.path.write_bytes(b""), "cut off"),
+        (_of_another_result, "its key is"),
+        (_of_another_version, "its form is 2 and not 1"),
+        (_no_file, "no ordinary file"),
+        (_pickled, "header"),
+        (_changed(thresholds=np.ones(3, np.float32)), "another learning"),
+        (_changed(**{"queue.0": np.array([35])}), "other texts"),
+        (_changed(**{"teacher.members": np.array([99])}), "other texts"),
+    ],
+)
+def test_a_state_that_cannot_be_used_is_set_aside_and_it_starts_anew(tmp_path, damage, said):
+    study = Study(tmp_path)
+    expected, _ = study.run(resumed=False)
+    with pytest.raises(StoppedError):
+        study.run(stopping_after(5))
+    damage(study.file)
+    study.notices.clear()
+    found, kept = study.run()
+    assert_same(found, expected)
+    assert kept.began == 0 and kept.spent.seconds == 1.0
+    assert said in study.notices[0] and "it starts at step 1" in study.notices[0]
+    assert len(list((tmp_path / DAMAGED).glob(f"learning-{KEY}-*.state"))) == 1

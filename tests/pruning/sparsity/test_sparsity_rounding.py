@@ -1,0 +1,113 @@
+"""The final plan: exact budget, floors, and agreement with the shifted thresholds."""
+
+import numpy as np
+import pytest
+import torch
+from sparsity.reference_sparsity import random_partition
+
+from gprune.pruning.sparsity.masks import MaskFamily
+from gprune.pruning.sparsity.rounding import exact_masks, require_reachable
+from gprune.pruning.sparsity.units import RankedUnits
+from gprune.records import ModelShape, budget
+from gprune.system.errors import SettingsError
+
+
+def _family(shape, generator, modules):
+    scores = generator.random((shape.layers, shape.neurons))
+    head_scores = generator.random((shape.layers, shape.kv_heads))
+    partition = random_partition(shape, modules, generator)
+    family = MaskFamily.build(shape, scores, head_scores, partition, torch.device("cpu"))
+    return family, torch.tensor(generator.random(family.thresholds), dtype=torch.float32)
+
+
+def _random_shape(generator):
+    kv_heads = int(generator.integers(1, 5))
+    return ModelShape(
+        layers=int(generator.integers(2, 7)),
+        neurons=int(generator.integers(300, 700)),
+        heads=kv_heads * int(generator.integers(1, 4)),
+        kv_heads=kv_heads,
+        head_width=2 * int(generator.integers(1, 9)),
+        hidden=int(generator.integers(8, 40)),
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_target_is_met_within_a_thousandth(seed):
+    generator = np.random.default_rng(seed)
+    shape = _random_shape(generator)
+    target = float(generator.uniform(0.15, 0.95))
+    family, thresholds = _family(shape, generator, int(generator.integers(1, 20)))
+    masks = exact_masks(family.units, thresholds.numpy(), target).masks
+    assert masks.retention == budget.retention(shape, masks.ffn, masks.heads)
+    assert abs(masks.retention - target) <= 0.001
+    assert masks.target == target
+    assert masks.ffn.any(axis=1).all()
+    assert masks.heads.any(axis=1).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_small_decoders_come_as_near_as_one_neuron_allows(seed):
+    generator = np.random.default_rng(seed)
+    shape = ModelShape(layers=2, neurons=13, heads=4, kv_heads=2, head_width=2, hidden=8)
+    target = float(generator.uniform(0.3, 0.95))
+    family, thresholds = _family(shape, generator, 3)
+    masks = exact_masks(family.units, thresholds.numpy(), target).masks
+    assert abs(masks.retention - target) <= 0.5 * shape.neuron_weights / shape.decoder_weights + 1e-12
+
+
+@pytest.mark.parametrize("extreme", [0.0, 1.0])
+def test_floors_hold_where_a_layer_lost_everything(extreme):
+    shape = ModelShape(layers=4, neurons=400, heads=4, kv_heads=4, head_width=4, hidden=8)
+    family, thresholds = _family(shape, np.random.default_rng(0), 5)
+    thresholds[:5], thresholds[-4] = 5.0, 5.0
+    thresholds[5:-4] = extreme
+    masks = exact_masks(family.units, thresholds.numpy(), 0.4).masks
+    assert masks.ffn[0].sum() == 1
+    assert masks.heads[0].sum() == 1
+    margins = family.margins(thresholds)[: shape.neurons].numpy()
+    assert margins[masks.ffn[0]] == margins.max()
+    assert abs(masks.retention - 0.4) <= 0.001
+
+
+def test_masks_follow_the_shifted_thresholds_but_for_the_last_correction():
+    shape = ModelShape(layers=3, neurons=500, heads=8, kv_heads=4, head_width=8, hidden=16)
+    family, thresholds = _family(shape, np.random.default_rng(3), 11)
+    plan = exact_masks(family.units, thresholds.numpy(), 0.5)
+    shift = plan.thresholds - thresholds.numpy()
+    assert np.ptp(shift) < 1e-12
+    ffn, heads = family.split(family.margins(torch.tensor(plan.thresholds)) >= 0)
+    empty = ~heads.numpy().any(axis=1)
+    np.testing.assert_array_equal(plan.masks.heads[~empty], heads.numpy()[~empty])
+    np.testing.assert_array_equal(plan.masks.heads[empty].sum(axis=1), 1)
+    # A key/value group costs 8 neurons here, so that half of one is the most that is left to correct.
+    changed = np.count_nonzero(plan.masks.ffn != ffn.numpy())
+    assert changed <= np.ceil(shape.group_weights / shape.neuron_weights / 2)
+
+
+def test_a_retention_below_the_floors_names_the_smallest_possible():
+    shape = ModelShape(layers=2, neurons=12, heads=4, kv_heads=2, head_width=2, hidden=8)
+    family, thresholds = _family(shape, np.random.default_rng(5), 2)
+    # One neuron (24 weights) and one group (6 * 2 * 8 = 96) of 12 * 24 + 2 * 96 = 480 in every layer: 0.25.
+    assert exact_masks(family.units, thresholds.numpy(), 0.25).masks.retention == 0.25
+    with pytest.raises(SettingsError, match=r"retention 0\.2 cannot be met.*at least 0\.25"):
+        require_reachable(shape, 0.2)
+    require_reachable(shape, 0.25)
+
+
+@pytest.mark.parametrize("alignment", [1, 16])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_final_thresholds_give_the_same_masks_again_without_torch(seed, alignment):
+    generator = np.random.default_rng(seed)
+    shape = _random_shape(generator)
+    scores = generator.random((shape.layers, shape.neurons)).round(2)
+    head_scores = generator.random((shape.layers, shape.kv_heads))
+    partition = random_partition(shape, int(generator.integers(1, 20)), generator)
+    family = MaskFamily.build(shape, scores, head_scores, partition, torch.device("cpu"))
+    learned = torch.tensor(generator.random(family.thresholds), dtype=torch.float32)
+    plan = exact_masks(family.units, learned.numpy(), 0.5, alignment)
+    units = RankedUnits.build(shape, scores, head_scores, partition)
+    again = exact_masks(units, plan.thresholds, 0.5, alignment).masks
+    assert np.array_equal(again.ffn, plan.masks.ffn) and np.array_equal(again.heads, plan.masks.heads)
+    fewer = exact_masks(units, plan.thresholds, 0.3, alignment).masks
+    assert abs(fewer.retention - 0.3) < 0.02 and fewer.target == 0.3

@@ -1,0 +1,96 @@
+"""Rank drift against loops over Eq. 1 and the appendix."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from gprune.pruning.drift import match_scale, rank_drift
+from gprune.records import UnitScores
+
+
+def unit_scores(seed, neurons=17, levels=None):
+    generator = np.random.default_rng(seed)
+    shape = (3, neurons)
+    ffn = generator.integers(0, levels, shape).astype(float) if levels else generator.random(shape)
+    return UnitScores("flap", "t", ffn, np.ones((3, 2)), np.ones((3, 4)))
+
+
+def loop_signed(first, second):
+    """(r_A(i) - r_B(i)) / (N - 1), ranks by counting."""
+    drift = np.zeros(first.shape)
+    for layer in range(len(first)):
+        for i in range(first.shape[1]):
+            rank = [
+                sum(s < scores[layer, i] for s in scores[layer])
+                + 0.5 * (sum(s == scores[layer, i] for s in scores[layer]) - 1)
+                for scores in (first, second)
+            ]
+            drift[layer, i] = (rank[0] - rank[1]) / (first.shape[1] - 1)
+    return drift
+
+
+def make(levels=None):
+    a, b, a1, a2, b1, b2 = (unit_scores(seed, levels=levels) for seed in range(6))
+    return rank_drift(a, b, (a1, a2), (b1, b2)), (a, b, a1, a2, b1, b2)
+
+
+@pytest.mark.parametrize("levels", [None, 4])
+def test_drift_is_equation_one(levels):
+    drift, (a, b, *_) = make(levels)
+    expected = loop_signed(a.ffn, b.ffn)
+    np.testing.assert_allclose(drift.signed, expected, rtol=1e-12, atol=1e-15)
+    np.testing.assert_array_equal(drift.magnitude, np.abs(drift.signed))
+
+
+@pytest.mark.parametrize("levels", [None, 4])
+def test_controls_compare_halves(levels):
+    drift, (_, _, a1, a2, b1, b2) = make(levels)
+    for actual, pair in (
+        (drift.resample_primary, (a1, a2)),
+        (drift.resample_auxiliary, (b1, b2)),
+        (drift.half, (a1, b1)),
+    ):
+        expected = np.abs(loop_signed(pair[0].ffn, pair[1].ffn))
+        np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_correlations_are_scipys():
+    drift, (a, b, a1, a2, b1, b2) = make(4)
+    for actual, pair in (
+        (drift.correlation, (a, b)),
+        (drift.correlation_half, (a1, b1)),
+        (drift.correlation_primary, (a1, a2)),
+        (drift.correlation_auxiliary, (b1, b2)),
+    ):
+        expected = [stats.spearmanr(*rows).statistic for rows in zip(pair[0].ffn, pair[1].ffn, strict=True)]
+        np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+def test_scaled_drift_has_the_spread_of_the_magnitude():
+    drift, _ = make()
+    for layer in range(3):
+        signed, magnitude = drift.signed[layer], drift.magnitude[layer]
+        expected = [value * np.std(magnitude) / np.std(signed) for value in signed]
+        np.testing.assert_allclose(drift.scaled[layer], expected, rtol=1e-12)
+    np.testing.assert_allclose(drift.scaled.std(axis=1), drift.magnitude.std(axis=1), rtol=1e-12)
+
+
+def test_a_text_does_not_drift_from_itself():
+    a = unit_scores(0)
+    drift = rank_drift(a, a, (a, a), (a, a))
+    for values in (drift.magnitude, drift.signed, drift.scaled, drift.half, drift.resample_primary):
+        np.testing.assert_array_equal(values, 0)
+    np.testing.assert_allclose(drift.correlation, 1, rtol=1e-12)
+
+
+def test_a_layer_of_one_neuron_has_no_drift():
+    one = unit_scores(0, neurons=1)
+    drift = rank_drift(one, one, (one, one), (one, one))
+    np.testing.assert_array_equal(drift.magnitude, 0)
+    np.testing.assert_array_equal(drift.scaled, 0)
+    assert np.isnan(drift.correlation).all()
+
+
+def test_a_layer_whose_signed_drift_does_not_vary_is_not_scaled():
+    signed = np.array([[0.0, 0.0], [0.5, -0.5]])
+    np.testing.assert_array_equal(match_scale(signed, np.abs(signed)), [[0, 0], [0, 0]])

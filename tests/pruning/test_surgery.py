@@ -1,0 +1,260 @@
+"""The cut model gives the logits of the masked one, whatever the family, the widths and the grouping."""
+
+import numpy as np
+import pytest
+import torch
+from masking import masked
+from pruned_folder import compensating
+from torch import nn
+
+from gprune.models.decoder import Decoder
+from gprune.models.families import FAMILIES
+from gprune.models.tiny import tiny_decoder
+from gprune.pruning.surgery import cut
+from gprune.records import ActivationStatistics, Array, ModelShape, PrunedModel, PruningMasks
+from gprune.system.errors import ModelError
+
+# (heads, kv_heads): multi-head, grouped, one group beside another, odd number of groups.
+GROUPINGS = [(6, 6), (6, 2), (4, 2), (6, 3)]
+
+
+def assert_equal_logits(actual: torch.Tensor, expected: torch.Tensor, relative: float = 1e-5) -> None:
+    """Relative to the largest logit: one that happens to be near zero carries the rounding of the others."""
+    torch.testing.assert_close(actual, expected, rtol=0, atol=relative * float(expected.abs().max()))
+
+
+def decoder_of(family: str, heads: int = 6, kv_heads: int = 3, **sizes: object) -> Decoder:
+    return tiny_decoder(
+        family, layers=3, hidden=12, neurons=13, heads=heads, kv_heads=kv_heads, head_width=6, **sizes
+    )
+
+
+def random_masks(shape: ModelShape, seed: int = 0) -> PruningMasks:
+    """Other widths in every layer, at least one unit each, never all of them in the first."""
+    rng = np.random.default_rng(seed)
+    ffn, heads = np.zeros((shape.layers, shape.neurons), bool), np.zeros((shape.layers, shape.kv_heads), bool)
+    for layer in range(shape.layers):
+        ffn[layer, rng.permutation(shape.neurons)[: 1 + (5 * layer + 2) % shape.neurons]] = True
+        heads[layer, rng.permutation(shape.kv_heads)[: 1 + layer % shape.kv_heads]] = True
+    return PruningMasks("test", ffn, heads, 0.5, 0.5)
+
+
+def random_statistics(shape: ModelShape, seed: int = 1) -> ActivationStatistics:
+    rng = np.random.default_rng(seed)
+    counts = np.array([5, 8, 11])
+    channels = shape.heads * shape.head_width
+
+    def values(width: int, *lead: int) -> Array:
+        return rng.normal(size=(*lead, shape.layers, width))
+
+    return ActivationStatistics(
+        text="text",
+        fingerprint="",
+        shard_samples=counts,
+        shard_tokens=counts * 4,
+        ffn_mean=values(shape.neurons, 3),
+        ffn_moment=values(shape.neurons, 3) ** 2,
+        ffn_energy=values(shape.neurons, 3) ** 2,
+        attention_mean=values(channels, 3),
+        attention_moment=values(channels, 3) ** 2,
+        attention_energy=values(channels, 3) ** 2,
+        ffn_released_fluctuation=values(shape.neurons) ** 2,
+        attention_released_fluctuation=values(channels) ** 2,
+    )
+
+
+def token_ids(*shape: int) -> torch.Tensor:
+    return torch.randint(3, 64, shape, generator=torch.Generator().manual_seed(5))
+
+
+def add_missing_biases(decoder: Decoder) -> Decoder:
+    """Biases on all seven projections, as `attention_bias` and `mlp_bias` of a LLaMA give."""
+    generator = torch.Generator().manual_seed(9)
+    for layer in range(decoder.shape.layers):
+        for part in ("gate_proj", "up_proj", "down_proj", "q_proj", "k_proj", "v_proj", "o_proj"):
+            linear = getattr(decoder, part)(layer)
+            bias = torch.randn(linear.out_features, generator=generator)
+            linear.bias = nn.Parameter(bias, requires_grad=False)
+    return decoder
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), GROUPINGS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_cut_equals_masked(family: str, heads: int, kv_heads: int) -> None:
+    decoder = decoder_of(family, heads, kv_heads)
+    masks, ids = random_masks(decoder.shape), token_ids(2, 11)
+    with masked(decoder, masks):
+        expected = decoder.model(ids).logits
+    smaller = cut(decoder, masks)
+    assert_equal_logits(smaller(ids).logits, expected)
+    assert type(smaller) is type(decoder.model)
+    assert not torch.allclose(decoder.model(ids).logits, expected, atol=1e-2)
+
+
+def test_masked_equals_zeroed_weights() -> None:
+    """An oracle without hooks: removed units contribute nothing if their output columns are zero."""
+    decoder, zeroed = decoder_of("llama", 6, 2), decoder_of("llama", 6, 2)
+    masks, ids = random_masks(decoder.shape), token_ids(2, 7)
+    for layer in range(3):
+        for neuron in np.flatnonzero(~masks.ffn[layer]):
+            zeroed.down_proj(layer).weight.data[:, neuron] = 0
+        for group in np.flatnonzero(~masks.heads[layer]):
+            first = group * 3 * 6
+            zeroed.o_proj(layer).weight.data[:, first : first + 18] = 0
+    with masked(decoder, masks):
+        assert_equal_logits(decoder.model(ids).logits, zeroed.model(ids).logits)
+
+
+def test_masking_whole_layers_is_allowed_and_cutting_them_is_not() -> None:
+    decoder = decoder_of("llama")
+    masks = random_masks(decoder.shape)
+    ffn, heads = masks.ffn.copy(), masks.heads.copy()
+    ffn[1] = False
+    with masked(decoder, PruningMasks("none", ffn, heads, 0.5, 0.5)):
+        assert bool(torch.isfinite(decoder.model(token_ids(1, 4)).logits).all())
+    with pytest.raises(ModelError, match="layer 1 would lose all 13 neurons"):
+        cut(decoder, PruningMasks("none", ffn, heads, 0.5, 0.5))
+    heads[2] = False
+    with pytest.raises(ModelError, match="layer 2 would lose all 3 key/value groups"):
+        cut(decoder, PruningMasks("none", masks.ffn, heads, 0.5, 0.5))
+
+
+def test_masks_of_another_model_are_refused() -> None:
+    decoder = decoder_of("llama")
+    masks = PruningMasks("flap", np.ones((3, 12), bool), np.ones((3, 3), bool), 1.0, 1.0)
+    message = r"flap masks have the shapes \(3, 12\) .* the model has \(3, 13\) and \(3, 3\)"
+    with pytest.raises(ModelError, match=message):
+        cut(decoder, masks)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_biases_go_with_their_units(family: str) -> None:
+    decoder = add_missing_biases(decoder_of(family, 6, 2))
+    masks, ids = random_masks(decoder.shape), token_ids(2, 6)
+    with masked(decoder, masks):
+        expected = decoder.model(ids).logits
+    assert_equal_logits(cut(decoder, masks)(ids).logits, expected)
+
+
+@pytest.mark.parametrize("with_biases", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bias_compensation_equals_a_loop(family: str, with_biases: bool) -> None:
+    """The bias gains the removed columns times their mean input over all tokens."""
+    decoder = decoder_of(family, 6, 2)
+    decoder = add_missing_biases(decoder) if with_biases else decoder
+    masks, statistics = random_masks(decoder.shape), random_statistics(decoder.shape)
+    smaller = cut(decoder, compensating(masks, statistics)).model.layers
+    weight = statistics.shard_tokens / statistics.shard_tokens.sum()
+    for layer in range(3):
+        for dense, now, mean, group in (
+            (decoder.down_proj(layer), smaller[layer].mlp.down_proj, statistics.ffn_mean, 1),
+            (decoder.o_proj(layer), smaller[layer].self_attn.o_proj, statistics.attention_mean, 18),
+        ):
+            kept = masks.ffn[layer] if group == 1 else masks.heads[layer]
+            expected = dense.bias.double().numpy().copy() if dense.bias is not None else np.zeros(12)
+            for column in range(dense.in_features):
+                if not kept[column // group]:
+                    average = sum(weight[shard] * mean[shard, layer, column] for shard in range(3))
+                    expected += dense.weight[:, column].double().numpy() * average
+            np.testing.assert_allclose(now.bias.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_statistics_of_another_model_are_refused() -> None:
+    decoder, other = decoder_of("llama", 6, 3), decoder_of("llama", 4, 2)
+    with pytest.raises(ModelError, match=r"statistics of 'text' have the shapes .*\(3, 24\).*\(3, 36\)"):
+        cut(decoder, compensating(random_masks(decoder.shape), random_statistics(other.shape)))
+
+
+def test_dense_model_stays_and_shares_only_what_is_not_cut() -> None:
+    decoder = decoder_of("llama")
+    masks, ids = random_masks(decoder.shape), token_ids(1, 5)
+    before = decoder.model(ids).logits
+    smaller = cut(decoder, masks)
+    for name, parameter in smaller.named_parameters():
+        stored = parameter.untyped_storage().nbytes()
+        assert stored == parameter.numel() * parameter.element_size()
+        shared = parameter.data_ptr() == decoder.model.get_parameter(name).data_ptr()
+        assert shared == ("proj" not in name)
+        assert not parameter.requires_grad
+    for layer in smaller.model.layers:
+        layer.mlp.down_proj.weight.zero_()
+    smaller.config.use_cache = False
+    assert decoder.model.config.use_cache
+    assert torch.equal(decoder.model(ids).logits, before)
+
+
+def test_a_cut_model_cannot_be_taken_for_a_dense_one() -> None:
+    decoder = decoder_of("llama")
+    with pytest.raises(ModelError, match="layer 1 has 8 neurons .* choose the dense one"):
+        Decoder.from_model(cut(decoder, random_masks(decoder.shape)))
+
+
+@pytest.mark.parametrize(("family", "implementation"), [("llama", "sdpa"), ("qwen3", "eager")])
+def test_generation_with_cache_and_left_padding(family: str, implementation: str) -> None:
+    decoder = decoder_of(family, 6, 2)
+    masks = random_masks(decoder.shape)
+    smaller = cut(decoder, masks)
+    smaller.set_attn_implementation(implementation)
+    ids = token_ids(2, 7)
+    ids[1, :3] = 0
+    attention = (ids != 0).long()
+    options = {"max_new_tokens": 8, "min_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
+    together = smaller.generate(ids, attention_mask=attention, **options)
+    with masked(decoder, masks):
+        dense = decoder.model.generate(ids, attention_mask=attention, use_cache=False, **options)
+    alone = smaller.generate(ids[1:, 3:], attention_mask=attention[1:, 3:], **options)
+    assert together.shape == (2, 15)
+    assert torch.equal(together, dense)
+    assert torch.equal(together[1, 7:], alone[0, 4:])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype: torch.dtype) -> None:
+    decoder = decoder_of("llama", dtype=dtype)
+    masks, ids = random_masks(decoder.shape), token_ids(2, 6)
+    with masked(decoder, masks):
+        expected = decoder.model(ids).logits
+    smaller = cut(decoder, masks)
+    assert_equal_logits(smaller(ids).logits, expected, 1e-2)
+    biased = cut(decoder, compensating(masks, random_statistics(decoder.shape)))
+    assert {parameter.dtype for parameter in biased.parameters()} == {dtype}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_on_a_gpu(family: str) -> None:
+    decoder = decoder_of(family, 6, 2)
+    masks, statistics, ids = random_masks(decoder.shape), random_statistics(decoder.shape), token_ids(2, 9)
+    expected = cut(decoder, compensating(masks, statistics))(ids).logits
+    decoder = Decoder.from_model(decoder.model.cuda())
+    smaller = cut(decoder, compensating(masks, statistics))
+    assert {parameter.device.type for parameter in smaller.parameters()} == {"cuda"}
+    torch.testing.assert_close(smaller(ids.cuda()).logits.cpu(), expected, rtol=1e-4, atol=1e-4)
+    with masked(decoder, masks):
+        logits = decoder.model(ids.cuda()).logits
+    torch.testing.assert_close(cut(decoder, masks)(ids.cuda()).logits, logits, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("compensated", [False, True])
+def test_parameters_are_counted_as_the_cut_model_has_them(family: str, compensated: bool) -> None:
+    from gprune.records import budget
+
+    decoder = tiny_decoder(family, layers=3, hidden=12, neurons=13, heads=6, kv_heads=2, head_width=4, seed=3)
+    shape, random = decoder.shape, np.random.default_rng(0)
+    ffn, heads = random.random((3, 13)) < 0.6, np.array([[True, False], [True, True], [False, True]])
+    masks = PruningMasks("gprune", ffn, heads, budget.retention(shape, ffn, heads), 0.6)
+    pruned = PrunedModel(masks)
+    if compensated:
+        from gprune.pruning.calibration import collect
+        from gprune.records import Tokens
+        from gprune.study import CalibrationSettings
+
+        ids = random.integers(0, 64, (4, 6), dtype=np.int32)
+        settings = CalibrationSettings(samples=4, length=6, shards=2)
+        statistics = collect(decoder, Tokens("t", "f", ids, 4), settings)
+        pruned = compensating(masks, statistics)
+    model = cut(decoder, pruned)
+    counted = sum(parameter.numel() for parameter in model.parameters())
+    assert pruned.parameters(shape, decoder.size) == counted

@@ -1,0 +1,168 @@
+"""Records: arithmetic of the model's shape, merging of moments, checks and read-only arrays."""
+
+import numpy as np
+import pytest
+
+from gprune.records import (
+    ActivationStatistics,
+    AdaptedScores,
+    Agreement,
+    ModelShape,
+    ModuleStatistics,
+    Partition,
+    RankDrift,
+    Tokens,
+    UnitScores,
+    WeightNorms,
+    merge_moments,
+    pool,
+)
+from gprune.system.errors import NumericsError
+
+
+def statistics(seed=0, **changes):
+    """Two layers, 5 neurons, 4 channels, shards of different sizes, from known activations."""
+    generator = np.random.default_rng(seed)
+    tokens = [3, 1, 7]
+    data = {
+        "ffn": [generator.normal(3, 2, (2, count, 5)) for count in tokens],
+        "attention": [generator.normal(-1, 1, (2, count, 4)) for count in tokens],
+    }
+    arrays = {}
+    for part, shards in data.items():
+        arrays[f"{part}_mean"] = np.stack([x.mean(1) for x in shards])
+        arrays[f"{part}_moment"] = np.stack([((x - x.mean(1, keepdims=True)) ** 2).sum(1) for x in shards])
+        arrays[f"{part}_energy"] = np.stack([(x**2).sum(1) for x in shards])
+        arrays[f"{part}_released_fluctuation"] = generator.random((2, x_channels(part)))
+    samples = np.array([2, 1, 4])
+    values = {"text": "t", "fingerprint": "f", "shard_samples": samples, "shard_tokens": np.array(tokens)}
+    return ActivationStatistics(**(values | arrays | changes)), data
+
+
+def x_channels(part):
+    return {"ffn": 5, "attention": 4}[part]
+
+
+def partition(labels, counts):
+    layers = len(labels)
+    return Partition(
+        kind="refined",
+        profile="magnitude",
+        labels=np.array(labels, np.int32),
+        counts=np.array(counts, np.int32),
+        initial_counts=np.array(counts, np.int32),
+        silhouette=np.zeros((layers, 1)),
+        mixing=np.full(2, np.nan),
+        variation=np.full(2, np.nan),
+        history=np.zeros((layers, 0, 5)),
+    )
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), [(32, 32), (32, 8), (6, 1)])
+def test_shape_counts_the_weights_of_the_projections(heads, kv_heads):
+    shape = ModelShape(layers=3, neurons=13, heads=heads, kv_heads=kv_heads, head_width=4, hidden=10)
+    attention = 2 * (10 * heads * 4) + 2 * (10 * kv_heads * 4)
+    assert shape.decoder_weights == 3 * (attention + 3 * 10 * 13)
+    assert shape.kv_heads * shape.group_weights == attention
+    assert shape.kv_heads * shape.group_channels == heads * 4
+    assert 3 * shape.group_weights == (2 * heads // kv_heads + 2) * 4 * shape.neuron_weights
+
+
+@pytest.mark.parametrize("chosen", [None, [0], [0, 2], [2, 1], np.array([1])])
+def test_merge_equals_the_moments_of_all_tokens_together(chosen):
+    record, data = statistics()
+    merged = record.merge(chosen)
+    index = range(3) if chosen is None else chosen
+    assert merged.shards == 1
+    assert merged.shard_tokens[0] == sum((3, 1, 7)[i] for i in index)
+    assert merged.shard_samples[0] == sum((2, 1, 4)[i] for i in index)
+    for part, shards in data.items():
+        joined = np.concatenate([shards[i] for i in index], axis=1)
+        moment = ((joined - joined.mean(1, keepdims=True)) ** 2).sum(1)
+        np.testing.assert_allclose(getattr(merged, f"{part}_mean")[0], joined.mean(1), rtol=1e-12)
+        np.testing.assert_allclose(getattr(merged, f"{part}_moment")[0], moment, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(getattr(merged, f"{part}_energy")[0], (joined**2).sum(1), rtol=1e-12)
+
+
+def test_pooled_texts_are_as_if_they_were_one_text():
+    first, one = statistics()
+    second, two = statistics(seed=1, shard_samples=np.array([1, 1, 2]))
+    pooled = pool(first, second).merge()
+    assert pooled.shard_tokens[0] == 22 and pooled.shard_samples[0] == 11
+    for part in ("ffn", "attention"):
+        tokens = [token for data in (one, two) for shard in data[part] for token in np.moveaxis(shard, 1, 0)]
+        mean = sum(tokens) / len(tokens)
+        np.testing.assert_allclose(getattr(pooled, f"{part}_mean")[0], mean, rtol=1e-12)
+        moment = sum((token - mean) ** 2 for token in tokens)
+        np.testing.assert_allclose(getattr(pooled, f"{part}_moment")[0], moment, rtol=1e-11)
+        energy = sum(token**2 for token in tokens)
+        np.testing.assert_allclose(getattr(pooled, f"{part}_energy")[0], energy, rtol=1e-12)
+
+
+def test_merge_moments_does_not_cancel_far_from_zero():
+    generator = np.random.default_rng(1)
+    groups = [generator.normal(1e8, 1, (50, 3)) for _ in range(4)]
+    means = np.stack([g.mean(0) for g in groups])
+    moments = np.stack([((g - g.mean(0)) ** 2).sum(0) for g in groups])
+    _, moment = merge_moments(np.full(4, 50.0), means, moments)
+    joined = np.concatenate(groups)
+    np.testing.assert_allclose(moment, ((joined - joined.mean(0)) ** 2).sum(0), rtol=1e-6)
+
+
+def test_statistics_refuse_shapes_that_do_not_fit():
+    with pytest.raises(ValueError, match="ffn_energy has shape"):
+        statistics(ffn_energy=np.zeros((3, 2, 6)))
+
+
+def test_statistics_refuse_what_is_not_finite():
+    bad = np.zeros((3, 2, 5))
+    bad[1, 0, 4] = np.nan
+    with pytest.raises(NumericsError, match=r"ffn_mean holds 1 values.*\(1, 0, 4\).*float32"):
+        statistics(ffn_mean=bad)
+
+
+@pytest.mark.parametrize("name", ["ffn", "heads", "channels"])
+def test_scores_refuse_what_is_not_finite(name):
+    values = {"ffn": np.ones((1, 2)), "heads": np.ones((1, 2)), "channels": np.ones((1, 2))}
+    values[name] = np.array([[1, np.inf]])
+    with pytest.raises(NumericsError, match=f"UnitScores.{name}"):
+        UnitScores("flap", "t", **values)
+
+
+def test_records_keep_copies_that_nobody_can_change():
+    ids = np.zeros((2, 3), np.int32)
+    tokens = Tokens("t", "f", ids, 2)
+    ids[0, 0] = 7
+    assert tokens.ids[0, 0] == 0
+    with pytest.raises(ValueError, match="read-only"):
+        tokens.ids[0, 0] = 1
+    with pytest.raises(AttributeError):
+        tokens.text = "other"
+
+
+def test_partition_numbers_modules_over_all_layers():
+    record = partition([[0, 1, 1], [2, 0, 1]], [2, 3])
+    assert record.modules == 5
+    np.testing.assert_array_equal(record.offsets, [0, 2])
+    np.testing.assert_array_equal(record.global_labels, [[0, 1, 1], [4, 2, 3]])
+    np.testing.assert_array_equal(record.module_layer, [0, 0, 1, 1, 1])
+
+
+@pytest.mark.parametrize(("labels", "count"), [([0, 2, 2], 2), ([0, 1, 1], 3), ([1, 1, 2], 2)])
+def test_partition_refuses_gaps_and_empty_modules(labels, count):
+    with pytest.raises(ValueError, match="layer 0"):
+        partition([labels], [count])
+
+
+def test_other_records_check_their_shapes():
+    ones = np.ones((2, 3))
+    with pytest.raises(ValueError, match="RankDrift.half"):
+        RankDrift(ones, ones, ones, ones, ones, np.ones((2, 2)), *np.ones((4, 2)))
+    with pytest.raises(ValueError, match="ModuleStatistics.size"):
+        ModuleStatistics(*np.ones((2, 3)), np.ones(2), *np.ones((3, 3)))
+    with pytest.raises(ValueError, match="Agreement.ari"):
+        Agreement(("a",), ones, ones)
+    with pytest.raises(NumericsError, match="AdaptedScores.scores"):
+        AdaptedScores(np.array([[np.nan]]), np.zeros(1, bool), np.zeros(1, np.int8), 0.0, 0.0)
+    with pytest.raises(NumericsError, match="WeightNorms.out_column_square"):
+        WeightNorms(ones, ones, np.full((2, 3), np.inf), ones)

@@ -1,0 +1,212 @@
+"""The store: whole results or none, read-only arrays, no way out of its folder, clear words for bad disks."""
+
+import errno
+import json
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from waiting import limit
+
+from gprune.pipeline import runs
+from gprune.records import PruningMasks, Tokens
+from gprune.store import Store, default_cache
+from gprune.system.errors import DamagedError, StoreError
+from gprune.system.files import beside
+
+KEY = "0123456789abcdef"
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "cache")
+
+
+def tokens(samples=3):
+    ids = np.arange(samples * 4, dtype=np.int32).reshape(samples, 4)
+    return Tokens(text="a text", fingerprint="f", ids=ids, available=9)
+
+
+def test_what_is_put_comes_back_equal_and_read_only(store):
+    store.put("tokens", KEY, tokens(), {"seconds": 1.5})
+    back = store.get("tokens", KEY, Tokens)
+    np.testing.assert_array_equal(back.ids, tokens().ids)
+    assert (back.text, back.available, back.ids.dtype) == ("a text", 9, np.int32)
+    assert store.manifest("tokens", KEY)["seconds"] == 1.5
+    with pytest.raises(ValueError, match="read-only"):
+        back.ids[0, 0] = 1
+
+
+def test_boolean_masks_and_floats_survive(store):
+    masks = PruningMasks("flap", np.eye(3, dtype=bool), np.ones((3, 1), dtype=bool), 0.5123, 0.5)
+    store.put("masks", KEY, masks)
+    back = store.get("masks", KEY, PruningMasks)
+    assert back.ffn.dtype == bool and back.retention == 0.5123
+
+
+@pytest.mark.parametrize("damage", ["truncate", "manifest", "remove", "not an object"])
+def test_a_damaged_result_counts_as_absent_and_is_replaced(store, damage):
+    store.put("tokens", KEY, tokens())
+    folder = store.folder("tokens", KEY)
+    if damage == "truncate":
+        (folder / "ids.npy").write_bytes((folder / "ids.npy").read_bytes()[:-4])
+    elif damage == "manifest":
+        (folder / "manifest.json").write_text("{")
+    elif damage == "remove":
+        (folder / "ids.npy").unlink()
+    else:
+        (folder / "manifest.json").write_text("[]")
+    assert not store.has("tokens", KEY)
+    store.put("tokens", KEY, tokens(5))
+    assert store.get("tokens", KEY, Tokens).ids.shape == (5, 4)
+
+
+@pytest.mark.parametrize("changes", [{"values": {}}, {"values": None}, {"files": {}}])
+def test_a_manifest_that_does_not_say_all_is_a_damaged_result(store, changes):
+    store.put("tokens", KEY, tokens())
+    path = store.folder("tokens", KEY) / "manifest.json"
+    path.write_text(json.dumps(store.manifest("tokens", KEY) | changes))
+    with pytest.raises(StoreError, match=f"{KEY} is damaged .*: run the study again, it is made anew"):
+        store.get("tokens", KEY, Tokens)
+
+
+def test_a_writer_that_dies_leaves_nothing_under_the_final_name(store):
+    def write(folder: Path):
+        (folder / "half.npy").write_bytes(b"x")
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        store.put_folder("checkpoint", KEY, write)
+    assert not store.has("checkpoint", KEY)
+    assert list((store.root / "checkpoint").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "", ".hidden", "A", "x" * 200, "a\n"])
+def test_names_cannot_leave_the_cache(store, name):
+    with pytest.raises(StoreError, match="is not a name"):
+        store.folder("tokens", name)
+    with pytest.raises(StoreError, match="is not a name"):
+        store.folder(name, KEY)
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [(errno.ENOSPC, "is full: free some space"), (errno.EROFS, "read-only"), (errno.EIO, "cannot be used")],
+)
+def test_disk_errors_become_one_sentence_and_keep_what_was_there(store, monkeypatch, number, message):
+    store.put("tokens", KEY, tokens())
+
+    def fail(*_args, **_kwargs):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(np, "save", fail)
+    with pytest.raises(StoreError, match=message):
+        store.put("tokens", "f" * 16, tokens())
+    assert store.has("tokens", KEY) and not store.has("tokens", "f" * 16)
+
+
+def _hold(root, ready, seconds):
+    with Store(root).lock("tokens", KEY):
+        ready.set()
+        time.sleep(seconds)
+
+
+@pytest.mark.process
+def test_a_lock_is_waited_for_and_freed_when_its_holder_is_killed(store):
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    holder = context.Process(target=_hold, args=(store.root, ready, limit(60)))
+    holder.start()
+    assert ready.wait(limit(30))
+    waited = []
+
+    def on_wait():
+        waited.append(True)
+        holder.kill()
+
+    with store.lock("tokens", KEY, on_wait):
+        pass
+    holder.join()
+    assert waited
+
+
+def test_runs_are_listed_latest_first_and_unreadable_ones_left_out(store):
+    for index, name in enumerate(("one", "two")):
+        runs.save(store, name, {"study": {}, "stages": {}, "n": index})
+        os.utime(store.folder("runs", name) / "run.json", (index, index))
+    runs.save(store, "broken", {"study": {}, "stages": {}})
+    (store.folder("runs", "broken") / "run.json").write_text("{")
+    assert runs.names(store) == ["two", "one"]
+    assert runs.read(store, "broken") is None and runs.read(store, "absent") is None
+
+
+def test_sweep_removes_half_written_files_wherever_they_lie_and_nothing_else(store):
+    (folder := store.root / "runs" / "a-run").mkdir(parents=True)
+    (job := store.root / "jobs" / "20260101-000000-01234567").mkdir(parents=True)
+    half = [beside(folder / "run.json"), beside(job / "state.json"), beside(store.root / "texts.json")]
+    kept = [folder / "run.json", job / ".lock", store.root / "jobs" / ".lock", folder / ".hidden.json"]
+    for path in (*half, *kept):
+        path.write_text("{}")
+        os.utime(path, (0, 0))
+    young = beside(folder / "run.json")
+    young.write_text("{}")
+    store.sweep()
+    # right in the cache nothing is written under a temporary name
+    assert [path.exists() for path in half] == [False, False, True]
+    assert all(path.exists() for path in (*kept, young))
+
+
+def test_sweep_leaves_what_others_keep_in_a_folder_that_was_named_as_the_cache(store, tmp_path):
+    hidden = [
+        store.root / "my-project" / ".git",
+        store.root / "tokens" / ".ssh",
+        store.root / "a" / "b" / ".c",
+    ]
+    (outside := tmp_path / "outside").mkdir()
+    linked = [beside(outside / "file"), beside(outside / "deeper" / "file")]
+    for folder in (*hidden, *linked):
+        folder.mkdir(parents=True)
+        (folder / "config").write_text("mine")
+        os.utime(folder, (0, 0))
+    (store.root / "texts").symlink_to(outside)
+    store.sweep()
+    assert all((folder / "config").read_text() == "mine" for folder in (*hidden, *linked))
+
+
+@pytest.mark.parametrize("values", [np.zeros((3, 4)), np.zeros(4, np.int32), np.array([["a"]])])
+def test_a_record_that_breaks_its_own_form_is_not_kept(store, values):
+    with pytest.raises(ValueError, match="what was made is not what it should be: .*ids"):
+        store.put("tokens", KEY, Tokens("a text", "f", values, 9))
+    assert not store.has("tokens", KEY) and list((store.root / "tokens").iterdir()) == []
+
+
+def test_a_result_of_another_kind_is_not_there(store):
+    store.put("tokens", KEY, tokens())
+    assert store.has("tokens", KEY, Tokens) and not store.has("tokens", KEY, PruningMasks)
+    with pytest.raises(StoreError, match="it is no PruningMasks"):
+        store.get("tokens", KEY, PruningMasks)
+
+
+def test_a_disk_that_does_not_answer_is_no_damage(store, monkeypatch):
+    store.put("tokens", KEY, tokens())
+
+    def fail(*_args, **_kwargs):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(StoreError, match="cannot be read .*Input/output error.*: check the disk") as told:
+        store.get("tokens", KEY, Tokens)
+    assert not isinstance(told.value, DamagedError)
+    with pytest.raises(StoreError, match="cannot be read"):
+        store.set_aside("tokens", KEY, Tokens)
+    assert store.folder("tokens", KEY).exists()
+
+
+def test_cache_folder_follows_the_environment(monkeypatch, tmp_path, project):
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
+    assert default_cache() == tmp_path
+    monkeypatch.delenv("GPRUNE_CACHE")
+    assert default_cache() == project / "cache"

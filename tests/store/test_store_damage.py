@@ -1,0 +1,166 @@
+"""Damage is found wherever it is, never handed out, named, and made good by the next run: in a real run."""
+
+import random
+import shutil
+from collections import Counter
+
+import damage
+import numpy as np
+import pytest
+import tiny_study
+
+from gprune import pipeline
+from gprune.models.export import apply, checkpoint
+from gprune.pipeline.stages import KINDS
+from gprune.pruning import surgery
+from gprune.store import DAMAGED, Store
+from gprune.study import from_dict
+from gprune.system.errors import CheckpointError, DamagedError, StoreError
+
+pytestmark = pytest.mark.slow
+COUNT = 40
+
+
+class Told:
+    """What a run says of its stages."""
+
+    def __init__(self):
+        self.lines = []
+
+    def __call__(self, stage, done, total, message):
+        self.lines.append((stage, message))
+
+    @property
+    def repaired(self):
+        return [stage for stage, message in self.lines if "damaged" in message]
+
+
+def content(store):
+    """Everything that the results of a cache hold, by stage and key."""
+    found = {}
+    for stage, key in damage.results(store):
+        kind = KINDS[stage].record
+        if kind is None:
+            folder = store.check(stage, key)
+            paths = [path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"]
+            found[stage, key] = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+        else:
+            record = store.get(stage, key, kind)
+            found[stage, key] = {name: getattr(record, name) for name in record.__slots__}
+    return found
+
+
+def same(first, second):
+    assert first.keys() == second.keys()
+    for place, values in first.items():
+        for name, value in values.items():
+            np.testing.assert_equal(second[place][name], value, f"{place} {name}")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A finished run: its study, its cache, and what its results hold."""
+    folder = tmp_path_factory.mktemp("whole")
+    texts = tiny_study.write_texts(folder / "texts")
+    study = from_dict(
+        tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts, substitute=texts[2])
+    )
+    store = Store(folder / "cache")
+    pipeline.run(study, store, Told())
+    return study, store, content(store)
+
+
+@pytest.fixture
+def spare(whole, tmp_path):
+    """A copy of the run to be damaged."""
+    study, store, _ = whole
+    shutil.copytree(store.root, tmp_path / "cache")
+    return study, Store(tmp_path / "cache")
+
+
+def test_every_flipped_bit_is_found_and_none_is_handed_out(whole, spare):
+    _, store = spare
+    found = Counter()
+    for path, bit in damage.random_flips(store, COUNT, seed=1):
+        stage, key = path.relative_to(store.root).parts[:2]
+        kind = KINDS[stage].record
+        damage.fresh_process()
+        damage.flip_bit(path, bit)
+        damage.wait_a_tick()
+        with pytest.raises(DamagedError, match=f"{stage}/{key} is damaged .*: run the study again"):
+            store.get(stage, key, kind) if kind else store.check(stage, key)
+        assert not store.has(stage, key, kind)
+        damage.flip_bit(path, bit)
+        assert store.check(stage, key, kind)
+        found[path.suffix] += 1
+    assert found.total() == COUNT and found[".npy"] >= 12 and found[".json"] >= 3
+    same(whole[2], content(store))
+
+
+def test_a_run_makes_good_what_flipped_bits_have_spoilt(whole, spare):
+    study, store = spare
+    flips = damage.random_flips(store, COUNT, seed=2)
+    for path, bit in flips:
+        damage.flip_bit(path, bit)
+    damage.fresh_process()
+    told = Told()
+    pipeline.run(study, store, told)
+    spoilt = {path.relative_to(store.root).parts[:2] for path, _ in dict(flips).items()}
+    assert len(list((store.root / DAMAGED).iterdir())) == len(told.repaired) == len(spoilt)
+    same(whole[2], content(store))
+    again = Told()
+    pipeline.run(study, store, again)
+    assert not again.repaired and {message for _, message in again.lines} == {"reused"}
+
+
+def test_a_model_is_checked_where_it_is_loaded_cut_from_or_offered(spare):
+    _, store = spare
+    (model,) = store.root.glob("checkpoint/*/model")
+    assert checkpoint.load_verified(model)
+    for name in ("model.safetensors", "plan.json", "tokenizer.json"):
+        path = model / name
+        # the last bit of a number hardly changes what the model answers
+        damage.flip_bit(path, 8 * (path.stat().st_size // 2))
+        with pytest.raises(
+            CheckpointError, match=f"{name} does not hold what was written: run the study again"
+        ):
+            checkpoint.load_verified(model)
+        if name == "plan.json":
+            for place in (model, path):
+                with pytest.raises(CheckpointError, match="plan.json does not hold what was written"):
+                    apply.save(place, "demo", store.root / "out", surgery.cut)
+        damage.flip_bit(path, 8 * (path.stat().st_size // 2))
+    shutil.copytree(model, store.root / "elsewhere")
+    damage.flip_bit(model / "model.safetensors", 4000)
+    assert checkpoint.load_verified(store.root / "elsewhere")
+
+
+@pytest.mark.parametrize("kind", damage.MANIFESTS)
+def test_has_and_get_agree_on_every_damaged_manifest(spare, kind):
+    _, store = spare
+    chosen = random.Random(kind)
+    for stage, key in damage.results(store)[:: 1 if kind == "another digit" else 4]:
+        record = KINDS[stage].record
+        if record is None and kind in ("file forgotten", "values"):
+            # a folder has no form that a manifest of one file less, sealed anew, could contradict
+            continue
+        damage.MANIFESTS[kind](store.folder(stage, key), chosen)
+        assert not store.has(stage, key, record) and not store.has(stage, key, record)
+        with pytest.raises(StoreError, match="no whole result"):
+            store.get(stage, key, record) if record else store.check(stage, key)
+
+
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_a_run_makes_good_what_damaged_manifests_have_spoilt(whole, spare, part):
+    study, store = spare
+    chosen, places = random.Random(part), damage.results(store)
+    kinds = [kind for _ in range(3) for kind in damage.MANIFESTS][part::2]
+    # see above of folders; and what is extra is made again when it is asked for, a run is whole without it
+    places = [place for place in places if KINDS[place[0]].record is not None and not KINDS[place[0]].extra]
+    hit = dict(zip(chosen.sample(places, min(COUNT // 2, len(places))), kinds, strict=False))
+    for place, kind in hit.items():
+        damage.MANIFESTS[kind](store.folder(*place), chosen)
+    told = Told()
+    pipeline.run(study, store, told)
+    assert len(told.repaired) == len(hit) == COUNT // 2
+    same(whole[2], content(store))

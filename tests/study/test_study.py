@@ -1,0 +1,96 @@
+"""Studies: the paper's values as defaults, JSON round trip, and one clear sentence for every bad field."""
+
+import json
+
+import pytest
+
+from gprune.study import Study, field_names, from_dict, from_file, short
+from gprune.study.demo import demo_study
+from gprune.system.errors import SettingsError
+
+MINIMAL = {"model": "m", "primary": "a", "auxiliary": "b"}
+
+
+def test_defaults_are_the_papers_hyperparameters():
+    study = Study(model="m", primary="a", auxiliary="b")
+    assert (study.calibration.samples, study.calibration.length) == (2048, 128)
+    assert study.modularization.candidates == (16, 24, 32, 40, 48)
+    assert (study.reliability.drift_quantile, study.reliability.score_quantile) == (0.90, 0.90)
+    assert study.modularization.split_fraction == 0.2
+    assert study.seed == 0
+
+
+@pytest.mark.parametrize("study", [demo_study(), from_dict(MINIMAL)])
+def test_json_round_trip_keeps_every_field(study):
+    assert from_dict(json.loads(study.to_json())) == study
+
+
+def test_every_field_is_written_and_can_be_set_by_its_dotted_name():
+    study = from_dict(MINIMAL)
+    flat = set()
+    for name, value in study.to_dict().items():
+        flat |= {f"{name}.{inner}" for inner in value} if isinstance(value, dict) else {name}
+    assert flat == set(field_names())
+    changed = study.with_settings({"reliability.score_quantile": 0.85, "retention": 0.7})
+    assert (changed.reliability.score_quantile, changed.retention) == (0.85, 0.7)
+    assert study.retention == 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"retention": 0}, r"retention must be more than 0 and less than 1.*got 0"),
+        ({"retention": 1.2}, r"retention must be more than 0 and less than 1.*got 1\.2"),
+        ({"retention": "half"}, r"retention must be a number \(got 'half'\)"),
+        ({"auxiliary": "a"}, r"primary and auxiliary are the same text \('a'\)"),
+        ({"substitute": "b"}, r"substitute is already the auxiliary text \('b'\)"),
+        ({"metric": "magnitude"}, r"metric must be one of flap, wanda_sp, twflap \(got 'magnitude'\)"),
+        ({"retentoin": 0.5}, r"no field 'retentoin'; did you mean 'retention'\?"),
+        ({"reliability": {"drift_quantil": 0.9}}, r"did you mean 'reliability.drift_quantile'"),
+        ({"reliability": {"drift_quantile": 1.5}}, r"drift_quantile must be in \[0, 1\] \(got 1\.5\)"),
+        ({"calibration": {"samples": 2.5}}, r"calibration.samples must be a whole number \(got 2\.5\)"),
+        ({"calibration": {"samples": 4}}, r"at least calibration.shards \(8\)"),
+        ({"calibration": {"shards": 3}}, r"calibration.shards must be an even number"),
+        ({"calibration": 5}, r"calibration must be an object"),
+        ({"sparsity": {"batch": 6}}, r"sparsity.batch must be a multiple of 4"),
+        ({"evaluation": {"texts": ["x", "x"]}}, r"evaluation.texts must be texts that differ"),
+        ({"evaluation": {"texts": "x"}}, r"evaluation.texts must be a list"),
+        ({"evaluation": {"preset": "long"}}, r"evaluation.preset must be 128, 2048"),
+        ({"trust_remote_code": "yes"}, r"trust_remote_code must be true or false"),
+        ({"model": " "}, r"model must be a name or a path"),
+        ({"seed": True}, r"seed must be a whole number"),
+    ],
+)
+def test_bad_fields_are_named_with_value_and_remedy(change, message):
+    with pytest.raises(SettingsError, match=message):
+        from_dict({**MINIMAL, **change})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("{", "is not JSON"), ("[]", "must be an object"), ('{"modle": 1}', "did you mean 'model'")],
+)
+def test_study_file_errors_name_the_file(tmp_path, content, message):
+    path = tmp_path / "study.json"
+    path.write_text(content)
+    with pytest.raises(SettingsError, match=message) as caught:
+        from_file(path)
+    assert "study.json" in str(caught.value)
+
+
+def test_unknown_dotted_field_suggests_the_nearest():
+    with pytest.raises(SettingsError, match="did you mean 'sparsity.epochs'"):
+        from_dict(MINIMAL).with_settings({"sparsity.epoch": 3})
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("wikitext2", "wikitext2"),
+        ("/models/llama-7b/", "llama-7b"),
+        ("owner/name", "name"),
+        ("/a/c4.jsonl#fields=x/y&documents=0:9", "c4.jsonl#fields=x/y&documents=0:9"),
+    ],
+)
+def test_a_short_name_has_no_folders_and_keeps_its_options(name, words):
+    assert short(name) == words

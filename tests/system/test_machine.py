@@ -1,0 +1,66 @@
+"""What is said of this machine without torch, with a driver that is made up."""
+
+import ctypes
+
+import pytest
+
+from gprune.system import machine
+
+
+class Driver:
+    """CUDA's driver with two cards."""
+
+    NAMES = (b"NVIDIA H100", b"NVIDIA A10")
+
+    def __init__(self, status=0):
+        self.status = status
+
+    def cuInit(self, _):  # noqa: N802
+        return self.status
+
+    def cuDeviceGetCount(self, count):  # noqa: N802
+        count._obj.value = len(self.NAMES)
+        return 0
+
+    def cuDeviceGet(self, device, index):  # noqa: N802
+        device._obj.value = index
+        return 0
+
+    def cuDeviceGetName(self, name, length, device):  # noqa: N802
+        assert length == len(name)
+        name.value = self.NAMES[device.value]
+        return 0
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    def use(found, torch="2.13.0"):
+        machine.cards.cache_clear()
+        monkeypatch.setattr(ctypes, "CDLL", lambda name: found)
+        monkeypatch.setattr(machine, "version", lambda package: torch if package == "torch" else "5")
+
+    yield use
+    machine.cards.cache_clear()
+
+
+def test_a_card_is_known_by_its_name_whatever_it_was_asked_for_as(driver):
+    driver(Driver())
+    assert machine.has_gpu() and machine.cards() == ("NVIDIA H100", "NVIDIA A10")
+    assert machine.describe("auto") == machine.describe("cuda") == machine.describe("cuda:0")
+    assert machine.describe("cuda:1").startswith("NVIDIA A10, torch 2.13.0")
+    assert "threads" in machine.describe("cpu")
+
+
+@pytest.mark.parametrize(("found", "torch"), [(Driver(status=100), "2.13.0"), (Driver(), "2.13.0+cpu")])
+def test_without_a_working_driver_or_with_torch_for_the_cpu_there_is_no_card(driver, found, torch):
+    driver(found, torch)
+    assert not machine.has_gpu() and "threads" in machine.describe("auto")
+
+
+def test_threads_are_those_that_are_set_or_leave_a_core_to_the_app(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    for cores, threads in ((1, "1"), (2, "2"), (8, "7")):
+        monkeypatch.setattr(machine, "cores", lambda cores=cores: cores)
+        assert machine.threads() == threads
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert machine.threads() == "3"

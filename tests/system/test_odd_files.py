@@ -1,0 +1,258 @@
+"""Files that no reader had reckoned with: refused in one sentence, case by case."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from gprune.data.texts import layout, naming, rows
+from gprune.evaluation import tasks
+from gprune.jobs import folder as job_files
+from gprune.jobs import queue
+from gprune.models import identity
+from gprune.models.export import plan_file
+from gprune.system import safe_parsing
+from gprune.system.errors import CheckpointError, CorpusError, ModelError
+
+DEEP = "[" * 100_000
+
+
+def said(error: object) -> str:
+    """A refusal as it is shown."""
+    shown = safe_parsing.sentence(error)
+    assert len(shown) <= 300 and "\n" not in shown
+    return shown
+
+
+@pytest.mark.parametrize(
+    "line", [DEEP, '{"text": ' + DEEP, '{"text": "a", "n": ' + "9" * 5000 + "}", "[1, 2"]
+)
+def test_a_row_that_is_hostile(tmp_path, line):
+    (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n' + line + "\n")
+    name = naming.parse(f"{tmp_path}/a.jsonl")
+    with pytest.raises(CorpusError, match="line 2 of .*a.jsonl'.* each line must hold one object") as refusal:
+        list(rows.read_documents(tmp_path / "a.jsonl", name))
+    said(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        "3",
+        "x",
+        "[3]",
+        "[[a]]",
+        "{a: b}",
+        "[{config_name: [a]}]",
+        "[{config_name: {a: b}, data_files: 3}]",
+        "[null]",
+    ],
+)
+def test_a_card_with_odd_configurations_is_one_without(tmp_path, configs):
+    (tmp_path / "README.md").write_text(f"---\nconfigs: {configs}\n---\n")
+    (tmp_path / "train.txt").write_text("words")
+    assert layout.folder_files(tmp_path, naming.parse(str(tmp_path)), "train") == (tmp_path / "train.txt",)
+
+
+@pytest.mark.parametrize("card", ["a: " + "[" * 5000, "- a", "a: [", "a: &a [*a]", "\0"])
+def test_a_card_that_is_no_card_is_refused(tmp_path, card):
+    (tmp_path / "README.md").write_text(f"---\n{card}\n---\n")
+    with pytest.raises(
+        CorpusError, match="the header of .*README.md' .*name a file of the folder instead"
+    ) as refusal:
+        layout.folder_files(tmp_path, naming.parse(str(tmp_path)), "train")
+    said(refusal.value)
+
+
+def test_a_card_of_doubling_references_is_read_in_no_time():
+    lines = ["x0: &x0 [lol]", *(f"x{n}: &x{n} [*x{n - 1}, *x{n - 1}]" for n in range(1, 60))]
+    began = time.thread_time()
+    assert len(safe_parsing.yaml_object("\n".join(lines), "the card")) == 60
+    merged = [
+        "a0: &a0 {k0: v}",
+        *(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}], k{n}: v}}" for n in range(1, 60)),
+    ]
+    assert len(safe_parsing.yaml_object("\n".join(merged), "the card")) == 60
+    assert time.thread_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    "glob", ["(a+)+$", "*a" * 400 + "b", "**/" * 300 + "b", "[z-a]*", "[" * 500, "?" * 900]
+)
+def test_a_pattern_that_would_run_for_ever_does_not(glob):
+    card = {"configs": [{"config_name": "c", "data_files": glob}]}
+    paths = ["/".join(["a" * 40] * 20) + f"/{n}.txt" for n in range(20)]
+    began = time.thread_time()
+    assert layout.splits_of(paths, card, naming.parse("x")) == {"train": []}
+    assert time.thread_time() - began < 5
+
+
+@pytest.mark.parametrize("name", ["../secret.arrow", "/etc/passwd", "link.arrow", "", 3, None, ["a"], "a\0b"])
+def test_a_saved_dataset_that_leads_outside_its_folder(tmp_path, name):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (tmp_path / "secret.arrow").write_text("secret")
+    (folder / "link.arrow").symlink_to(tmp_path / "secret.arrow")
+    (folder / "dataset_info.json").write_text("{}")
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": name}]}))
+    with pytest.raises(CorpusError, match="secret|passwd|link.arrow|no list of names|NUL") as refusal:
+        layout.folder_files(folder, naming.parse(str(folder)), "train")
+    said(refusal.value)
+
+
+def snapshot(tmp_path: Path) -> Path:
+    """A model as the hub's cache keeps it: files are links to blobs."""
+    home = tmp_path / "models--owner--name"
+    folder = home / "snapshots" / "0123abcd"
+    folder.mkdir(parents=True)
+    (home / "blobs").mkdir()
+    for number, name in enumerate(("config.json", identity.INDEX_FILE, "one.safetensors", "tokenizer.json")):
+        (home / "blobs" / str(number)).write_text('{"weight_map": {"a": "one.safetensors"}}')
+        (folder / name).symlink_to(Path("..", "..", "blobs", str(number)))
+    return folder
+
+
+def test_the_hubs_own_links_are_followed(tmp_path):
+    folder = snapshot(tmp_path)
+    assert identity.configuration(folder) and len(identity.weight_files(folder)) == 2
+    assert len(identity.fingerprint(str(folder))) == len(identity.tokenizer_fingerprint(str(folder))) == 64
+
+
+@pytest.mark.parametrize("target", ["../../../secret", "../../refs", "../../blobs/../../secret"])
+def test_a_link_beside_the_hubs_blobs_is_not_followed(tmp_path, target):
+    folder = snapshot(tmp_path)
+    (tmp_path / "secret").write_text("secret")
+    (folder.parents[1] / "refs").write_text("main")
+    (folder / "one.safetensors").unlink()
+    (folder / "one.safetensors").symlink_to(target)
+    with pytest.raises(ModelError, match="'one.safetensors', which leads outside") as refusal:
+        identity.weight_files(folder)
+    said(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "link", 3, ["a"], None, "a\0b"])
+def test_a_weight_map_that_leads_outside_the_model(tmp_path, name):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("secret")
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / identity.INDEX_FILE).write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(ModelError, match="index.json' cannot be read .*copy the model again") as refusal:
+        identity.weight_files(folder)
+    said(refusal.value)
+
+
+@pytest.mark.parametrize("content", [DEEP, '{"a": ' + "9" * 5000 + "}", "[]", '{"a": 1', "\0"])
+def test_a_configuration_that_is_hostile(tmp_path, content):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ModelError, match="config.json' .*copy the model again") as refusal:
+        identity.configuration(tmp_path)
+    said(refusal.value)
+
+
+def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(ModelError, match="is no ordinary file"):
+        identity.configuration(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"neurons": 10**18},
+        {"neurons": True},
+        {"kept_neurons": []},
+        {"kept_neurons": [[True, False]]},
+        {"kept_neurons": [[0.5]]},
+        {"kept_neurons": 3},
+        {"probe": [1]},
+        {"probe": {"ids": [-1], "logits": []}},
+        {"study": "x"},
+        {"dtype": ["float32"]},
+        {"biases": 3},
+        {"retention": "x" * 5000},
+        {"version": "x" * 5000},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_plan_that_names_what_cannot_be(tmp_path, change):
+    whole = {
+        "format": "gprune-plan",
+        "version": 1,
+        "source": "demo",
+        "fingerprint": "0",
+        "method": "flap",
+        "retention": 0.5,
+        "target": 0.5,
+        "bias_compensation": False,
+        "neurons": 4,
+        "key_value_heads": 2,
+        "kept_neurons": [[0]],
+        "kept_key_value_groups": [[0]],
+        "probe": {"ids": [0], "logits": [0.5]},
+        "study": None,
+    }
+    (tmp_path / "plan.json").write_text(json.dumps(whole))
+    assert plan_file.read(tmp_path).pruned.masks.ffn.shape == (1, 4)
+    (tmp_path / "plan.json").write_text(json.dumps(whole | change))
+    with pytest.raises(
+        CheckpointError, match="plan.json' cannot be read .*save the checkpoint again"
+    ) as refusal:
+        plan_file.read(tmp_path)
+    said(refusal.value)
+
+
+def test_deep_nesting_in_a_plan_and_in_the_files_of_a_job(tmp_path):
+    (tmp_path / "plan.json").write_text(DEEP)
+    with pytest.raises(CheckpointError, match="nests deeper"):
+        plan_file.read(tmp_path)
+    folder = job_files.root(tmp_path) / "20260131-120000-0123abcd"
+    folder.mkdir(parents=True)
+    job = {"label": "a", "created": 1.0, "command": [], "arguments": [], "fingerprint": "0"}
+    (folder / job_files.JOB).write_text(json.dumps(job))
+    (folder / job_files.STATE).write_text(DEEP)
+    event = {"ts": 1.0, "stage": "tokens", "done": 1, "total": 2}
+    huge = (
+        json.dumps(event | {"done": 0})
+        .replace("0}", "9" * 400 + "}")
+        .replace('"done": 0', '"done": ' + "9" * 400)
+    )
+    (folder / job_files.EVENTS).write_text(f"{DEEP}\n{huge}\n{json.dumps(event)}\n")
+    assert [(one.id, one.state) for one in queue.jobs(tmp_path)] == [(folder.name, "failed")]
+    assert queue.progress(tmp_path, folder.name).fraction == 0.5
+    (folder / job_files.JOB).write_text(json.dumps(job | {"created": 1e300}))
+    assert queue.jobs(tmp_path) == []
+
+
+def test_questions_with_a_million_choices_are_checked_in_no_time(tmp_path):
+    choices = [str(number) for number in range(300_000)]
+    row = {"question": "q", "choices": [*choices, choices[-1]], "answer": 0}
+    (tmp_path / "own.jsonl").write_text(json.dumps(row))
+    began = time.thread_time()
+    with pytest.raises(CorpusError, match="has '299999' more than once"):
+        tasks.documents(tasks.TaskSource("own", "own", tmp_path / "own.jsonl"))
+    assert time.thread_time() - began < 5
+
+
+ANSWERS = ["9" * 5000, "²", 10**18, -1, [0], {"a": DEEP[:30]}]
+QUESTIONS = {
+    "piqa": {"goal": "g", "sol1": "a", "sol2": "b"},
+    # where SuperGLUE writes true and false
+    "boolq": {"passage": "p", "question": "q"},
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"), [*((task, answer) for task in QUESTIONS for answer in ANSWERS), ("piqa", True)]
+)
+def test_an_answer_that_is_none(tmp_path, task, answer):
+    (tmp_path / "task.jsonl").write_text(json.dumps(QUESTIONS[task] | {"label": answer}))
+    with pytest.raises(
+        CorpusError, match="in the column 'label', which must be a number from 0 to 1"
+    ) as refusal:
+        tasks.documents(tasks.TaskSource(task, "standard", tmp_path / "task.jsonl"))
+    said(refusal.value)
