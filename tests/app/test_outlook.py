@@ -151,7 +151,7 @@ def _described(
     )
     monkeypatch.setattr(live.queue, "study_of", lambda *_: run.study)
     monkeypatch.setattr(live.queue, "progress", lambda *_: progress)
-    monkeypatch.setattr(live.work, "made_by", lambda *_: run.name)
+    monkeypatch.setattr(live.work.job_runs, "made_by", lambda *_: run.name)
     situation = live.work.Situation(run.root, [run], [], [job], "")
     sentence, share = live.describe(situation, job)
     return sentence.replace("\\", ""), share

@@ -105,7 +105,7 @@ def test_the_preview_measures_it_too(folder: Path) -> None:
     source = Source(str(folder / "cache"), results.graph)
     bench = Bench(source.model)
     asked = resolve(source, Question(text, DENSE))
-    sent = {"text": asked.text, "numbers": [0, 1], "masks": asked.masks, "means": list(asked.means)}
+    sent = {"text": asked.text, "numbers": [0, 1], "pruned": asked.pruned}
     stored = results.get(stages.perplexity, "dense", text).losses[:2]
     np.testing.assert_allclose(bench.losses(sent), stored, rtol=1e-4)
     bench.require_same()

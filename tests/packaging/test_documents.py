@@ -32,7 +32,7 @@ def test_files_that_contributing_follows_are_there_with_what_it_names(project: P
         "gprune/pipeline/stages/scoring.py": "def drift(",
         "gprune/analysis/drift.py": "def distributions(",
         "gprune/app/pages/rank_drift/charts.py": "def survival(",
-        "gprune/app/pages/rank_drift/page.py": 'card("rd_histogram"',
+        "gprune/app/pages/rank_drift/page.py": "card_of(panels.drift, run)",
     }
     for name, words in example.items():
         assert name in named and words in (project / name).read_text(encoding="utf-8")

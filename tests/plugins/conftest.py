@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 from plugins.packages import forget
 
+from gprune.study import methods
+
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    # what is really installed is in the tables before: they are filled once a process
+    methods.faults()
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))

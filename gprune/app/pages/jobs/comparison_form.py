@@ -10,7 +10,8 @@ import streamlit as st
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain
 from gprune.study import Study
-from gprune.study.methods import CONTROLS, METHODS, choices, faults, with_controls
+from gprune.study import methods
+from gprune.study.methods import CONTROLS, METHODS, choices, with_controls
 from gprune.system.errors import SettingsError
 
 _MOST_SEEDS = 20
@@ -27,7 +28,7 @@ _SEEDS_HELP = (
 )
 
 
-def methods(demo: Study, words: str) -> tuple[str, ...]:
+def methods_field(demo: Study, words: str) -> tuple[str, ...]:
     """The methods side by side, with the controls where the switch is on.
 
     Args:
@@ -38,7 +39,7 @@ def methods(demo: Study, words: str) -> tuple[str, ...]:
         "Methods side by side", list(choices()), demo.methods, format_func=label, key="launch_methods",
         help=words,
     )  # fmt: skip
-    for fault in faults():
+    for fault in methods.faults():
         st.caption(f":material/extension_off: {plain(fault.words)}")
     switched = st.toggle("With controls", key="launch_controls", help=_CONTROLS_HELP)
     return with_controls(chosen) if switched else tuple(chosen)

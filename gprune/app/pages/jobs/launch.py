@@ -103,7 +103,7 @@ def _basics(root: str) -> dict[str, Any]:
     demo, help_ = demo_study(), settings_form.documentation()
     with st.grid(3, min_column_width=240):
         values = _inputs(demo, help_) | _sizes(demo, help_)
-    methods = comparison_form.methods(demo, help_["methods"])
+    methods = comparison_form.methods_field(demo, help_["methods"])
     values |= {"methods": methods, "evaluation": _evaluation(root, demo, "launch")}
     return values | {"name": st.text_input("Name (optional)", key="launch_name", help=help_["name"]).strip()}
 
