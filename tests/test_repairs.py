@@ -20,13 +20,13 @@ from gprune.app.pages.comparison.given_card import as_table
 from gprune.app.preview import Source
 from gprune.app.preview.request import Question, resolve
 from gprune.app.preview.worker import messages
-from gprune.app.preview.worker.masked_model import Bench
+from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.export import apply, checkpoint, plan_file
 from gprune.pipeline import stages
 from gprune.pipeline.estimate.dimensions import of_model
 from gprune.pipeline.estimate.memory import Case, need
-from gprune.pipeline.stages import Graph, Work
+from gprune.pipeline.stages import Graph, RunContext
 from gprune.pruning import repair
 from gprune.pruning.surgery import Silenced, cut
 from gprune.records import REPAIRS, PrunedModel, Repair, Tokens
@@ -134,7 +134,7 @@ def test_the_estimate_counts_its_bytes(run):
 def test_what_is_measured_cut_silenced_and_previewed_is_the_repaired_model(run):
     opened, result = run
     results, text = results_of(opened), opened.study.evaluation.texts[0]
-    work = Work(opened.study, results.graph.inputs, results.store.texts)
+    work = RunContext(opened.study, results.graph.inputs, results.store.texts)
     masks = results.get(stages.masks, "flap")
     statistics, tokens = results.get(stages.statistics, "primary"), results.get(stages.tokens, "primary")
     plain = cut(work.decoder, PrunedModel(masks, (REPAIRS["bias_compensation"],), {"means": [statistics]}))
@@ -158,7 +158,7 @@ def test_what_is_measured_cut_silenced_and_previewed_is_the_repaired_model(run):
     asked = resolve(source, Question(text, "flap"))
     assert asked.pruned is not None and asked.pruned["repairs"] == ["bias_compensation", "toy"]
     sent = {"text": asked.text, "numbers": [0, 1], "pruned": asked.pruned}
-    found = Bench(source.model).losses(messages.read(messages.line(sent)) or {})
+    found = MaskedModel(source.model).losses(messages.read(messages.line(sent)) or {})
     np.testing.assert_allclose(found, expected[:2], rtol=1e-4)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from waiting import limit
 
-from gprune.models.distributed.heartbeat import Peers
+from gprune.models.distributed.heartbeat import Heartbeat
 from gprune.models.distributed.process_group import Ranks, Withdrawn
 from gprune.models.distributed.rpc import Order
 from gprune.system.errors import GpruneError
@@ -47,7 +47,7 @@ class ThreadRanks(Ranks):
         self.meeting, self.rank, self.count = meeting, rank, meeting.count
         self._store: Any = meeting
         self.place = torch.device("cpu")
-        self._given, self._depth, self._peers = 0, 0, Peers(meeting, rank, [])
+        self._given, self._depth, self._peers = 0, 0, Heartbeat(meeting, rank, [])
 
     def gathered(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         found: list[torch.Tensor] = self.meeting.exchange(self.rank, tensor.clone())

@@ -39,7 +39,7 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True)
-class Acting:
+class AblationEffect:
     """What the parts of one run do."""
 
     drift_explained: Explained

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from gprune.analysis.ablation_effect import PARTS, Acting, Explained, kinds
+from gprune.analysis.ablation_effect import PARTS, AblationEffect, Explained, kinds
 
 
-def table(found: Acting) -> pd.DataFrame:
+def table(found: AblationEffect) -> pd.DataFrame:
     """One row a part: what it does, and the share of the decisions that it changes, in percent."""
     changes = found.decisions_changed.items()
     rows = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from gprune.analysis import whatif
-from gprune.analysis.ablation_effect import Acting, below_line, changed, explained, within_layers
+from gprune.analysis.ablation_effect import AblationEffect, below_line, changed, explained, within_layers
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Results
 from gprune.pruning.sparsity.rounding import exact_masks
@@ -24,7 +24,7 @@ def ready(results: Results) -> bool:
     return texts and results.has(stages.partition) and all(results.has(kind) for kind in kinds)
 
 
-def diagnose(results: Results) -> Acting:
+def diagnose(results: Results) -> AblationEffect:
     """What modules, adaptation and learning do in a study whose GPrune has pruned.
 
     Args:
@@ -35,7 +35,7 @@ def diagnose(results: Results) -> Acting:
     start = None
     if results.has(stages.partition, kind="initialization"):
         start = results.get(stages.partition, kind="initialization")
-    return Acting(
+    return AblationEffect(
         drift_explained=explained(drift, partition, start),
         decisions_changed={
             "BCM": changed(kept, within_layers(adapted.scores, kept)),

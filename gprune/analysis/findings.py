@@ -18,7 +18,7 @@ from gprune.analysis.formatting import percent, signed
 from gprune.analysis.headline import OURS, against_control, comparable
 from gprune.analysis.paired_test import Measurement, difference
 from gprune.analysis.thresholds import Counts
-from gprune.evaluation.holdout import Standing
+from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline.stages.comparisons import FANG
 from gprune.records import Agreement
 from gprune.study.methods import METHODS
@@ -130,7 +130,7 @@ def budget(result: Bins, base_name: str) -> str:
     )
 
 
-def comparison(measurements: list[Measurement], standings: Mapping[str, Standing]) -> str:
+def comparison(measurements: list[Measurement], standings: Mapping[str, HoldoutStatus]) -> str:
     """GPrune against the best baseline on every text, and the controls that do as well.
 
     Args:

@@ -17,7 +17,7 @@ from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.formatting import percent, signed
 from gprune.analysis.paired_test import Measurement, difference
-from gprune.evaluation.holdout import Standing, first
+from gprune.evaluation.holdout import HoldoutStatus, first
 from gprune.study import Study
 from gprune.study.methods import METHODS, Method
 
@@ -44,7 +44,7 @@ class Headline:
 class Outcome:
     """What two ways of pruning cost on one text."""
 
-    standing: Standing
+    standing: HoldoutStatus
     """the evaluation text, and what it is to the calibration texts"""
     dense: Measurement | None
     """the model before pruning"""
@@ -87,7 +87,7 @@ def comparable(first: Measurement, second: Measurement) -> bool:
 
 
 def outcome(
-    measurements: list[Measurement], study: Study, standings: Mapping[str, Standing]
+    measurements: list[Measurement], study: Study, standings: Mapping[str, HoldoutStatus]
 ) -> Outcome | None:
     """What pruning costs on the first unseen text, or else on the text that comes nearest to one.
 

@@ -32,7 +32,7 @@ EXAMPLES = "layer 5 neuron 688, 5/688, or module 3 of layer 2"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LayerRanks:
     """How the neurons of one layer rank on one text, and on halves of it."""
 
     score: Array
@@ -67,7 +67,7 @@ def scaled(scores: Array) -> Array:
     return found
 
 
-def standing(score: Array, parts: Parts | None, shards: int) -> Standing:
+def standing(score: Array, parts: Parts | None, shards: int) -> LayerRanks:
     """The ranks of a layer with what re-sampling does to them.
 
     A half is half of the shards, neighbours in a ring; every starting point is taken.
@@ -79,11 +79,11 @@ def standing(score: Array, parts: Parts | None, shards: int) -> Standing:
     """
     own = scaled(score)
     if parts is None:
-        return Standing(np.asarray(score), own, own, own)
+        return LayerRanks(np.asarray(score), own, own, own)
     halves = [
         scaled(parts([(start + step) % shards for step in range(shards // 2)])) for start in range(shards)
     ]
-    return Standing(np.asarray(score), own, np.min(halves, axis=0), np.max(halves, axis=0))
+    return LayerRanks(np.asarray(score), own, np.min(halves, axis=0), np.max(halves, axis=0))
 
 
 def percentile(value: float, among: Array) -> float:
@@ -164,7 +164,7 @@ def decision(adapted: AdaptedScores, place: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Activation:
     """One of a neuron's strongest positions."""
 
     sequence: int
@@ -181,7 +181,7 @@ class Place:
 
 def strongest(
     found: StrongestPositions, tokens: Tokens, layer: int, neuron: int, window: int
-) -> Sequence[Place]:
+) -> Sequence[Activation]:
     """Where a neuron answers most, with the tokens around.
 
     Args:
@@ -207,5 +207,5 @@ def strongest(
     ):
         first = max(position - window, 0)
         ids = tokens.ids[sequence, first : position + window + 1].tolist()
-        places.append(Place(sequence, position, value, tuple(ids), position - first))
+        places.append(Activation(sequence, position, value, tuple(ids), position - first))
     return places

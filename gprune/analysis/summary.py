@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from gprune.analysis.formatting import percent
 from gprune.data.texts.corpus_relation import SAME
-from gprune.evaluation.holdout import Standing
+from gprune.evaluation.holdout import HoldoutStatus
 from gprune.records import ModelShape, PruningMasks
 from gprune.study import Study
 
@@ -32,7 +32,7 @@ def checks(
     study: Study,
     shape: ModelShape | None,
     masks: dict[str, PruningMasks],
-    standings: Mapping[str, Standing],
+    standings: Mapping[str, HoldoutStatus],
 ) -> list[Check]:
     """Every trust check of a run.
 
@@ -72,7 +72,7 @@ def _budgets(shape: ModelShape | None, target: float, masks: dict[str, PruningMa
     )
 
 
-def _texts(standings: Mapping[str, Standing]) -> Check:
+def _texts(standings: Mapping[str, HoldoutStatus]) -> Check:
     if not standings:
         return Check("unknown", "Texts: nothing is evaluated in this run")
     same = sorted(text for text, known in standings.items() if SAME in known.related)

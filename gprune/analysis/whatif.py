@@ -201,7 +201,7 @@ def decide(
     graph = _variant(results.graph, retention, scoring)
     stage = stages.masks(graph, METHODS[method].masks)
     # no texts are read here: what a decision takes from its work is the study
-    work = stages.Work(graph.study, graph.inputs, Path())
+    work = stages.RunContext(graph.study, graph.inputs, Path())
     needs: dict[str, Any] = stages.resolve(stage.needs, lambda need: _had(results, work, need))
     if scoring == ADAPTED and adapted is not None:
         needs["parts"] = [replace(needs["parts"][0], ffn=adapted)]
@@ -233,7 +233,7 @@ def _missing(results: Results, stage: Stage[Any]) -> str:
     return ""
 
 
-def _had(results: Results, work: stages.Work, need: Stage[Any]) -> Any:
+def _had(results: Results, work: stages.RunContext, need: Stage[Any]) -> Any:
     """A record as it was stored, or made here from what was."""
     if results.there(need) or not _is_made_here(results.graph, need):
         return results.record(need)

@@ -7,7 +7,7 @@ from typing import Any
 from gprune.models import identity
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
-from gprune.pipeline.stages import Work
+from gprune.pipeline.stages import RunContext
 from gprune.system.errors import SettingsError
 
 
@@ -44,7 +44,7 @@ def cut(run: Run, method: str, trusted: bool) -> Any:
     _require_trust(run, trusted)
     needs = stages.resolve(stages.pruned(run.graph, method), run.read)
     identity.require_same(run.study.model, run.graph.inputs.model)
-    work = Work(run.study, run.graph.inputs, run.results.store.texts)
+    work = RunContext(run.study, run.graph.inputs, run.results.store.texts)
     with work.within_memory(f"the model of {method}"):
         # a stage freezes its model; whoever asks for one here may go on training it
         return work.pruned(stages.pruned_model(run.graph, method, **needs)).requires_grad_(True)

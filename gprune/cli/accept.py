@@ -17,7 +17,7 @@ from gprune.system.errors import ModelError, SettingsError
 
 if TYPE_CHECKING:
     from gprune.experiments.reproduction.acceptance import Acceptance
-    from gprune.experiments.reproduction.work import Work
+    from gprune.experiments.reproduction.work import TableWork
 
 RESULT = "acceptance.md"
 _MODELS = "huggyllama/llama-7b, meta-llama/Llama-2-7b-hf, meta-llama/Llama-3.1-8B, or a folder"
@@ -102,18 +102,18 @@ def _acceptance(options: argparse.Namespace) -> Acceptance:
     return acceptance.Acceptance(name, Series(model, scale), chosen)
 
 
-def _work(options: argparse.Namespace, found: Acceptance) -> Work:
-    from gprune.experiments.reproduction.work import Work
+def _work(options: argparse.Namespace, found: Acceptance) -> TableWork:
+    from gprune.experiments.reproduction.work import TableWork
     from gprune.experiments.reproduction.writing import folder_name
     from gprune.store import Store
 
     store, series = Store(options.cache), found.series
     folder = options.out or store.root / "acceptance" / folder_name(series.model, series.scale)
     command = shlex.join(["python", "-m", "gprune", *sys.argv[1:]])
-    return Work(store, series, [found.table], folder, command=command)
+    return TableWork(store, series, [found.table], folder, command=command)
 
 
-def _plan(found: Acceptance, made: Work, stream: TextIO) -> None:
+def _plan(found: Acceptance, made: TableWork, stream: TextIO) -> None:
     """Says what there is to do, before anything is fetched or run."""
     from gprune.experiments.reproduction import acceptance, work
 
@@ -125,7 +125,7 @@ def _plan(found: Acceptance, made: Work, stream: TextIO) -> None:
     lines = [f"{found.name}: {sizes}, from {studies}"]
     lines += [f"until {e.until:<12} {e.study.name:<48} {' '.join(e.study.methods)}" for e in missing]
     lines.append(f"model: {_model(found)}")
-    left = [row for errand in missing for row in errand.rows]
+    left = [row for entry in missing for row in entry.rows]
     lines += [acceptance.estimate(left, acceptance.weights_of(found))] if left else []
     print("\n".join(lines), file=stream, flush=True)
 
@@ -150,7 +150,7 @@ def _model(found: Acceptance) -> str:
     return str(folder)
 
 
-def _run(options: argparse.Namespace, found: Acceptance, made: Work) -> int:
+def _run(options: argparse.Namespace, found: Acceptance, made: TableWork) -> int:
     from gprune.cli.batch_progress import Shown
     from gprune.experiments.reproduction import acceptance, work
     from gprune.jobs import device_slots

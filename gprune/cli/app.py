@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
 
 
 def _app(options: argparse.Namespace) -> int:
-    from gprune.app.server import Terms, browser, endpoint, serving
+    from gprune.app.server import ServerOptions, browser, endpoint, serving
 
     if options.cache is not None:
         # the pages, and the jobs that they start, look for it there
@@ -45,5 +45,5 @@ def _app(options: argparse.Namespace) -> int:
     shown: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if not options.no_browser and browser.has_screen():
         shown = browser.opened(found.entry, default_cache())
-    serving.serve(found, Terms(options.trust_remote_code), shown)
+    serving.serve(found, ServerOptions(options.trust_remote_code), shown)
     return 0

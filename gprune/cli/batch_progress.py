@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gprune.experiments.scheduler import Errand, Status
+from gprune.experiments.scheduler import ScheduledStudy, Status
 from gprune.system import safe_parsing
 from gprune.system.units import duration
 
@@ -42,7 +42,7 @@ class Shown:
         words = f"{status.label}: {status.stage}{left}" if status.stage else left.removeprefix(", ")
         self.bar.update(self.line, completed=status.done, total=status.total, description=words)
 
-    def ended(self, errand: Errand, reason: str) -> None:
+    def ended(self, entry: ScheduledStudy, reason: str) -> None:
         """Says that a study has ended, and why it failed if it did."""
         words = f"failed: {safe_parsing.sentence(reason)}" if reason else "done"
-        self.console.print(f"{errand.study.name}: {words}", markup=False, highlight=False, soft_wrap=True)
+        self.console.print(f"{entry.study.name}: {words}", markup=False, highlight=False, soft_wrap=True)

@@ -88,7 +88,7 @@ def _write(
     progress(1, _STEPS, "reading the dense model and cutting")
     # on the CPU a copied row or column is the same whatever machine the run had
     study = replace(graph.study, device="cpu", offload=False)
-    work = stages.Work(study, graph.inputs, results.store.texts)
+    work = stages.RunContext(study, graph.inputs, results.store.texts)
     needs = stages.resolve(stages.pruned(graph, chosen.method) | {"masks": []}, results.record)
     pruned = stages.pruned_model(graph, chosen.method, **(needs | {"masks": found.masks}))
     model = work.pruned(pruned)

@@ -110,7 +110,7 @@ def _submit(options: argparse.Namespace) -> int:
     from gprune import jobs
     from gprune.cli.run import read
     from gprune.jobs.slurm import settings
-    from gprune.jobs.slurm.submission import Errand
+    from gprune.jobs.slurm.submission import StudyJob
 
     if options.slurm_template:
         print(settings.template(), end="")
@@ -121,8 +121,8 @@ def _submit(options: argparse.Namespace) -> int:
     slurm = slurm_settings(options, cache)
     arguments = _for_run(options, studies, slurm)
     if slurm is not None:
-        errands = [Errand(study, options.label, arguments) for study in studies]
-        for job in jobs.submit_slurm(cache, errands, slurm):
+        entries = [StudyJob(study, options.label, arguments) for study in studies]
+        for job in jobs.submit_slurm(cache, entries, slurm):
             print(_line(job))
         return 0
     for study in studies:

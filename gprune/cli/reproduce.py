@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gprune.experiments.reproduction.assembly import Assembled
     from gprune.experiments.reproduction.grid import Series
     from gprune.experiments.reproduction.tables import PaperTable
-    from gprune.experiments.reproduction.work import Work
+    from gprune.experiments.reproduction.work import TableWork
 
 # option: field of the scale
 _SCALE = ("primary", "auxiliary", "substitute", "samples", "epochs", "windows", "limit", "speed", "controls")
@@ -147,26 +147,26 @@ def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) ->
     return scale.choose(model, options.scale or own or None, changes)
 
 
-def _work(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> Work:
-    from gprune.experiments.reproduction.work import Work
+def _work(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> TableWork:
+    from gprune.experiments.reproduction.work import TableWork
     from gprune.experiments.reproduction.writing import default_folder
     from gprune.store import Store
 
     store = Store(options.cache)
     folder = options.out or default_folder(store.root, series.model, series.scale)
-    return Work(store, series, chosen, folder, command=_command())
+    return TableWork(store, series, chosen, folder, command=_command())
 
 
 def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> int:
     from gprune.experiments.reproduction import work
 
     made = _work(options, chosen, series)
-    missing = {errand.shared: errand for errand in work.missing(chosen, series, made.finished)}
+    missing = {entry.shared: entry for entry in work.missing(chosen, series, made.finished)}
     needed = work.needed(chosen, series)
-    for errand in needed:
-        left = missing.get(errand.shared)
+    for entry in needed:
+        left = missing.get(entry.shared)
         state = f"until {left.until}" if left else "there"
-        print(f"{state:<18} {errand.study.name:<48} {' '.join((left or errand).study.methods)}")
+        print(f"{state:<18} {entry.study.name:<48} {' '.join((left or entry).study.methods)}")
     rows = sum(len(table.rows(series)) for table in chosen)
     print(f"{rows} rows of {len(chosen)} tables from {len(needed)} studies, {len(missing)} of them missing")
     return 0
@@ -190,7 +190,7 @@ def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) 
     return 0 if all(table.filled == len(table.answers) for table in tables) else EXIT_UNFILLED
 
 
-def _outlook(made: Work) -> str:
+def _outlook(made: TableWork) -> str:
     """What is left to run, and about how long it takes."""
     missing, seconds = made.outlook()
     if not missing:

@@ -17,7 +17,7 @@ from gprune.system import safe_parsing
 
 if TYPE_CHECKING:
     from gprune.experiments.sweep.plan import Sweep, Variation
-    from gprune.experiments.sweep.status import Standing
+    from gprune.experiments.sweep.status import StudyStatus
     from gprune.store import Store
 
 
@@ -117,7 +117,7 @@ def _studies(count: int) -> str:
     return f"{count:,} {'study' if count == 1 else 'studies'}"
 
 
-def _tell(options: argparse.Namespace, sweep: Sweep, found: Sequence[Standing]) -> None:
+def _tell(options: argparse.Namespace, sweep: Sweep, found: Sequence[StudyStatus]) -> None:
     """Prints where the studies stand."""
     from gprune.experiments.sweep.status import STATES
 
@@ -136,7 +136,7 @@ def _tell(options: argparse.Namespace, sweep: Sweep, found: Sequence[Standing]) 
     )
 
 
-def _plain(one: Standing) -> dict[str, Any]:
+def _plain(one: StudyStatus) -> dict[str, Any]:
     """A study for programs."""
     return {
         "name": one.variation.study.name,

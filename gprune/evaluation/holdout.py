@@ -29,7 +29,7 @@ UNSEEN = "unseen"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class HoldoutStatus:
     """What an evaluated text is to the calibration texts of a run."""
 
     text: str
@@ -129,7 +129,7 @@ def standings(
     calibration: Mapping[str, str],
     evaluation: Mapping[str, str],
     overlaps: Mapping[str, TextOverlap],
-) -> dict[str, Standing]:
+) -> dict[str, HoldoutStatus]:
     """What every evaluation text of a study is to its calibration texts.
 
     Args:
@@ -146,16 +146,16 @@ def standings(
         for role, letter in LETTERS.items():
             same = bool(content) and content == calibration.get(role)
             kin[letter] = SAME if same else kinship(own, named[role])
-        found[text] = Standing(text, kin, overlaps.get(text))
+        found[text] = HoldoutStatus(text, kin, overlaps.get(text))
     return found
 
 
-def unseen(known: Mapping[str, Standing]) -> list[str]:
+def unseen(known: Mapping[str, HoldoutStatus]) -> list[str]:
     """The texts that may be called unseen."""
     return [text for text, standing in known.items() if standing.unseen]
 
 
-def first(known: Mapping[str, Standing], study: Study) -> str:
+def first(known: Mapping[str, HoldoutStatus], study: Study) -> str:
     """The text that a finding is told on: unseen, else of another corpus, else A, else any; may be empty."""
     others = [text for text, standing in known.items() if standing.other]
     return next(iter(unseen(known) + others + [study.primary] * (study.primary in known) + [*known]), "")

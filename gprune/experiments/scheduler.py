@@ -36,7 +36,7 @@ INTERRUPTED = "its job was interrupted: run the command again to go on"
 INCOMPLETE = "its run ended without this result: run the command again, and see the job's log"
 
 
-class Errand(Protocol):
+class ScheduledStudy(Protocol):
     """A study that is to run."""
 
     @property
@@ -49,21 +49,21 @@ class Errand(Protocol):
 
     @property
     def shared(self) -> Study:
-        """What tells it from other errands."""
+        """What tells it from other entries."""
 
     @property
     def timed(self) -> bool:
         """Whether it measures speed, and nothing may run beside it."""
 
 
-E = TypeVar("E", bound=Errand)
+E = TypeVar("E", bound=ScheduledStudy)
 
 
 @dataclass(frozen=True, slots=True)
 class Open(Generic[E]):
     """A job that has not ended."""
 
-    errand: E
+    entry: E
     job: str
     """id of the job"""
     own: bool
@@ -90,13 +90,13 @@ Watcher = Callable[[Status], None]
 
 
 class Schedule(Generic[E]):
-    """Runs errands through the queue of jobs of one cache."""
+    """Runs entries through the queue of jobs of one cache."""
 
     def __init__(
         self,
         cache: Path,
         watch: Watcher = lambda _: None,
-        ended: Callable[[E, str], None] = lambda _errand, _reason: None,
+        ended: Callable[[E, str], None] = lambda _entry, _reason: None,
         needed: Callable[[E], bool] = lambda _: True,
         build: jobs.CommandBuilder = jobs.worker_command,
         slurm: SlurmSettings | None = None,
@@ -108,12 +108,12 @@ class Schedule(Generic[E]):
         Args:
             cache: the cache folder.
             watch: told where the work stands.
-            ended: told of every errand that has ended, and the reason why it failed, empty where it did not.
-            needed: asked before an errand is started, since a job of an earlier command may just have ended.
+            ended: told of every entry that has ended, and the reason why it failed, empty where it did not.
+            needed: asked before an entry is started, since a job of an earlier command may just have ended.
             build: makes a run's argument list, as for gprune.jobs.submit.
             slurm: has Slurm run the studies, as it is told here, all at once; None uses this machine's queue.
             each: whether every study is to leave a run of its own; where not, a job that is under way and
-                makes all that an errand wants is waited for, whatever study it is of.
+                makes all that an entry wants is waited for, whatever study it is of.
         """
         self._slurm, self.cache, self._each = slurm, cache, each
         self._watch, self._ended, self._needed, self._build = watch, ended, needed, build
@@ -121,21 +121,21 @@ class Schedule(Generic[E]):
         self._seconds: list[float] = []
         self._reconciled = 0.0
 
-    def run(self, errands: Sequence[E]) -> dict[Study, str]:
-        """Has every errand run once.
+    def run(self, entries: Sequence[E]) -> dict[Study, str]:
+        """Has every entry run once.
 
         Args:
-            errands: what to run, in this order, those with a clock after all others.
+            entries: what to run, in this order, those with a clock after all others.
 
         Returns:
-            Why errands failed, by what tells them apart; those that ended well are absent.
+            Why entries failed, by what tells them apart; those that ended well are absent.
 
         Raises:
             JobError: the cache cannot be written, or the number of slots is not valid.
         """
         # a job whose process was killed is under way no more
         jobs.reconcile(self.cache)
-        self._waiting.extend(sorted(errands, key=lambda errand: errand.timed))
+        self._waiting.extend(sorted(entries, key=lambda entry: entry.timed))
         failures = dict[Study, str]()
         try:
             while self._waiting or self._open:
@@ -144,7 +144,7 @@ class Schedule(Generic[E]):
                 while self._waiting and self._room(self._waiting[0]):
                     self._start(self._waiting.popleft())
                 self._look(failures)
-                self._watch(self._status(len(errands)))
+                self._watch(self._status(len(entries)))
                 if self._waiting or self._open:
                     time.sleep(POLL_SECONDS)
         except BaseException:
@@ -153,63 +153,63 @@ class Schedule(Generic[E]):
         return failures
 
     def _hand_over(self, slurm: SlurmSettings) -> None:
-        """Puts every errand into Slurm: one array, and one of those with a clock, which share no node."""
+        """Puts every entry into Slurm: one array, and one of those with a clock, which share no node."""
         for timed in (False, True):
             due = []
-            for errand in [errand for errand in self._waiting if errand.timed == timed]:
-                self._waiting.remove(errand)
+            for entry in [entry for entry in self._waiting if entry.timed == timed]:
+                self._waiting.remove(entry)
                 # asked once: a run that another command ends meanwhile would be neither told nor submitted
-                if self._needed(errand):
-                    due.append(errand)
+                if self._needed(entry):
+                    due.append(entry)
                 else:
-                    self._ended(errand, "")
-            some = [submission.Errand(errand.study, errand.study.name, _arguments(errand)) for errand in due]
+                    self._ended(entry, "")
+            some = [submission.StudyJob(entry.study, entry.study.name, _arguments(entry)) for entry in due]
             known = self._known() if some else set()
             found = jobs.submit_slurm(self.cache, some, slurm, exclusive=timed) if some else []
-            for errand, job in zip(due, found, strict=True):
-                self._open.append(Open(errand, job.id, own=job.id not in known))
+            for entry, job in zip(due, found, strict=True):
+                self._open.append(Open(entry, job.id, own=job.id not in known))
 
-    def _room(self, errand: E) -> bool:
-        if errand.timed:
+    def _room(self, entry: E) -> bool:
+        if entry.timed:
             return not self._open
         # one more than can run, so that the queue never stands still between two looks
         return len(self._open) <= device_slots.at_once()
 
-    def _start(self, errand: E) -> None:
-        found = self._already_open(errand)
+    def _start(self, entry: E) -> None:
+        found = self._already_open(entry)
         if found is not None:
             self._open.append(found)
             return
-        if not self._needed(errand):
-            self._ended(errand, "")
+        if not self._needed(entry):
+            self._ended(entry, "")
             return
         known = self._known()
-        job = jobs.submit(self.cache, errand.study, errand.study.name, _arguments(errand), self._build).id
-        self._open.append(Open(errand, job, own=job not in known))
+        job = jobs.submit(self.cache, entry.study, entry.study.name, _arguments(entry), self._build).id
+        self._open.append(Open(entry, job, own=job not in known))
 
     def _known(self) -> set[str]:
         """The jobs that are there: what is submitted and is one of them was somebody else's first."""
         return {job.id for job in jobs.jobs(self.cache)}
 
-    def _already_open(self, errand: E) -> Open[E] | None:
-        """A job that is under way and makes what an errand wants, whoever started it."""
-        taken, digest = {item.job for item in self._open}, fingerprint(errand.study, _arguments(errand))
+    def _already_open(self, entry: E) -> Open[E] | None:
+        """A job that is under way and makes what an entry wants, whoever started it."""
+        taken, digest = {item.job for item in self._open}, fingerprint(entry.study, _arguments(entry))
         for job in jobs.jobs(self.cache):
             if job.state not in ("queued", "running") or job.id in taken:
                 continue
-            if job.fingerprint == digest or (not self._each and self._makes(job, errand)):
-                return Open(errand, job.id, own=False)
+            if job.fingerprint == digest or (not self._each and self._makes(job, entry)):
+                return Open(entry, job.id, own=False)
         return None
 
-    def _makes(self, job: jobs.Job, errand: E) -> bool:
-        """Whether a job makes all that an errand wants, under another name or beside more."""
-        if job.arguments not in (_arguments(errand), ()):
+    def _makes(self, job: jobs.Job, entry: E) -> bool:
+        """Whether a job makes all that an entry wants, under another name or beside more."""
+        if job.arguments not in (_arguments(entry), ()):
             return False
         # a model or a text that cannot be read here makes nothing
         with contextlib.suppress(GpruneError):
             study = jobs.study_of(self.cache, job.id)
-            own = self._keys(replace(errand.study, device=study.device), errand.until)
-            return own <= self._keys(study, errand.until if job.arguments else "all")
+            own = self._keys(replace(entry.study, device=study.device), entry.until)
+            return own <= self._keys(study, entry.until if job.arguments else "all")
         return False
 
     def _keys(self, study: Study, until: str) -> set[str]:
@@ -225,18 +225,18 @@ class Schedule(Generic[E]):
             if reason is None:
                 continue
             self._open.remove(item)
-            if not item.own and (self._killed(item) or (not reason and self._lacks(item.errand))):
+            if not item.own and (self._killed(item) or (not reason and self._lacks(item.entry))):
                 # killed before its command began: it only looked as if it were under way; or done, and its
                 # run has another name, as that of a sweep with another title
-                self._waiting.appendleft(item.errand)
+                self._waiting.appendleft(item.entry)
                 continue
             if reason:
-                failures[item.errand.shared] = reason
-            self._ended(item.errand, reason)
+                failures[item.entry.shared] = reason
+            self._ended(item.entry, reason)
 
-    def _lacks(self, errand: E) -> bool:
-        """Whether an errand still lacks the run of its own that it is to leave."""
-        return self._each and self._needed(errand)
+    def _lacks(self, entry: E) -> bool:
+        """Whether an entry still lacks the run of its own that it is to leave."""
+        return self._each and self._needed(entry)
 
     def _killed(self, item: Open[E]) -> bool:
         with contextlib.suppress(JobError):
@@ -266,7 +266,7 @@ class Schedule(Generic[E]):
                 progress = jobs.progress(self.cache, item.job)
                 if progress.stage:
                     words = progress.waits or f"{progress.done}/{progress.total}"
-                    label, stage = item.errand.study.name, f"{progress.stage} {words}"
+                    label, stage = item.entry.study.name, f"{progress.stage} {words}"
                     break
         mean = sum(self._seconds) / len(self._seconds) if self._seconds else None
         remaining = mean * left / device_slots.at_once() if mean is not None else None
@@ -280,5 +280,5 @@ class Schedule(Generic[E]):
                     jobs.cancel(self.cache, item.job)
 
 
-def _arguments(errand: Errand) -> tuple[str, ...]:
-    return "--until", errand.until
+def _arguments(entry: ScheduledStudy) -> tuple[str, ...]:
+    return "--until", entry.until

@@ -97,18 +97,18 @@ def submit(
 
 
 def submit_slurm(
-    cache: Path, errands: Sequence[submission.Errand], settings: SlurmSettings, *, exclusive: bool = False
+    cache: Path, studies: Sequence[submission.StudyJob], settings: SlurmSettings, *, exclusive: bool = False
 ) -> list[Job]:
     """Puts studies into Slurm, one array for all of them.
 
     Args:
         cache: the cache folder, on a file system that the nodes share.
-        errands: what to run.
+        studies: what to run.
         settings: what the cluster wants.
         exclusive: whether no other job may share the node, as for a timed measurement.
 
     Returns:
-        The job of each errand, where one that has not ended does the same that one.
+        The job of each entry, where one that has not ended does the same that one.
 
     Raises:
         JobError: the cache cannot be written, there is no Slurm client, or Slurm refuses the jobs.
@@ -119,7 +119,7 @@ def submit_slurm(
     except OSError as error:
         raise files.unwritable(home, error) from error
     with files.locked(home, client.SUBMIT_SECONDS):
-        ids = submission.submit(home, errands, settings, jobs(cache), exclusive=exclusive)
+        ids = submission.submit(home, studies, settings, jobs(cache), exclusive=exclusive)
     return [get(cache, job_id) for job_id in ids]
 
 
@@ -163,8 +163,8 @@ def resume(cache: Path, job_id: str, build: local.CommandBuilder = local.worker_
     """
     job = get(cache, job_id)
     if job.engine == SLURM:
-        errand = submission.Errand(study_of(cache, job_id), job.label, job.arguments)
-        return submit_slurm(cache, [errand], submission.settings_of(job.folder))[0]
+        entry = submission.StudyJob(study_of(cache, job_id), job.label, job.arguments)
+        return submit_slurm(cache, [entry], submission.settings_of(job.folder))[0]
     return submit(cache, study_of(cache, job_id), job.label, job.arguments, build)
 
 

@@ -23,8 +23,8 @@ from gprune.pipeline.stages import (
     PAIR,
     Graph,
     Results,
+    RunContext,
     Stage,
-    Work,
     adapted,
     course,
     drift,
@@ -115,7 +115,7 @@ class _Runner:
     def __init__(self, results: Results, record: RunRecord, owner: RunOwner, ranks: Any) -> None:
         graph, store, listener = results.graph, results.store, owner.heard
         self.results, self.record, self.owner, self.listener = results, record, owner, listener
-        self.work = Work(graph.study, graph.inputs, store.texts, partial(listener, "model"), ranks)
+        self.work = RunContext(graph.study, graph.inputs, store.texts, partial(listener, "model"), ranks)
         self.on_the_way: set[Stage[Any]] = set()
         """what this run has made beside others"""
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from gprune.models import identity
 from gprune.pipeline import provenance
 from gprune.pipeline.record import Listener
-from gprune.pipeline.stages import KINDS, Results, Stage, Work, needed, resolve
+from gprune.pipeline.stages import KINDS, Results, RunContext, Stage, needed, resolve
 from gprune.system import machine
 from gprune.system.errors import StoreError
 from gprune.system.progress import Waiting
@@ -42,13 +42,13 @@ def every(results: Results, wanted: Sequence[Stage[R]], listener: Listener) -> l
         GpruneError: as their stages.
     """
     graph = results.graph
-    work = Work(graph.study, graph.inputs, results.store.texts, partial(listener, "model"))
+    work = RunContext(graph.study, graph.inputs, results.store.texts, partial(listener, "model"))
     for stage in wanted:
         _ensure(results, stage, work, listener)
     return [results.record(stage) for stage in wanted]
 
 
-def _ensure(results: Results, stage: Stage[Any], work: Work, listener: Listener) -> None:
+def _ensure(results: Results, stage: Stage[Any], work: RunContext, listener: Listener) -> None:
     if results.there(stage) and (not KINDS[stage.kind].on_demand or results.whole(stage)):
         return
     if not KINDS[stage.kind].on_demand:

@@ -13,7 +13,7 @@ from gprune.analysis.decisions import Bins, chance_jaccard
 from gprune.analysis.paired_test import Measurement
 from gprune.analysis.thresholds import Counts
 from gprune.data.texts.corpus_relation import OTHER
-from gprune.evaluation.holdout import Standing
+from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pruning.drift import rank_drift
 from gprune.records import (
     AdaptedScores,
@@ -135,7 +135,9 @@ def cell(method: str, loss: float, text: str = "c", retention: float = 0.5) -> M
     return Measurement("r", method, text, *values, 30, 8, retention, 0, "m", "", losses)
 
 
-UNSEEN = {"c": Standing("c", {"A": OTHER, "B": OTHER}, TextOverlap("c", 17, 30, np.zeros(2), np.ones(2)))}
+UNSEEN = {
+    "c": HoldoutStatus("c", {"A": OTHER, "B": OTHER}, TextOverlap("c", 17, 30, np.zeros(2), np.ones(2)))
+}
 
 
 @pytest.mark.parametrize("ours", [3.2, 3.5, 3.8])

@@ -37,7 +37,7 @@ def cell(method: str, level: float, text: str = "c", seed: int = 0, **changes: A
     return replace(found, **changes)
 
 
-def standings(study: Study, measured: bool = True, **contents: Any) -> dict[str, holdout.Standing]:
+def standings(study: Study, measured: bool = True, **contents: Any) -> dict[str, holdout.HoldoutStatus]:
     """Of texts of which nothing stands in a calibration set."""
     texts = study.evaluation.texts if measured else ()
     overlaps = {text: TextOverlap(text, 17, 40, np.zeros(2), np.ones(2)) for text in texts}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gprune.evaluation import holdout
-from gprune.evaluation.holdout import Standing
+from gprune.evaluation.holdout import HoldoutStatus
 from gprune.records import TextOverlap
 from gprune.study import EvaluationSettings, Study
 
@@ -15,7 +15,7 @@ def overlap(text: str, *share: float, drawn: float = 0.1) -> TextOverlap:
     return TextOverlap(text, 17, 80, np.array(share), np.full(2, drawn))
 
 
-def standing(text: str, *share: float, content: str = "", drawn: float = 0.1) -> Standing:
+def standing(text: str, *share: float, content: str = "", drawn: float = 0.1) -> HoldoutStatus:
     study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=(text,)))
     calibration = {"primary": "1", "auxiliary": "2", "substitute": "3"}
     measured = {text: overlap(text, *share, drawn=drawn)} if share else {}
@@ -39,7 +39,7 @@ def standing(text: str, *share: float, content: str = "", drawn: float = 0.1) ->
     ],
 )
 def test_only_another_corpus_of_low_measured_overlap_is_unseen(
-    found: Standing, brief: str, is_unseen: bool
+    found: HoldoutStatus, brief: str, is_unseen: bool
 ) -> None:
     assert (found.brief, found.unseen) == (brief, is_unseen)
     assert ("unseen" in found.brief) == is_unseen

@@ -6,7 +6,7 @@ import tiny_study
 
 from gprune import pipeline
 from gprune.pipeline import stages
-from gprune.pipeline.stages import Work
+from gprune.pipeline.stages import RunContext
 from gprune.pruning.sparsity.learning import learn
 from gprune.records import Partition, budget
 from gprune.store import Store
@@ -58,7 +58,7 @@ def whole_layers(shape):
 def test_one_module_a_layer_is_gprune_with_one_module_a_layer_and_rasa_off_bit_for_bit(results):
     study, scores = results.graph.study, results.get(stages.scores)
     texts = [results.get(stages.tokens, role) for role in stages.PAIR]
-    work = Work(study, results.graph.inputs, results.store.texts)
+    work = RunContext(study, results.graph.inputs, results.store.texts)
     modules = whole_layers(work.decoder.shape)
     settings = study.sparsity, study.retention, study.seed
     masks, history = learn(work.decoder, scores.ffn, scores.heads, modules, *texts, *settings, silent)

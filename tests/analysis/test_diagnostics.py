@@ -8,7 +8,7 @@ import tiny_study
 
 from gprune import pipeline
 from gprune.analysis import diagnostics
-from gprune.analysis.ablation_effect import Acting, Explained, explained
+from gprune.analysis.ablation_effect import AblationEffect, Explained, explained
 from gprune.pipeline import stages
 from gprune.pruning.modules.replacement import permuted, whole_layers
 from gprune.store import Store
@@ -51,7 +51,7 @@ def test_the_share_of_random_modules_is_the_mean_over_drawn_ones():
 
 def acting(**changes):
     shares = {"BCM": 0.2, "RASA": 0.05, "MSL": 0.02}
-    plain = Acting(Explained(0.23, 0.02, 0.13), shares, (0.5, 0.4), (0.9, 0.1))
+    plain = AblationEffect(Explained(0.23, 0.02, 0.13), shares, (0.5, 0.4), (0.9, 0.1))
     return replace(plain, **changes)
 
 

@@ -20,7 +20,7 @@ from gprune.jobs.local import worker_command
 from gprune.jobs.slurm.record import Record
 from gprune.pipeline import runs as run_records
 from gprune.pipeline.cache import removal, usage
-from gprune.pipeline.runs import About, notes
+from gprune.pipeline.runs import RunNotes, notes
 from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.store import Store
 from gprune.system import processes, units
@@ -83,7 +83,7 @@ def test_a_hidden_run_is_left_out_of_lists_and_shown_again(cache: Path) -> None:
 
 def test_where_every_run_is_hidden_one_is_shown_all_the_same(cache: Path) -> None:
     name = write_run(cache)
-    notes.save(Store(cache), name, About(hidden=True))
+    notes.save(Store(cache), name, RunNotes(hidden=True))
     app = opened()
     assert not app.exception and app.selectbox(key="frame_run").value == name
 
@@ -198,20 +198,20 @@ def test_what_is_said_of_a_run_may_be_damaged(cache: Path, content: str) -> None
     with pytest.raises(UnreadableError, match="saving writes them anew"):
         notes.read(cache / "runs" / name)
     run = of(cache, name)
-    assert run.about == About() and labels([run]) == {name: "Synthetic"} and len(run.complaint) < 400
+    assert run.about == RunNotes() and labels([run]) == {name: "Synthetic"} and len(run.complaint) < 400
     app = on_runs(name)
     assert "saving writes them anew" in words(app) and not app.exception
-    notes.save(Store(cache), name, About(name="Mended"))
+    notes.save(Store(cache), name, RunNotes(name="Mended"))
     assert json.loads((cache / "runs" / name / notes.FILE).read_text())["name"] == "Mended"
 
 
 def test_labels_are_never_alike(cache: Path) -> None:
     for seed in range(3):
         name = write_run(cache, study=a_study(seed=seed))
-        notes.save(Store(cache), name, About(name="The same"))
+        notes.save(Store(cache), name, RunNotes(name="The same"))
     assert len(set(labels(all_runs(str(cache))[0]).values())) == 3
     with pytest.raises(SettingsError, match="at most 80 characters"):
-        About(name="x" * 81)
+        RunNotes(name="x" * 81)
 
 
 def test_a_study_of_a_sweep_is_not_named_twice_over(cache: Path) -> None:

@@ -34,7 +34,7 @@ PROSE = "Calibration text decides which neurons look important, so choose it wit
 SHORT = a_study(calibration=CalibrationSettings(samples=32, length=16, shards=4))
 
 
-class Desk:
+class FakeClient:
     """Answers what a test says."""
 
     def __init__(self) -> None:
@@ -50,8 +50,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
-    made = Desk()
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
+    made = FakeClient()
     monkeypatch.setattr(client, "POOL", made)
     monkeypatch.setattr(own_drift, "seconds", lambda *_: 3.0)
     return made
@@ -79,9 +79,9 @@ def the_run(cache: Path) -> Run:
     return all_runs(str(cache))[0][0]
 
 
-def test_the_drift_is_drawn_beside_that_of_the_runs_texts(cache: Path, desk: Desk) -> None:
+def test_the_drift_is_drawn_beside_that_of_the_runs_texts(cache: Path, fake: FakeClient) -> None:
     write_run(cache, study=SHORT)
-    desk.known = Held("complete", drifts=FOUND)
+    fake.known = Held("complete", drifts=FOUND)
     app = brought(PROSE * 40)
     said = words(app).replace("\\", "")
     assert "is nearer to B than to A: mean drift 0.100 and 0.200, where A and B are 0.150 apart" in said
@@ -93,7 +93,7 @@ def test_the_drift_is_drawn_beside_that_of_the_runs_texts(cache: Path, desk: Des
     table = app.dataframe[-1].value
     assert table["mean drift"].tolist()[:3] == pytest.approx([0.2, 0.1, 0.15])
     assert table["mean drift, halves"].tolist() == pytest.approx([0.2, 0.1, 0.15, 0.04])
-    (text,) = {one.identity: one for one in desk.asked}.values()
+    (text,) = {one.identity: one for one in fake.asked}.values()
     assert text.raw == (PROSE * 40).encode() and text.suffix == ".txt"
     assert text.source.graph.study.calibration.samples == 32 and text.source.root == str(cache)
 
@@ -109,15 +109,15 @@ def test_every_curve_is_of_halves_like_the_control_beside_it() -> None:
     assert table["own re-sampled"].tolist() == [0.98] * 4
 
 
-def test_fewer_sequences_are_drawn_of_all_three_texts(cache: Path, desk: Desk) -> None:
+def test_fewer_sequences_are_drawn_of_all_three_texts(cache: Path, fake: FakeClient) -> None:
     write_run(cache, study=SHORT)
-    desk.known = Held("complete", drifts=FOUND)
+    fake.known = Held("complete", drifts=FOUND)
     app = brought(PROSE * 12)
-    study = desk.asked[0].source.graph.study
+    study = fake.asked[0].source.graph.study
     counted = own_text.count([PROSE * 12], own_text.tokenizer("demo"))
     assert study.calibration.samples == len(counted.ids) // 16 < 32
     run = the_run(cache)
-    assert stages.tokens(desk.asked[0].source.graph).key != stages.tokens(run.graph).key
+    assert stages.tokens(fake.asked[0].source.graph).key != stages.tokens(run.graph).key
     assert not app.error
 
 
@@ -129,46 +129,46 @@ def test_fewer_sequences_are_drawn_of_all_three_texts(cache: Path, desk: Desk) -
         (Held("loading"), "reads the model"),
     ],
 )
-def test_what_keeps_it_is_told(cache: Path, desk: Desk, held: Held, said: str) -> None:
+def test_what_keeps_it_is_told(cache: Path, fake: FakeClient, held: Held, said: str) -> None:
     write_run(cache, study=SHORT)
-    desk.known = held
+    fake.known = held
     app = brought(PROSE * 40)
     assert said in words(app) and len(charts(app)) == 2
 
 
 def test_a_large_model_says_so_and_shows_what_its_jobs_have_measured(
-    cache: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    cache: Path, fake: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_run(cache, study=SHORT)
     monkeypatch.setattr(own_drift, "seconds", lambda *_: 240.0)
     app = brought(PROSE * 40)
     assert "takes longer, about 4 min 00 s, than a page should" in words(app).replace("\\", "")
-    assert not desk.asked and app.button(key="cd_own_start_b")
+    assert not fake.asked and app.button(key="cd_own_start_b")
     text = own_drift.Brought((PROSE * 40).encode(), "pasted text.txt", ".txt", 32)
     graph = own_drift.graph_of(the_run(cache), text)
     Store(cache).put("drift", stages.drift(graph, "primary", "substitute").key, FOUND["A | own"])
     told = words(brought(PROSE * 40)).replace("\\", "")
-    assert "pasted text is 0.200 from A" in told and not desk.asked
+    assert "pasted text is 0.200 from A" in told and not fake.asked
 
 
 @pytest.mark.parametrize("text", ["word", "🤖🎉 " * 3, "كلمة واحدة", "x" * (5 * 2**20 + 1)])
-def test_too_small_and_too_large_texts_get_a_sentence(cache: Path, desk: Desk, text: str) -> None:
+def test_too_small_and_too_large_texts_get_a_sentence(cache: Path, fake: FakeClient, text: str) -> None:
     write_run(cache)
     app = brought(text)
     told = words(app).replace("\\", "")
     assert "needs at least 4 sequences" in told or "at most 5 MB are taken" in told
-    assert not desk.asked and len(charts(app)) == 2
+    assert not fake.asked and len(charts(app)) == 2
 
 
 @pytest.mark.parametrize("text", ["🤖🎉🌍" * 60, "هذا نص من اليمين إلى اليسار. " * 30, "\x00\x07 odd " * 80])
-def test_any_script_is_measured(cache: Path, desk: Desk, text: str) -> None:
+def test_any_script_is_measured(cache: Path, fake: FakeClient, text: str) -> None:
     write_run(cache, study=SHORT)
-    desk.known = Held("complete", drifts=FOUND)
+    fake.known = Held("complete", drifts=FOUND)
     app = brought(text)
     assert len(charts(app)) == 4 or "is a binary file" in words(app)
 
 
-def test_a_text_of_the_run_itself_has_no_drift(cache: Path, desk: Desk) -> None:
+def test_a_text_of_the_run_itself_has_no_drift(cache: Path, fake: FakeClient) -> None:
     name = write_run(cache, study=SHORT)
     file = cache / "runs" / name / "run.json"
     values = json.loads(file.read_text())

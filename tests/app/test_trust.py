@@ -29,7 +29,7 @@ Started = list[tuple[Study, tuple[str, ...]]]
 def trusting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A server that was started with --trust-remote-code."""
     monkeypatch.setattr(server_options, "_noted", [])
-    server.open_with(server.Terms(trust_remote_code=True))
+    server.open_with(server.ServerOptions(trust_remote_code=True))
     yield
 
 
@@ -41,12 +41,12 @@ def test_terms_are_those_of_the_start_and_trust_nothing_before(monkeypatch: pyte
     monkeypatch.setattr(server_options, "_noted", [])
     assert server.current_terms() is None
     server.require_trust(False)
-    for given in (None, server.Terms()):
+    for given in (None, server.ServerOptions()):
         if given is not None:
             server.open_with(given)
         with refused():
             server.require_trust(True)
-    server.open_with(server.Terms(trust_remote_code=True))
+    server.open_with(server.ServerOptions(trust_remote_code=True))
     server.require_trust(True)
 
 
@@ -85,7 +85,7 @@ def test_its_button_goes_on_where_the_server_may(cache: Path, started: Started, 
 
 def test_the_preview_loads_no_such_model() -> None:
     source = Source("/nowhere", Graph(TRUSTING, Inputs.unknown(TRUSTING)))
-    pool = preview.Pool(start=lambda *_: pytest.fail("a worker was started"))
+    pool = preview.Client(start=lambda *_: pytest.fail("a worker was started"))
     with refused():
         pool.ask(source, Question(TRUSTING.evaluation.texts[0]), "me")
     with refused():

@@ -96,10 +96,10 @@ def test_a_queue_whose_supervisor_finds_no_room_says_so(cache, monkeypatch, numb
 
 def test_an_array_whose_script_finds_no_room_is_not_handed_over(tmp_path, monkeypatch, number):
     monkeypatch.setattr("gprune.jobs.slurm.client.submit", lambda *_: pytest.fail("it was handed over"))
-    errand = submission.Errand(make_study())
+    entry = submission.StudyJob(make_study())
     monkeypatch.setattr(submission, "make_folder", refuse(number))
     with pytest.raises(JobError, match=FULL[number]):
-        submission.submit(tmp_path, [errand], SlurmSettings(), [])
+        submission.submit(tmp_path, [entry], SlurmSettings(), [])
     assert jobs.jobs(tmp_path.parent) == []
 
 
@@ -115,7 +115,7 @@ def test_an_array_whose_number_cannot_be_kept_is_taken_back(tmp_path, monkeypatc
     monkeypatch.setattr(client, "ask", lambda words: told.append(words) or answer)
     monkeypatch.setattr(submission, "write_record", write)
     with pytest.raises(JobError, match=FULL[number]):
-        submission.submit(tmp_path, [submission.Errand(make_study())], SlurmSettings(), [])
+        submission.submit(tmp_path, [submission.StudyJob(make_study())], SlurmSettings(), [])
     assert told == [["scancel", "41"]]
 
 

@@ -17,7 +17,7 @@ from gprune.__main__ import main
 from gprune.jobs.slurm import batch, client, node, settings, watching
 from gprune.jobs.slurm.record import read_record, write_record
 from gprune.jobs.slurm.settings import SlurmSettings
-from gprune.jobs.slurm.submission import Errand
+from gprune.jobs.slurm.submission import StudyJob
 from gprune.jobs.state import JobState, read_state, update, write_state
 from gprune.system import processes
 from gprune.system.errors import JobError, SettingsError
@@ -64,8 +64,8 @@ def asked(home: Path, name: str) -> list[list[str]]:
 
 
 def submit(cache: Path, *seeds: int, **values: object) -> list[jobs.Job]:
-    errands = [Errand(make_study(seed)) for seed in seeds]
-    return jobs.submit_slurm(cache, errands, SlurmSettings(**values))  # type: ignore[arg-type]
+    entries = [StudyJob(make_study(seed)) for seed in seeds]
+    return jobs.submit_slurm(cache, entries, SlurmSettings(**values))  # type: ignore[arg-type]
 
 
 def look(cache: Path, slurm: Path, *lines: str) -> None:

@@ -24,7 +24,7 @@ from gprune.experiments.sweep.plan import Sweep
 from gprune.jobs.slurm import watching
 from gprune.jobs.slurm.record import read_record
 from gprune.jobs.slurm.settings import SlurmSettings
-from gprune.jobs.slurm.submission import Errand
+from gprune.jobs.slurm.submission import StudyJob
 from gprune.jobs.state import read_state
 from gprune.store import Store
 from gprune.study import Study, from_dict
@@ -67,7 +67,7 @@ def of_seeds(study: Study, *seeds: int) -> list[Study]:
 
 def submit(cache: Path, studies: list[Study], **settings: object) -> list[jobs.Job]:
     chosen = SlurmSettings(partition="main", **settings)  # type: ignore[arg-type]
-    return jobs.submit_slurm(cache, [Errand(one) for one in studies], chosen)
+    return jobs.submit_slurm(cache, [StudyJob(one) for one in studies], chosen)
 
 
 def ended(cache: Path, found: list[jobs.Job]) -> bool:

@@ -166,7 +166,7 @@ def test_positions_alone_are_shared_out_too(settings: dict[str, Any]) -> None:
                 assert order is not None
                 ranks._take_part(one, held, order)
             return None
-        known = distributed.Company(one, study, "float32", lambda: None)
+        known = distributed.Processes(one, study, "float32", lambda: None)
         shared = known.called(distributed.POSITIONS, tokens, study.calibration, count)
         found = collect_strongest(decoder, tokens, study.calibration, count, ranks=shared)
         one.order(distributed.LET_GO, {}, {})

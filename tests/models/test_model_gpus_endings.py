@@ -18,7 +18,7 @@ from waiting import limit
 
 from gprune.cli import distributed as ranks
 from gprune.models import sharding
-from gprune.models.distributed.heartbeat import Peers
+from gprune.models.distributed.heartbeat import Heartbeat
 from gprune.models.distributed.launch import exit_code
 from gprune.models.distributed.rpc import Order, made
 from gprune.pipeline.stages import distributed
@@ -52,7 +52,7 @@ def test_memory_that_runs_out_on_another_process_is_told_by_the_first(
 
 
 def test_a_command_that_is_gone_is_told_as_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    peers = Peers(Meeting(1), 0, [os.getpid()])
+    peers = Heartbeat(Meeting(1), 0, [os.getpid()])
     assert peers.missing() is None
     monkeypatch.setattr("os.getppid", lambda: -1)
     assert "the command that started the 1 processes of this run has ended" in str(peers.missing())
@@ -121,7 +121,7 @@ def test_the_others_give_their_gpus_back_before_a_model_is_laid_over_them(
 
     monkeypatch.setattr(sharding, "spread", lambda *_: told.append("laid"))
     others: Any = Others()
-    distributed.Company(others, demo_study(), "bfloat16", lambda: None).whole()
+    distributed.Processes(others, demo_study(), "bfloat16", lambda: None).whole()
     assert told == [distributed.LET_GO, "laid"]
 
 

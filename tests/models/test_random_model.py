@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from gprune import pipeline
 from gprune.app.preview.request import DENSE, Question, Source, resolve
-from gprune.app.preview.worker.masked_model import Bench
+from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.models import loading, shapes
 from gprune.models.export import apply, checkpoint, measurable
 from gprune.pipeline import stages
@@ -103,9 +103,9 @@ def test_the_preview_measures_it_too(folder: Path) -> None:
     pipeline.run(study, store, lambda *_: None, "perplexity")
     results, text = pipeline.opened(study, store), study.evaluation.texts[0]
     source = Source(str(folder / "cache"), results.graph)
-    bench = Bench(source.model)
+    masked = MaskedModel(source.model)
     asked = resolve(source, Question(text, DENSE))
     sent = {"text": asked.text, "numbers": [0, 1], "pruned": asked.pruned}
     stored = results.get(stages.perplexity, "dense", text).losses[:2]
-    np.testing.assert_allclose(bench.losses(sent), stored, rtol=1e-4)
-    bench.require_same()
+    np.testing.assert_allclose(masked.losses(sent), stored, rtol=1e-4)
+    masked.require_same()

@@ -7,7 +7,7 @@ import tiny_study
 from plugins.packages import BOTH, METRIC, adopted, install
 
 from gprune import pipeline
-from gprune.pipeline.stages import Inputs, Work
+from gprune.pipeline.stages import Inputs, RunContext
 from gprune.store import Store
 from gprune.study import from_dict
 from gprune.system.errors import MethodError, PluginError
@@ -74,7 +74,7 @@ def test_a_model_that_comes_back_changed_is_loaded_again(tmp_path: Path) -> None
     texts = tiny_study.write_texts(tmp_path / "texts")
     model = tiny_study.write_model(tmp_path / "model", texts)
     study = from_dict(tiny_study.settings(model, texts))
-    work = Work(study, Inputs("m", "t", "float32", {}, {}), tmp_path)
+    work = RunContext(study, Inputs("m", "t", "float32", {}, {}), tmp_path)
     before = work.decoder
     weight = before.down_proj(0).weight.clone()
     with work.lent("somebody") as lent:

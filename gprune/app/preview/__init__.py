@@ -8,7 +8,7 @@ A worker process holds the model (`gprune.app.preview.worker.worker`, the only m
 and silences units in place, without copying it. Everything else runs in the app's process.
 """
 
-from gprune.app.preview.client import Pool, pool
+from gprune.app.preview.client import Client, pool
 from gprune.app.preview.own_text import Held, OwnText
 from gprune.app.preview.request import DENSE, Question, Source
 from gprune.app.preview.response import NO_DIFFERENCE, Answer, State, verdict
@@ -22,7 +22,7 @@ __all__ = [
     "OwnText",
     "Passage",
     "Piece",
-    "Pool",
+    "Client",
     "Prompt",
     "Question",
     "Read",

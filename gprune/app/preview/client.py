@@ -1,6 +1,6 @@
 """The app's side of the preview: sessions ask and look, each from threads of its own.
 
-Whatever is asked is put on a docket and answered by the one worker; looking never waits.
+Whatever is asked is put on a request_queue and answered by the one worker; looking never waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gprune.app.preview.worker_manager import WorkerManager
 from gprune.app.server import require_trust
 
 
-class Pool(WorkerManager):
+class Client(WorkerManager):
     """Answers the questions of all sessions of one server with one worker at most."""
 
     def ask(self, source: Source, question: Question, owner: str, base: Question | None = None) -> str:
@@ -68,14 +68,14 @@ class Pool(WorkerManager):
         require_trust(source.graph.study.trust_remote_code)
         wanted = parts(source, what, models)
         with self._changed:
-            asked = self._readings.put(wanted, owner, time.monotonic())
+            asked = self._token_requests.put(wanted, owner, time.monotonic())
             self._wake()
         return asked
 
     def reading(self, identity: str) -> Reading | None:
         """What is known of a passage or a continuation; None where it was not asked, or long ago."""
         with self._changed:
-            found = self._readings.look(identity, time.monotonic())
+            found = self._token_requests.look(identity, time.monotonic())
             self._wake()
             return found
 
@@ -113,7 +113,7 @@ class Pool(WorkerManager):
         Looking keeps a question at work: one that nobody looks at for a while is dropped.
         """
         with self._changed:
-            answer = self._agenda.look(identity, time.monotonic())
+            answer = self._scheduler.look(identity, time.monotonic())
             self._wake()
             return answer
 
@@ -122,7 +122,7 @@ class Pool(WorkerManager):
         key = key_of(source.model)
         with self._changed:
             child, waiting = self._child, bool(self._open(key))
-            reason = self._lookout.reason(source.model)
+            reason = self._job_gate.reason(source.model)
             if child is not None and key_of(child.model) == key:
                 if not child.ready:
                     return State("loading", "the model is being loaded", child.pid)
@@ -141,8 +141,8 @@ class Pool(WorkerManager):
     def close(self) -> None:
         """Ends the worker and drops every question."""
         with self._changed:
-            for docket in self._dockets:
-                docket.drop()
+            for request_queue in self._request_queues:
+                request_queue.drop()
             self._end("the app has ended it")
             self._changed.notify_all()
 
@@ -155,15 +155,15 @@ class Pool(WorkerManager):
             against = resolve(source, base or Question(question.text, DENSE))
             pairs.append((resolve(source, question), against))
         with self._changed:
-            asked = self._agenda.put(pairs, owner, kind, time.monotonic())
+            asked = self._scheduler.put(pairs, owner, kind, time.monotonic())
             self._wake()
         return asked
 
 
-POOL = Pool()
+POOL = Client()
 atexit.register(POOL.close)
 
 
-def pool() -> Pool:
+def pool() -> Client:
     """The one pool of this process."""
     return POOL

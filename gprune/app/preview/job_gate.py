@@ -19,7 +19,7 @@ LOOK_OUT_SECONDS = 0.5
 """how often the queue of jobs is looked at"""
 
 
-class Lookout:
+class JobGate:
     """What the queue of jobs said last, for every model that is loaded or wanted."""
 
     def __init__(self, waits_for: Callable[[Path, str], str]) -> None:

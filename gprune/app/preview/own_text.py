@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gprune.app.preview.request import Source
-from gprune.app.preview.request_queue import PREVIEW, Docket, Entry
+from gprune.app.preview.request_queue import PREVIEW, Entry, RequestQueue
 from gprune.app.preview.worker.messages import OWN_PAIRS
 from gprune.pipeline.stages import drift
 from gprune.records import RankDrift
@@ -110,7 +110,7 @@ class Task:
             self._folder.cleanup()
 
 
-class OwnTexts(Docket[Asked, Task]):
+class OwnTexts(RequestQueue[Asked, Task]):
     """The texts of all sessions of one server."""
 
     def put(self, text: OwnText, owner: str, now: float) -> str:

@@ -57,14 +57,14 @@ E = TypeVar("E", bound=Entry)
 I = TypeVar("I")  # noqa: E741  (an item, what a worker does next)
 
 
-class Docket(ABC, Generic[E, I]):
+class RequestQueue(ABC, Generic[E, I]):
     """The questions of one kind, of every session."""
 
     def __init__(self, turns: Iterator[int] | None = None) -> None:
         """Knows nothing yet.
 
         Args:
-            turns: running numbers, shared by dockets that take turns with each other.
+            turns: running numbers, shared by request_queues that take turns with each other.
         """
         self._entries: OrderedDict[str, E] = OrderedDict()
         self._faults: dict[str, tuple[str, float]] = {}

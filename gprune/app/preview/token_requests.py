@@ -1,4 +1,4 @@
-"""Readings: how several models read one passage token by token, or go on from one prompt.
+"""Token requests: how several models read one passage token by token, or go on from one prompt.
 
 Each model is one part of a reading. A part is known by its content, so that the dense model's is had once
 for whatever it is held beside. A continuation grows by a few tokens a turn, so that previews have their turns
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gprune.app.preview.request import Question, Source, digest, silent, text_of
-from gprune.app.preview.request_queue import PREVIEW, Docket, Entry, surplus
+from gprune.app.preview.request_queue import PREVIEW, Entry, RequestQueue, surplus
 from gprune.app.preview.response import Progress
 from gprune.records import Array
 
@@ -28,7 +28,7 @@ MOST_CHARACTERS = 6_000_000
 TURN_TOKENS = 4
 """of a continuation in one turn, whatever the pace"""
 MOST_ENTRIES, MOST_PARTS = 24, 96
-"""readings and parts that are kept, the newest"""
+"""requests that are kept, the newest"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class ModelRequest:
     """A passage or a prompt before one model."""
 
     identity: str
@@ -128,7 +128,7 @@ class Part:
 class Asked(Entry):
     """A reading that somebody waits for."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ModelRequest, ...]
 
     @property
     def loads(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Asked(Entry):
 class Turn:
     """What a worker does next."""
 
-    part: Part
+    part: ModelRequest
     ids: tuple[int, ...] = ()
     """tokens that are written already"""
     tokens: int = 0
@@ -159,7 +159,7 @@ class Turn:
         return sent | {"ids": list(self.ids), "tokens": self.tokens} if part.writes else sent
 
 
-def parts(source: Source, what: Passage | Prompt, models: Sequence[Question]) -> tuple[Part, ...]:
+def parts(source: Source, what: Passage | Prompt, models: Sequence[Question]) -> tuple[ModelRequest, ...]:
     """What is asked of a worker, one part a model.
 
     Raises:
@@ -173,7 +173,7 @@ def parts(source: Source, what: Passage | Prompt, models: Sequence[Question]) ->
     for question in models:
         pruned, _ = silent(source, question)
         identity = digest([source.model, known, pruned])
-        found.append(Part(identity, source.model, content, pruned))
+        found.append(ModelRequest(identity, source.model, content, pruned))
     return tuple(found)
 
 
@@ -197,15 +197,15 @@ def _short(content: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class Readings(Docket[Asked, Turn]):
+class TokenRequests(RequestQueue[Asked, Turn]):
     """Every reading of every session."""
 
     def __init__(self, turns: Iterator[int] | None = None) -> None:
-        """Knows nothing yet; see Docket."""
+        """Knows nothing yet; see RequestQueue."""
         super().__init__(turns)
         self._found: OrderedDict[str, Read | Written] = OrderedDict()
 
-    def put(self, wanted: tuple[Part, ...], owner: str, now: float) -> str:
+    def put(self, wanted: tuple[ModelRequest, ...], owner: str, now: float) -> str:
         """Takes a reading up; the owner's other ones are dropped.
 
         Args:

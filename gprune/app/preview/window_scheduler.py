@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from gprune.app.preview.request import Resolved
-from gprune.app.preview.request_queue import CURVE, LOOK_SECONDS, PREVIEW, Docket, Entry, surplus
+from gprune.app.preview.request_queue import CURVE, LOOK_SECONDS, PREVIEW, Entry, RequestQueue, surplus
 from gprune.app.preview.response import Answer
 from gprune.records import Array
 
-__all__ = ["CURVE", "LOOK_SECONDS", "PREVIEW", "Agenda", "Compared", "Item", "visiting_order"]
+__all__ = ["CURVE", "LOOK_SECONDS", "PREVIEW", "WindowScheduler", "Compared", "Item", "visiting_order"]
 MOST_ENTRIES, MOST_LOSSES = 512, 1024
 """answers and losses that are kept, the newest"""
 TARGET_SECONDS = 0.5
@@ -64,11 +64,11 @@ class Item:
         return asked | {"numbers": numbers, "pruned": self.asked.pruned}
 
 
-class Agenda(Docket[Compared, Item]):
+class WindowScheduler(RequestQueue[Compared, Item]):
     """Every question of every session."""
 
     def __init__(self, turns: Iterator[int] | None = None) -> None:
-        """Knows nothing yet; see Docket."""
+        """Knows nothing yet; see RequestQueue."""
         super().__init__(turns)
         self._losses: OrderedDict[str, Array] = OrderedDict()
         self._counts: dict[str, int] = {}

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gprune.app.preview.job_gate import Lookout, hindrance
+from gprune.app.preview.job_gate import JobGate, hindrance
 from gprune.app.preview.own_text import OwnTexts
 from gprune.app.preview.request import key_of
-from gprune.app.preview.request_queue import Docket, Entry, order
-from gprune.app.preview.token_requests import Readings
-from gprune.app.preview.window_scheduler import Agenda
-from gprune.app.preview.worker_process import Child
+from gprune.app.preview.request_queue import Entry, RequestQueue, order
+from gprune.app.preview.token_requests import TokenRequests
+from gprune.app.preview.window_scheduler import WindowScheduler
+from gprune.app.preview.worker_process import WorkerProcess
 
 IDLE_SECONDS = 120.0
 """a worker that has measured nothing for so long ends and gives its memory back"""
@@ -42,7 +42,7 @@ class WorkerManager:
     def __init__(
         self,
         idle: float = IDLE_SECONDS,
-        start: Callable[[dict[str, Any], Callable[[], None]], Child] = Child,
+        start: Callable[[dict[str, Any], Callable[[], None]], WorkerProcess] = WorkerProcess,
         waits_for: Callable[[Path, str], str] = hindrance,
     ) -> None:
         """Starts nothing.
@@ -53,23 +53,31 @@ class WorkerManager:
             waits_for: says why the preview has to wait; replaced in tests.
         """
         self.idle = idle
-        self._start, self._lookout = start, Lookout(waits_for)
+        self._start, self._job_gate = start, JobGate(waits_for)
         turns = itertools.count(1)
-        self._agenda, self._readings, self._own = Agenda(turns), Readings(turns), OwnTexts(turns)
-        self._dockets: tuple[Docket[Any, Any], ...] = (self._agenda, self._readings, self._own)
+        self._scheduler, self._token_requests, self._own = (
+            WindowScheduler(turns),
+            TokenRequests(turns),
+            OwnTexts(turns),
+        )
+        self._request_queues: tuple[RequestQueue[Any, Any], ...] = (
+            self._scheduler,
+            self._token_requests,
+            self._own,
+        )
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._child: Child | None = None
-        self._leaving: Child | None = None
+        self._child: WorkerProcess | None = None
+        self._leaving: WorkerProcess | None = None
         """the worker before, until its memory is free"""
-        self._flight: tuple[Docket[Any, Any], Any, float] | None = None
+        self._flight: tuple[RequestQueue[Any, Any], Any, float] | None = None
         self._worked = self._warm = 0.0
         self._measured = False
         self._ended: dict[str, str] = {}
 
     def _open(self, model: str | None = None) -> list[Entry]:
         """Every question that lacks something, of one model or all."""
-        return [entry for docket in self._dockets for entry in docket.open(model)]
+        return [entry for request_queue in self._request_queues for entry in request_queue.open(model)]
 
     def _wake(self) -> None:
         """Has the manager look at once where something is open; the lock is held."""
@@ -98,8 +106,8 @@ class WorkerManager:
 
     def _step(self, now: float) -> None:
         self._hear(now)
-        for docket in self._dockets:
-            docket.expire(now)
+        for request_queue in self._request_queues:
+            request_queue.expire(now)
         self._manage(now)
         self._hand_over(now)
 
@@ -109,7 +117,7 @@ class WorkerManager:
             models = {entry.model: entry.loads for entry in self._open()}
             if self._child is not None:
                 models[key_of(self._child.model)] = self._child.model
-        self._lookout.look(models.values())
+        self._job_gate.look(models.values())
 
     def _hear(self, now: float) -> None:
         """Takes in what the worker has said."""
@@ -133,12 +141,12 @@ class WorkerManager:
 
     def _note_result(self, reply: dict[str, Any], now: float) -> None:
         assert self._flight is not None
-        (docket, item, sent), self._flight = self._flight, None
+        (request_queue, item, sent), self._flight = self._flight, None
         self._worked = now
         if reply.get("id") != item.identity:
             raise RuntimeError("an answer to another question")
         self._measured = self._measured or "windows" not in reply
-        docket.heard(item, reply, now - sent)
+        request_queue.heard(item, reply, now - sent)
 
     def _manage(self, now: float) -> None:
         """Ends the worker where that is due, and starts one where it is wanted."""
@@ -148,7 +156,7 @@ class WorkerManager:
         reason = self._due(wanted, now)
         if reason:
             self._end(reason)
-        if self._child is not None or wanted is None or self._lookout.reason(wanted.loads):
+        if self._child is not None or wanted is None or self._job_gate.reason(wanted.loads):
             return
         if self._leaving is not None and not self._leaving.gone:
             return
@@ -164,7 +172,7 @@ class WorkerManager:
         child = self._child
         if child is None:
             return ""
-        reason = self._lookout.reason(child.model)
+        reason = self._job_gate.reason(child.model)
         if reason and child.model["device"] != "cpu":
             return reason
         if wanted is not None and self._turn_over(wanted, now):
@@ -177,7 +185,7 @@ class WorkerManager:
     def _wanted(self) -> Entry | None:
         """The question whose model should be loaded, were there no other: a preview, longest without turn."""
         mine = None if self._child is None else key_of(self._child.model)
-        entries = [entry for entry in self._open() if not self._lookout.reason(entry.loads)]
+        entries = [entry for entry in self._open() if not self._job_gate.reason(entry.loads)]
         others = [entry for entry in entries if entry.model != mine]
         return min(others or entries, key=order, default=None)
 
@@ -188,7 +196,7 @@ class WorkerManager:
         mine = self._open(key)
         if wanted.model == key:
             return False
-        if not mine or self._lookout.reason(self._child.model):
+        if not mine or self._job_gate.reason(self._child.model):
             return True
         urgent = any(entry.urgent for entry in mine)
         if not self._child.ready or (urgent and not wanted.urgent):
@@ -198,19 +206,23 @@ class WorkerManager:
     def _hand_over(self, now: float) -> None:
         """Gives a worker that rests its next batch."""
         child = self._child
-        if child is None or not child.ready or self._flight is not None or self._lookout.reason(child.model):
+        if child is None or not child.ready or self._flight is not None or self._job_gate.reason(child.model):
             return
-        waiting = [(entry, docket) for docket in self._dockets for entry in docket.open(key_of(child.model))]
-        for entry, docket in sorted(waiting, key=lambda pair: order(pair[0])):
-            item = docket.turn(entry)
+        waiting = [
+            (entry, request_queue)
+            for request_queue in self._request_queues
+            for entry in request_queue.open(key_of(child.model))
+        ]
+        for entry, request_queue in sorted(waiting, key=lambda pair: order(pair[0])):
+            item = request_queue.turn(entry)
             if item is not None:
-                self._flight = docket, item, now
+                self._flight = request_queue, item, now
                 child.send(item.message)
                 return
 
     def _fail_model(self, model: str, problem: str, retry: float) -> None:
-        for docket in self._dockets:
-            docket.fail_model(model, problem, retry)
+        for request_queue in self._request_queues:
+            request_queue.fail_model(model, problem, retry)
 
     def _give_up(self, problem: str, now: float, pause: float = 0.0) -> None:
         """Ends the worker for a reason that all questions of its model share."""

@@ -20,7 +20,7 @@ _SAID_BYTES = 4096
 _END_SECONDS = 5.0
 
 
-class Child:
+class WorkerProcess:
     """One worker process; it lives no longer than this one, since its input ends with it."""
 
     def __init__(self, model: dict[str, Any], on_reply: Callable[[], None]) -> None:

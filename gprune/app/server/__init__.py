@@ -5,6 +5,6 @@ outside, `names` the addresses that the server answers under, `terms` what it ma
 `serving` starts it.
 """
 
-from gprune.app.server.server_options import Terms, current_terms, open_with, require_trust
+from gprune.app.server.server_options import ServerOptions, current_terms, open_with, require_trust
 
-__all__ = ["Terms", "current_terms", "open_with", "require_trust"]
+__all__ = ["ServerOptions", "current_terms", "open_with", "require_trust"]

@@ -23,7 +23,7 @@ UNSAFE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Endpoint:
     """Where one server is to be found."""
 
     address: str
@@ -67,7 +67,7 @@ class Place:
         return [f"ssh -L {port}:{there}:{self.port} {who}" for port in ports or [self.port]]
 
 
-def found(address: str, port: int, public: Sequence[str] = ()) -> Place:
+def found(address: str, port: int, public: Sequence[str] = ()) -> Endpoint:
     """A place where a server can listen, with new secrets.
 
     Args:
@@ -84,7 +84,7 @@ def found(address: str, port: int, public: Sequence[str] = ()) -> Place:
         taken = _tried(address, port)
     except (OSError, UnicodeError) as error:
         raise SettingsError(_why(address, port, error)) from error
-    return Place(address, taken, names(address, taken, public), Keys())
+    return Endpoint(address, taken, names(address, taken, public), Keys())
 
 
 def _tried(address: str, port: int) -> int:

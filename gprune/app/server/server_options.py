@@ -16,22 +16,22 @@ TRUST_OPTION = "--trust-remote-code"
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ServerOptions:
     """What a server was started for."""
 
     trust_remote_code: bool = False
     """whether a study may ask for the Python code of its model to be run"""
 
 
-_noted: list[Terms] = []
+_noted: list[ServerOptions] = []
 
 
-def open_with(given: Terms) -> None:
+def open_with(given: ServerOptions) -> None:
     """Notes that this process serves the app behind its door, and on which terms."""
     _noted[:] = [given]
 
 
-def current_terms() -> Terms | None:
+def current_terms() -> ServerOptions | None:
     """The terms of this process; None where the app was not started by its own command."""
     return _noted[0] if _noted else None
 

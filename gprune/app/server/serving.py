@@ -15,8 +15,8 @@ from typing import Any
 
 from gprune.app.server import preload
 from gprune.app.server.auth import Guard
-from gprune.app.server.endpoint import UNSAFE, Place
-from gprune.app.server.server_options import Terms, open_with
+from gprune.app.server.endpoint import UNSAFE, Endpoint
+from gprune.app.server.server_options import ServerOptions, open_with
 from gprune.system import installation
 
 SCRIPT = installation.APP_FOLDER / "app.py"
@@ -26,7 +26,7 @@ _REFUSED = "ASGI callable returned without completing handshake."
 """what uvicorn says of each WebSocket that was answered with a plain response, as the guard does"""
 
 
-def serve(place: Place, terms: Terms, shown: AbstractContextManager[None]) -> None:
+def serve(place: Endpoint, terms: ServerOptions, shown: AbstractContextManager[None]) -> None:
     """Serves the app until it is interrupted.
 
     Args:
@@ -47,7 +47,7 @@ def _worth_saying(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.WARNING and record.msg != _REFUSED
 
 
-def app(place: Place, shown: AbstractContextManager[None]) -> Any:
+def app(place: Endpoint, shown: AbstractContextManager[None]) -> Any:
     """The app behind its door, for any ASGI server.
 
     Args:
@@ -101,7 +101,7 @@ async def _home(request: Any) -> Any:
     return RedirectResponse(f"/?{query}" if query else "/")
 
 
-def _settings(place: Place) -> dict[str, Any]:
+def _settings(place: Endpoint) -> dict[str, Any]:
     """Streamlit's settings for this server; what is not here stands in .streamlit/config.toml."""
     return {
         "server.address": place.address,

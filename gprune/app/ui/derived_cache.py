@@ -10,7 +10,7 @@ import pandas as pd
 
 from gprune import records
 from gprune.analysis import agreement, comparison, decisions, diagnostics, drift, thresholds
-from gprune.analysis.ablation_effect import Acting
+from gprune.analysis.ablation_effect import AblationEffect
 from gprune.analysis.paired_test import Measurement
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.memo import memoized
@@ -188,7 +188,7 @@ def size_of(run: Run, method: str, kept: records.PruningMasks) -> tuple[float, i
     return kept.retention, pruned.parameters(shape, size)
 
 
-def acting(run: Run) -> Acting:
+def acting(run: Run) -> AblationEffect:
     """What the parts of GPrune do in a run.
 
     Raises:
@@ -203,7 +203,7 @@ def acting(run: Run) -> Acting:
 
 
 @memoized(64)
-def _acting(root: str, keys: tuple[str, ...], _results: Results) -> Acting:
+def _acting(root: str, keys: tuple[str, ...], _results: Results) -> AblationEffect:
     return diagnostics.diagnose(_results)
 
 

@@ -15,7 +15,7 @@ from gprune.app.ui import derived_cache, job_runs
 from gprune.app.ui.memo import memoized
 from gprune.app.ui.text import short
 from gprune.app.ui.unit import Selection
-from gprune.evaluation.holdout import Standing
+from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, record
 from gprune.study.methods import METHODS, of_masks
@@ -25,7 +25,7 @@ FINE = 200
 _BINS = 5
 
 
-def standings(run: Run) -> dict[str, Standing]:
+def standings(run: Run) -> dict[str, HoldoutStatus]:
     """What the evaluation texts of a run are to its calibration texts; a damaged overlap is not known."""
     return stages.standings(run.graph, lambda text: run.load(stages.overlap, text))
 

@@ -16,7 +16,7 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain, said, short
 from gprune.jobs import Job, queue
 from gprune.jobs.slurm.settings import SlurmSettings
-from gprune.jobs.slurm.submission import Errand
+from gprune.jobs.slurm.submission import StudyJob
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, Unreadable, all_runs
 from gprune.study import Study
@@ -177,10 +177,10 @@ def start_in_slurm(root: str, studies: Sequence[Study], settings: SlurmSettings)
         for study in studies:
             packed.require_here(root, study)
             require_trust(study.trust_remote_code)
-        errands = [Errand(study, job_label(study)) for study in studies]
+        entries = [StudyJob(study, job_label(study)) for study in studies]
         # a busy controller takes its time
         with st.spinner("Slurm is asked to take it"):
-            found = queue.submit_slurm(Path(root), errands, settings)
+            found = queue.submit_slurm(Path(root), entries, settings)
     except GpruneError as error:
         st.error(said(error), icon=":material/error:")
         return []

@@ -106,7 +106,7 @@ def assemble(
         table: which one.
         series: the reproduction it belongs to.
         finished: the runs of the cache.
-        failures: why errands failed just now, by what their rows share.
+        failures: why entries failed just now, by what their rows share.
     """
     answers = tuple(_answered(row, finished, failures or {}) for row in table.rows(series))
     known = _Known(table, answers, means.common(answers), Marks(protocols.columns(answers)))

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from gprune.analysis import diagnostics
-from gprune.analysis.ablation_effect import Acting
+from gprune.analysis.ablation_effect import AblationEffect
 from gprune.analysis.claims import CLAIMS, Case, Verdict, growing, judged
 from gprune.analysis.formatting import signed
 from gprune.analysis.paired_test import in_percent
 from gprune.analysis.table import Table
-from gprune.evaluation.holdout import Standing
+from gprune.evaluation.holdout import HoldoutStatus
 from gprune.experiments.reproduction.control_rows import fair_rows, identifier
 from gprune.experiments.reproduction.grid import Series
 from gprune.experiments.reproduction.lookup import Answer, Finished
@@ -44,7 +44,7 @@ class Block:
     """one a text"""
     results: Results
     """of the first seed"""
-    standings: Mapping[str, Standing]
+    standings: Mapping[str, HoldoutStatus]
     """what every text is to A and B, in the draws of the first seed"""
 
 
@@ -79,11 +79,11 @@ def _blocks(finished: Finished, series: Series) -> list[Block]:
     return found
 
 
-def _standings(results: Results) -> dict[str, Standing]:
+def _standings(results: Results) -> dict[str, HoldoutStatus]:
     return stages.standings(results.graph, lambda text: results.get(stages.overlap, text))
 
 
-def _case(series: Series, retention: float, known: Standing, answers: Sequence[Answer]) -> Case:
+def _case(series: Series, retention: float, known: HoldoutStatus, answers: Sequence[Answer]) -> Case:
     losses: dict[str, dict[int, np.ndarray]] = {}
     for answer in answers:
         for value in answer.values:
@@ -124,7 +124,7 @@ def _head(every: Sequence[Series], blocks: Sequence[Block], command: str) -> lis
     ]
 
 
-def _texts(blocks: Sequence[Block]) -> list[Standing]:
+def _texts(blocks: Sequence[Block]) -> list[HoldoutStatus]:
     """What every text is; where models read the same texts, in the tokens of the first."""
     return list(
         {text: known for block in reversed(blocks) for text, known in block.standings.items()}.values()
@@ -270,14 +270,14 @@ def _why(blocks: Sequence[Block]) -> list[str]:
     return [*lines, "", *(f"- {', '.join(where)}: {warning}." for warning, where in warnings.items())]
 
 
-def _acting(block: Block) -> Acting | None:
+def _acting(block: Block) -> AblationEffect | None:
     try:
         return diagnostics.diagnose(block.results) if diagnostics.ready(block.results) else None
     except StoreError:
         return None
 
 
-def _diagnosis(block: Block, acting: Acting) -> list[str]:
+def _diagnosis(block: Block, acting: AblationEffect) -> list[str]:
     own = acting.drift_explained
     start = "" if own.initialization is None else f"{100 * own.initialization:.0f} %"
     explained = f"{100 * own.modules:.0f} %, {start or 'not kept'}, {100 * own.random:.0f} %"

@@ -63,7 +63,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class TableStudy:
     """A study to run, for all rows that need it."""
 
     study: Study
@@ -75,7 +75,7 @@ class Errand:
 
     @property
     def shared(self) -> Study:
-        """What its rows have in common, and what tells it from other errands."""
+        """What its rows have in common, and what tells it from other entries."""
         return shared(self.study)
 
     @property
@@ -201,12 +201,12 @@ def together(methods: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in METHODS if name in wanted)
 
 
-def errands(rows: Iterable[Row]) -> list[Errand]:
+def entries(rows: Iterable[Row]) -> list[TableStudy]:
     """Groups rows into as few studies as fill them, in the order of the rows, those with a clock last."""
     groups: dict[Study, list[Row]] = {}
     for row in rows:
         groups.setdefault(shared(row.study), []).append(row)
-    return sorted((_errand(group) for group in groups.values()), key=lambda errand: errand.timed)
+    return sorted((_entry(group) for group in groups.values()), key=lambda entry: entry.timed)
 
 
 def before(rows: Iterable[Row]) -> list[Row]:
@@ -214,7 +214,7 @@ def before(rows: Iterable[Row]) -> list[Row]:
     return [Row({}, row.before, reads="masks") for row in rows if row.before is not None]
 
 
-def _errand(rows: list[Row]) -> Errand:
+def _entry(rows: list[Row]) -> TableStudy:
     methods = together(name for row in rows for name in row.study.methods)
     until = max((row.until for row in rows), key=UNTIL.index)
-    return Errand(replace(rows[0].study, methods=methods), until, tuple(rows))
+    return TableStudy(replace(rows[0].study, methods=methods), until, tuple(rows))

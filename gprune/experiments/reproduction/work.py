@@ -9,7 +9,7 @@ from pathlib import Path
 from gprune import jobs
 from gprune.experiments.reproduction import grid as grouping
 from gprune.experiments.reproduction.assembly import Assembled, assemble
-from gprune.experiments.reproduction.grid import Errand, Series, shared
+from gprune.experiments.reproduction.grid import Series, TableStudy, shared
 from gprune.experiments.reproduction.lookup import Finished
 from gprune.experiments.reproduction.tables import PaperTable
 from gprune.experiments.reproduction.writing import write
@@ -23,18 +23,18 @@ from gprune.store import Store
 from gprune.study import Study
 
 
-def needed(tables: Sequence[PaperTable], series: Series) -> list[Errand]:
+def needed(tables: Sequence[PaperTable], series: Series) -> list[TableStudy]:
     """Every study behind some tables, each once, in the order of the tables; those with a clock last."""
     rows = [row for table in tables for row in table.rows(series)]
-    return grouping.errands([*rows, *grouping.before(rows)])
+    return grouping.entries([*rows, *grouping.before(rows)])
 
 
-def missing(tables: Sequence[PaperTable], series: Series, finished: Finished) -> list[Errand]:
+def missing(tables: Sequence[PaperTable], series: Series, finished: Finished) -> list[TableStudy]:
     """The studies that still have to run, with the methods that no run has yet."""
     every = (row for table in tables for row in table.rows(series))
     rows = [row for row in every if finished.answer(row) is None]
     first = (row for row in grouping.before(rows) if finished.answer(row) is None)
-    return grouping.errands([*rows, *first])
+    return grouping.entries([*rows, *first])
 
 
 def prepare(series: Series, substitute: str | None = None) -> None:
@@ -55,7 +55,7 @@ def prepare(series: Series, substitute: str | None = None) -> None:
     read(replace(series.base, substitute=third, evaluation=series.tasks))
 
 
-class Work:
+class TableWork:
     """The tables of one command."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Work:
     def run(
         self,
         watch: Watcher = lambda _: None,
-        told: Callable[[Errand, str], None] = lambda _errand, _reason: None,
+        told: Callable[[TableStudy, str], None] = lambda _entry, _reason: None,
         build: jobs.CommandBuilder = jobs.worker_command,
         slurm: SlurmSettings | None = None,
     ) -> list[Assembled]:
@@ -103,13 +103,13 @@ class Work:
             GpruneError: the cache or the folder cannot be written; the work under way is cancelled.
         """
 
-        def ended(errand: Errand, reason: str) -> None:
+        def ended(entry: TableStudy, reason: str) -> None:
             if reason:
-                self.failures[errand.shared] = reason
-            if self._needed(errand) and not reason:
-                self.failures[errand.shared] = INCOMPLETE
-            self.write([table for table in self.tables if self._has(table, errand)])
-            told(errand, self.failures.get(errand.shared, ""))
+                self.failures[entry.shared] = reason
+            if self._needed(entry) and not reason:
+                self.failures[entry.shared] = INCOMPLETE
+            self.write([table for table in self.tables if self._has(table, entry)])
+            told(entry, self.failures.get(entry.shared, ""))
 
         self.write(self.tables)
         left = missing(self.tables, self.series, self.finished)
@@ -120,9 +120,9 @@ class Work:
         """How many studies are missing, and about how many seconds they take, one after the other."""
         left = missing(self.tables, self.series, self.finished)
         seconds = 0.0
-        for errand in left:
-            results = opened(errand.study, self.store)
-            stages = course(results.graph, errand.until, results.holds)
+        for entry in left:
+            results = opened(entry.study, self.store)
+            stages = course(results.graph, entry.until, results.holds)
             seconds += sum(expected(stages, results).values())
         return len(left), seconds
 
@@ -136,9 +136,9 @@ class Work:
         """One table of what is there now."""
         return assemble(table, self.series, self.finished, self.failures)
 
-    def _needed(self, errand: Errand) -> bool:
+    def _needed(self, entry: TableStudy) -> bool:
         self.finished.refresh()
-        return any(self.finished.answer(row) is None for row in errand.rows)
+        return any(self.finished.answer(row) is None for row in entry.rows)
 
-    def _has(self, table: PaperTable, errand: Errand) -> bool:
-        return any(shared(row.study) == errand.shared for row in table.rows(self.series))
+    def _has(self, table: PaperTable, entry: TableStudy) -> bool:
+        return any(shared(row.study) == entry.shared for row in table.rows(self.series))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gprune import jobs
 from gprune.experiments.scheduler import INCOMPLETE, Schedule, Watcher
 from gprune.experiments.sweep.plan import Variation
-from gprune.experiments.sweep.status import DONE, FAILED, Standing, finished, standings
+from gprune.experiments.sweep.status import DONE, FAILED, StudyStatus, finished, standings
 from gprune.jobs.job import measures_speed
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.pipeline import opened
@@ -19,7 +19,7 @@ from gprune.study import Study
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class SweepJob:
     """A study of a sweep that is to run."""
 
     study: Study
@@ -28,7 +28,7 @@ class Errand:
 
     @property
     def shared(self) -> Study:
-        """What tells it from other errands: all of it."""
+        """What tells it from other entries: all of it."""
         return self.study
 
     @property
@@ -64,10 +64,10 @@ def run(
     *,
     again: bool = False,
     watch: Watcher = lambda _: None,
-    told: Callable[[Errand, str], None] = lambda _errand, _reason: None,
+    told: Callable[[SweepJob, str], None] = lambda _entry, _reason: None,
     build: jobs.CommandBuilder = jobs.worker_command,
     slurm: SlurmSettings | None = None,
-) -> list[Standing]:
+) -> list[StudyStatus]:
     """Has the studies run that are missing, were interrupted or cancelled, or are under way already.
 
     Args:
@@ -87,16 +87,16 @@ def run(
         GpruneError: the cache cannot be written; the work under way is cancelled.
     """
 
-    def needed(errand: Errand) -> bool:
-        return not finished(errand.study, store, errand.until)
+    def needed(entry: SweepJob) -> bool:
+        return not finished(entry.study, store, entry.until)
 
-    def ended(errand: Errand, reason: str) -> None:
-        told(errand, reason or (INCOMPLETE if needed(errand) else ""))
+    def ended(entry: SweepJob, reason: str) -> None:
+        told(entry, reason or (INCOMPLETE if needed(entry) else ""))
 
     # what was killed is told from what is under way
     jobs.reconcile(store.root)
     stay = (DONE,) if again else (DONE, FAILED)
     before = standings(variations, store, until)
-    left = [Errand(one.variation.study, until) for one in before if one.state not in stay]
+    left = [SweepJob(one.variation.study, until) for one in before if one.state not in stay]
     Schedule(store.root, watch, ended, needed, build, slurm, each=True).run(left)
     return standings(variations, store, until)

@@ -27,7 +27,7 @@ STATES = (DONE, "running", "queued", "cancelling", INTERRUPTED, "cancelled", FAI
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StudyStatus:
     """Where one study of a sweep stands."""
 
     variation: Variation
@@ -64,7 +64,7 @@ def finished(study: Study, store: Store, until: str) -> bool:
     return kept.covers(wanted) and kept.whole(wanted)
 
 
-def standings(variations: Sequence[Variation], store: Store, until: str) -> list[Standing]:
+def standings(variations: Sequence[Variation], store: Store, until: str) -> list[StudyStatus]:
     """Where the studies of a sweep stand, in their order."""
     newest: dict[str, jobs.Job] = {}
     for job in jobs.jobs(store.root):
@@ -75,19 +75,19 @@ def standings(variations: Sequence[Variation], store: Store, until: str) -> list
     ]
 
 
-def _standing(one: Variation, store: Store, until: str, job: jobs.Job | None) -> Standing:
+def _standing(one: Variation, store: Store, until: str, job: jobs.Job | None) -> StudyStatus:
     run, job_id = run_name(one.study), job.id if job else ""
     if (job is None or not job.active) and finished(one.study, store, until):
-        return Standing(one, run, DONE, "", job_id)
+        return StudyStatus(one, run, DONE, "", job_id)
     if job is not None and job.state != "done":
         state = INTERRUPTED if job.killed else job.state
-        return Standing(one, run, state, _words(job, store), job_id)
+        return StudyStatus(one, run, state, _words(job, store), job_id)
     record = runs.read(store, run) or {}
     state = runs.standing(record)
     if state and state != "done":
         # a run that a terminal has started
-        return Standing(one, run, state, record.get("error") or "", job_id)
-    return Standing(one, run, MISSING, INCOMPLETE if job is not None and state else "", job_id)
+        return StudyStatus(one, run, state, record.get("error") or "", job_id)
+    return StudyStatus(one, run, MISSING, INCOMPLETE if job is not None and state else "", job_id)
 
 
 def _words(job: jobs.Job, store: Store) -> str:

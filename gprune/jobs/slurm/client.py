@@ -36,7 +36,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueueState:
     """Where one job of an array stands."""
 
     state: str
@@ -134,13 +134,13 @@ def refusal(said: str) -> str:
     return f"Slurm refused the job (it said: {words or 'nothing'}): see the Slurm settings"
 
 
-def standings(arrays: Iterable[str]) -> dict[tuple[str, int], Standing]:
+def standings(arrays: Iterable[str]) -> dict[tuple[str, int], QueueState]:
     """Where the jobs of some arrays stand, those that have just ended included, by array and place.
 
     Raises:
         JobError: Slurm cannot be asked.
     """
-    found: dict[tuple[str, int], Standing] = {}
+    found: dict[tuple[str, int], QueueState] = {}
     names = sorted({name for name in arrays if _NUMBER.fullmatch(name)})
     for first in range(0, len(names), MOST_NAMED):
         some = ",".join(names[first : first + MOST_NAMED])
@@ -152,7 +152,7 @@ def standings(arrays: Iterable[str]) -> dict[tuple[str, int], Standing]:
     return found
 
 
-def read_standings(text: str) -> dict[tuple[str, int], Standing]:
+def read_standings(text: str) -> dict[tuple[str, int], QueueState]:
     """What squeue listed; lines of another form are passed over."""
     found = {}
     for line in text.splitlines():
@@ -160,7 +160,7 @@ def read_standings(text: str) -> dict[tuple[str, int], Standing]:
         if len(words) == 4 and words[0].isdecimal() and words[1].isdecimal() and len(words[1]) < 9:
             reason = safe_parsing.sentence(words[3].strip("()"), 120)
             state = re.sub(r"[^A-Z_]", "", words[2])[:40]
-            found[words[0], int(words[1])] = Standing(state, "" if reason == "None" else reason)
+            found[words[0], int(words[1])] = QueueState(state, "" if reason == "None" else reason)
     return found
 
 

@@ -24,7 +24,7 @@ MOST_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class StudyJob:
     """One study to be run."""
 
     study: Study
@@ -37,7 +37,7 @@ class Errand:
 
 def submit(
     home: Path,
-    errands: Sequence[Errand],
+    studies: Sequence[StudyJob],
     settings: SlurmSettings,
     known: Sequence[Job],
     *,
@@ -47,27 +47,27 @@ def submit(
 
     Args:
         home: the folder of all jobs.
-        errands: what to run.
+        studies: what to run.
         settings: what the cluster wants.
         known: the jobs that are there; one that does the same and has not ended is taken.
         exclusive: whether no other job may share the node.
 
     Returns:
-        The id of each errand's job.
+        The id of each entry's job.
 
     Raises:
         JobError: there is no Slurm client, or Slurm refuses the jobs; then none of them is there.
     """
-    if len(errands) > MOST_AT_ONCE:
-        raise JobError(f"{len(errands)} studies are too many for one array: submit {MOST_AT_ONCE} at a time")
+    if len(studies) > MOST_AT_ONCE:
+        raise JobError(f"{len(studies)} studies are too many for one array: submit {MOST_AT_ONCE} at a time")
     open_jobs = {job.fingerprint: job.id for job in known if job.active and job.state != "cancelling"}
     number, ids, made = max((job.number for job in known), default=0), list[str](), list[Path]()
     try:
-        for errand in errands:
-            digest = fingerprint(errand.study, errand.arguments)
+        for entry in studies:
+            digest = fingerprint(entry.study, entry.arguments)
             if digest not in open_jobs:
                 number += 1
-                made.append(_make(home, errand, settings, number))
+                made.append(_make(home, entry, settings, number))
                 open_jobs[digest] = made[-1].name
             ids.append(open_jobs[digest])
         if made:
@@ -81,12 +81,12 @@ def submit(
     return ids
 
 
-def _make(home: Path, errand: Errand, settings: SlurmSettings, number: int) -> Path:
+def _make(home: Path, entry: StudyJob, settings: SlurmSettings, number: int) -> Path:
     def build(folder: Path, arguments: Sequence[str]) -> list[str]:
         return [batch.python(settings), *worker_command(folder, arguments)[1:]]
 
     record = Record(made=time.time(), settings=settings.to_dict())
-    return create(home, errand.study, errand.label, errand.arguments, build, number, record).folder
+    return create(home, entry.study, entry.label, entry.arguments, build, number, record).folder
 
 
 def _hand_over(folders: list[Path], settings: SlurmSettings, exclusive: bool) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.slurm import batch, client
-from gprune.jobs.slurm.client import Standing
+from gprune.jobs.slurm.client import QueueState
 from gprune.jobs.slurm.record import ENDS, UNKNOWN, WAITS, Record, is_slurm, read_record, write_record
 from gprune.jobs.state import REMEDY, JobState, read_state, write_state
 from gprune.system.errors import JobError
@@ -67,7 +67,7 @@ def look(home: Path) -> None:
     with _looking:
         _last[home] = time.monotonic()
         folders, asked = waiting(home), time.time()
-        found: dict[tuple[str, int], Standing] = {}
+        found: dict[tuple[str, int], QueueState] = {}
         problem = ""
         try:
             found = client.standings(read_record(folder).array for folder in folders)
@@ -78,7 +78,7 @@ def look(home: Path) -> None:
                 _conclude(folder, found, asked, problem)
 
 
-def _conclude(folder: Path, found: dict[tuple[str, int], Standing], asked: float, problem: str) -> None:
+def _conclude(folder: Path, found: dict[tuple[str, int], QueueState], asked: float, problem: str) -> None:
     """Records what Slurm said of one job, whose lock is held."""
     record, state = read_record(folder), read_state(folder)
     if not record.array:
@@ -88,7 +88,7 @@ def _conclude(folder: Path, found: dict[tuple[str, int], Standing], asked: float
     if problem:
         told = replace(record, problem=problem)
     else:
-        now = found.get((record.array, record.task), Standing(UNKNOWN, ""))
+        now = found.get((record.array, record.task), QueueState(UNKNOWN, ""))
         over = now.state == UNKNOWN or now.state in ENDS
         since = (record.gone or asked) if over else None
         told = replace(record, state=now.state, reason=now.reason, gone=since, problem="")

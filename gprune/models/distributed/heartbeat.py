@@ -25,7 +25,7 @@ GRACE_SECONDS = 15.0
 _LOOK_SECONDS = 0.2
 
 
-class Peers:
+class Heartbeat:
     """The processes of a run, as one of them watches them."""
 
     def __init__(self, store: Any, rank: int, numbers: Iterable[int]) -> None:

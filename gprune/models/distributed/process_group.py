@@ -28,7 +28,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from gprune.models import devices, oom_backoff
 from gprune.models.decoder import Decoder
-from gprune.models.distributed.heartbeat import GRACE_SECONDS, Peers
+from gprune.models.distributed.heartbeat import GRACE_SECONDS, Heartbeat
 from gprune.models.distributed.rpc import Order, made, plain
 from gprune.records import Array
 from gprune.system import safe_parsing
@@ -55,11 +55,11 @@ class Ranks:
         """Meets the others; see `join`."""
         self.rank, self.count = rank, count
         self._store, self._given = distributed_c10d.PrefixStore("gprune", store), 0
-        self._depth, self._peers = 0, Peers(self._store, rank, [])
+        self._depth, self._peers = 0, Heartbeat(self._store, rank, [])
         self.place = torch.device(devices.GPU, rank) if gpu else torch.device("cpu")
         """where this process computes"""
         numbers = [int(one) for one in self.gathered(torch.tensor([os.getpid()]))]
-        self._peers = Peers(self._store, rank, numbers)
+        self._peers = Heartbeat(self._store, rank, numbers)
         self._peers.watch()
 
     @classmethod

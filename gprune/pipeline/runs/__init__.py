@@ -5,7 +5,7 @@ gets it through here, with every field of the form that the program relies on, o
 wrong with it.
 """
 
-from gprune.pipeline.runs.notes import About
+from gprune.pipeline.runs.notes import RunNotes
 from gprune.pipeline.runs.reading import MOST_BYTES, every, load, names, read, required
 from gprune.pipeline.runs.writer_lock import INTERRUPTED, Ownership, elsewhere, standing
 from gprune.pipeline.runs.writing import restate, save
@@ -13,7 +13,7 @@ from gprune.pipeline.runs.writing import restate, save
 __all__ = [
     "INTERRUPTED",
     "MOST_BYTES",
-    "About",
+    "RunNotes",
     "Ownership",
     "elsewhere",
     "every",

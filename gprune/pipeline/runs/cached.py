@@ -30,22 +30,22 @@ def record(path: Path, status: os.stat_result) -> Read:
     return _record(str(path), status.st_mtime_ns, (status.st_ino, status.st_size))
 
 
-def said_of(folder: Path) -> tuple[runs.About, str]:
+def said_of(folder: Path) -> tuple[runs.RunNotes, str]:
     """What a person says of the run in a folder, and why that cannot be read."""
     path = folder / notes.FILE
     try:
         status = path.stat()
     except OSError:
-        return runs.About(), ""
+        return runs.RunNotes(), ""
     return _read_about(str(path), status.st_mtime_ns, (status.st_ino, status.st_size))
 
 
 @lru_cache(maxsize=1024)
-def _read_about(path: str, changed: int, which: tuple[int, int]) -> tuple[runs.About, str]:
+def _read_about(path: str, changed: int, which: tuple[int, int]) -> tuple[runs.RunNotes, str]:
     try:
         return notes.read(Path(path).parent), ""
     except UnreadableError as error:
-        return runs.About(), str(error)
+        return runs.RunNotes(), str(error)
 
 
 @lru_cache(maxsize=1024)

@@ -23,7 +23,7 @@ MOST_NAME, MOST_NOTE = 80, 2000
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class RunNotes:
     """What a person says of a run."""
 
     name: str = ""
@@ -51,7 +51,7 @@ class About:
             raise SettingsError("the name of a run must be one line, and hidden must be true or false")
 
 
-def read(folder: Path) -> About:
+def read(folder: Path) -> RunNotes:
     """What is said of the run in a folder; nothing where there is no such file.
 
     Raises:
@@ -60,13 +60,13 @@ def read(folder: Path) -> About:
     path = folder / FILE
     try:
         if not path.is_file():
-            return About()
+            return RunNotes()
         values = safe_parsing.json_file(path, f"the file {path}")
         if not isinstance(values, dict):
             raise UnreadableError(f"the file {path} holds no object")
-        return About(**_known(values))
+        return RunNotes(**_known(values))
     except FileNotFoundError:
-        return About()
+        return RunNotes()
     except (SettingsError, UnreadableError) as error:
         reason = safe_parsing.sentence(error, 200)
         raise UnreadableError(f"name and note cannot be read, saving writes them anew ({reason})") from error
@@ -76,7 +76,7 @@ def _known(values: dict[str, Any]) -> dict[str, Any]:
     return {name: values[name] for name in ("name", "note", "hidden") if name in values}
 
 
-def save(store: Store, run: str, about: About) -> None:
+def save(store: Store, run: str, about: RunNotes) -> None:
     """Writes what a person says of a run.
 
     Raises:

@@ -60,7 +60,7 @@ class Run:
     """the study behind it"""
     graph: Graph
     """its stages, under the digests of what the run has read"""
-    about: runs.About = runs.About()
+    about: runs.RunNotes = runs.RunNotes()
     """what a person says of it"""
     complaint: str = ""
     """why that cannot be read; empty if it can"""

@@ -18,7 +18,7 @@ from gprune.pipeline.stages import plugins
 from gprune.pipeline.stages.calibration import context_statistics, contexts, groups, norms, shape, tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.inputs import GRADIENT
-from gprune.pipeline.stages.run_context import Work
+from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import scores, scoring
 from gprune.pruning.allocation.alignment import aligned, margin
 from gprune.pruning.modules.functional_groups import functional_groups, group_profile
@@ -78,7 +78,7 @@ def decided(
     if study.sparsity.alignment > 1:
         settings["alignment"] = study.sparsity.alignment
 
-    def make(work: Work, shape: ModelShape, **parts: Any) -> PruningMasks:
+    def make(work: RunContext, shape: ModelShape, **parts: Any) -> PruningMasks:
         kept, margins = decide(work, shape, **parts)
         return replace(aligned(kept, margins, shape, study.sparsity.alignment), method=name)
 
@@ -106,7 +106,7 @@ def _ranked(graph: Graph, method: Method) -> Declared:
     pooled = method.scoring == "pooled"
 
     def decide(
-        work: Work, shape: ModelShape, parts: list[Any], attention: PruningMasks | None = None
+        work: RunContext, shape: ModelShape, parts: list[Any], attention: PruningMasks | None = None
     ) -> Decision:
         found = ranked_scores(work.study, method, shape, parts)
         target = work.study.retention
@@ -145,7 +145,7 @@ def _sequential(graph: Graph, _: Method) -> Declared:
     from gprune.pruning.allocation import uniform
     from gprune.pruning.scoring import wanda_sp
 
-    def decide(work: Work, shape: ModelShape, norms: WeightNorms, tokens: Tokens) -> Decision:
+    def decide(work: RunContext, shape: ModelShape, norms: WeightNorms, tokens: Tokens) -> Decision:
         from gprune.pruning.calibration import sequential
 
         seen = np.zeros((shape.layers, shape.neurons))
@@ -170,7 +170,7 @@ def _fang(graph: Graph, method: Method) -> Declared:
     pooled = method.scoring == "pooled"
 
     def decide(
-        work: Work,
+        work: RunContext,
         shape: ModelShape,
         norms: WeightNorms,
         contexts: Any,
@@ -223,7 +223,7 @@ def taylor_tokens(graph: Graph) -> Stage[Tokens]:
     # a study without the method has not read its text: pages may ask for its masks nevertheless
     digest = graph.inputs.calibration.get(GRADIENT, "")
 
-    def make(work: Work) -> Tokens:
+    def make(work: RunContext) -> Tokens:
         try:
             return corpora.draw_windows(settings.taylor_text, work.tokenizer, **drawn, cache=work.text_cache)
         except CorpusError as error:
@@ -246,7 +246,7 @@ def taylor(graph: Graph) -> Stage[UnitScores]:
     unused = ("fang_grouping", "taylor_text")
     read = "its own text" if graph.study.baselines.taylor_text else graph.letters[PAIR[0]]
 
-    def make(work: Work, tokens: Tokens) -> UnitScores:
+    def make(work: RunContext, tokens: Tokens) -> UnitScores:
         from gprune.pruning.calibration.gradients import taylor_scores
 
         return taylor_scores(work.decoder, tokens, work.study.baselines, work.progress)
@@ -264,7 +264,7 @@ def taylor(graph: Graph) -> Stage[UnitScores]:
 def _llm_pruner(graph: Graph, _: Method) -> Declared:
     from gprune.pruning.allocation import llm_pruner
 
-    def decide(work: Work, shape: ModelShape, scores: UnitScores) -> Decision:
+    def decide(work: RunContext, shape: ModelShape, scores: UnitScores) -> Decision:
         kept = llm_pruner.allocate(scores, shape, work.study.retention)
         return kept, taylor_margins(scores.ffn, kept.ffn)
 

@@ -9,7 +9,7 @@ from gprune.data import texts
 from gprune.pipeline.stages.distributed import POSITIONS, STATISTICS
 from gprune.pipeline.stages.graph import Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.inputs import ROLES, recipe_of
-from gprune.pipeline.stages.run_context import Work
+from gprune.pipeline.stages.run_context import RunContext
 from gprune.pruning.modules.functional_groups import functional_groups
 from gprune.records import (
     ActivationStatistics,
@@ -59,7 +59,7 @@ def sampled(graph: Graph, text: str) -> Stage[SampledText]:
     name = getattr(graph.study, text) if calibration else text
     recipe = recipe_of(graph.study, name, "calibration" if calibration else "evaluation")
 
-    def make(work: Work) -> SampledText:
+    def make(work: RunContext) -> SampledText:
         from gprune.pruning.calibration.sampling import sample
 
         return sample(work.decoder, recipe, name, work.progress)
@@ -81,7 +81,7 @@ def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
     settings, name = graph.study.calibration, getattr(graph.study, text)
     drawn = {"samples": settings.samples, "length": settings.length, "seed": graph.study.seed}
 
-    def make(work: Work, sampled: SampledText | None = None) -> Tokens:
+    def make(work: RunContext, sampled: SampledText | None = None) -> Tokens:
         if sampled is not None:
             return texts.choose(name, sampled.ids.ravel(), **drawn)
         return texts.draw(name, work.tokenizer, **drawn, cache=work.text_cache)
@@ -111,7 +111,7 @@ def statistics(graph: Graph, text: str = "primary", *, released: bool = False) -
     richer = statistics(graph, text, released=True) if not released else None
     count = settings.positions
 
-    def make(work: Work, tokens: Tokens, also: tuple[StageId, ...] = ()) -> Any:
+    def make(work: RunContext, tokens: Tokens, also: tuple[StageId, ...] = ()) -> Any:
         from gprune.pruning.calibration import collect, strongest_of
 
         decoder, kept = work.decoder, count if also else 0
@@ -150,7 +150,7 @@ def positions(graph: Graph, text: str = "primary") -> Stage[StrongestPositions]:
     settings = graph.study.calibration
     count = settings.positions
 
-    def make(work: Work, tokens: Tokens) -> StrongestPositions:
+    def make(work: RunContext, tokens: Tokens) -> StrongestPositions:
         from gprune.pruning.calibration import collect_strongest
 
         decoder, ranks = work.decoder, work.called(POSITIONS, tokens, settings, count)
@@ -174,7 +174,7 @@ def contexts(graph: Graph, text: str = "primary", *, other_seed: bool = False) -
     # every clustering is a setting but the one that was there before there were two
     plain = ("clustering",) if study.contexts.clustering == "balanced" else ()
 
-    def make(work: Work, tokens: Tokens) -> Contexts:
+    def make(work: RunContext, tokens: Tokens) -> Contexts:
         from gprune.pruning.calibration.contexts import fit_contexts
 
         return fit_contexts(work.projected(tokens), study.contexts, seed, work.progress)
@@ -214,7 +214,7 @@ def context_statistics(
     if not gradient:
         richer = context_statistics(graph, text, made_on, gradient=True, other_seed=other_seed)
 
-    def make(work: Work, tokens: Tokens, contexts: Contexts) -> ContextStatistics:
+    def make(work: RunContext, tokens: Tokens, contexts: Contexts) -> ContextStatistics:
         from gprune.pruning.calibration.context_statistics import collect_contexts
 
         shards, batch = settings.shards, settings.batch

@@ -22,7 +22,7 @@ STATISTICS, POSITIONS, SHARD, LET_GO = "statistics", "positions", "shard", "let 
 """what the others are told to take part in, beside learning"""
 
 
-class Company:
+class Processes:
     """Has the other processes take part, and loads the model in the form that the work at hand needs."""
 
     def __init__(self, ranks: Ranks, study: Study, precision: str, forget: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from gprune.pipeline.stages.calibration import statistics
 from gprune.pipeline.stages.graph import Graph, Has, Stage, StageId, once
 from gprune.pipeline.stages.inputs import ROLES
-from gprune.pipeline.stages.run_context import Work
+from gprune.pipeline.stages.run_context import RunContext
 from gprune.pruning import neuron_embedding as analysis
 from gprune.records import ActivationStatistics, Components, NeuronMap
 
@@ -27,7 +27,7 @@ def components(graph: Graph, layer: int) -> Stage[Components]:
         layer: counted from 0.
     """
 
-    def make(work: Work) -> Components:
+    def make(work: RunContext) -> Components:
         from gprune.models.weights import neuron_parameters
         from gprune.pruning.calibration.principal import places
 
@@ -59,7 +59,7 @@ def neuron_map(graph: Graph, layer: int, basis: str, texts: tuple[str, ...] = ()
     texts = texts if basis == BEHAVIOUR else ()
 
     def make(
-        work: Work, measured: Sequence[ActivationStatistics] = (), reduced: Components | None = None
+        work: RunContext, measured: Sequence[ActivationStatistics] = (), reduced: Components | None = None
     ) -> NeuronMap:
         points = analysis.behaviour(measured, layer).places if reduced is None else reduced.places
         work.progress(0, 1, f"UMAP of {len(points):,} neurons")

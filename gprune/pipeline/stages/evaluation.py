@@ -16,7 +16,7 @@ from gprune.pipeline.stages.calibration import sampled as sampled_text
 from gprune.pipeline.stages.calibration import tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once
 from gprune.pipeline.stages.pruning import pruned, pruned_model, repair_versions
-from gprune.pipeline.stages.run_context import Work
+from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import (
     Array,
     Perplexity,
@@ -34,7 +34,7 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
     """How much of an evaluation text's windows stands in the calibration sets of A and B."""
     evaluation = graph.study.evaluation
 
-    def make(work: Work, calibration: list[Tokens], sampled: SampledText | None = None) -> TextOverlap:
+    def make(work: RunContext, calibration: list[Tokens], sampled: SampledText | None = None) -> TextOverlap:
         windows = overlaps.cut(_stream(work, text, sampled), evaluation.length, evaluation.windows)
         return overlaps.measured(text, windows, calibration, len(work.tokenizer))
 
@@ -54,7 +54,7 @@ def perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
     """Perplexity of a method on an evaluation text of the study."""
     evaluation = graph.study.evaluation
 
-    def make(work: Work, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
+    def make(work: RunContext, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
         from gprune.evaluation import perplexity as measurement
 
         # the model first: a method that leaves nothing must not wait for a text
@@ -87,7 +87,7 @@ def edited_perplexity(
     """
     evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
 
-    def make(work: Work, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
+    def make(work: RunContext, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
         from gprune.evaluation import perplexity as measurement
 
         model = work.cut(digest, pruned_model(graph, method, edited(), **parts))
@@ -121,7 +121,7 @@ def _written(graph: Graph, text: str) -> dict[str, Stage[SampledText]]:
     return {"sampled": sampled_text(graph, text)} if texts.is_sampled(text) else {}
 
 
-def _stream(work: Work, text: str, sampled: SampledText | None) -> Array:
+def _stream(work: RunContext, text: str, sampled: SampledText | None) -> Array:
     """The tokens of an evaluation text: read, or written by the model."""
     return work.stream(text) if sampled is None else sampled.ids.ravel()
 
@@ -135,7 +135,7 @@ def speed(graph: Graph) -> Stage[Throughput]:
     """
     study = graph.study
 
-    def make(work: Work, models: dict[str, Any]) -> Throughput:
+    def make(work: RunContext, models: dict[str, Any]) -> Throughput:
         from gprune.evaluation import speed as measurement
 
         decoder, chosen = work.decoder, measurement.preset(study.evaluation.speed)

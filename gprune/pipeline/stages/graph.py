@@ -144,7 +144,7 @@ class Stage(Generic[R]):
     needs: Mapping[str, Any]
     """handles by the parameter of `make` that takes their records; lists and mappings of them are allowed"""
     make: Callable[..., R]
-    """computes the record from a Work (`run_context`) and the records of its needs; a folder's stage
+    """computes the record from a RunContext (`run_context`) and the records of its needs; a folder's stage
     gets the folder to fill as well"""
     optional: bool = False
     """whether it does with those of its needs that can be had"""
@@ -171,14 +171,14 @@ class Stage(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part(Generic[R]):
+class FieldSubset(Generic[R]):
     """A need of some fields of a record only: settings that change the other fields do not change its key."""
 
     stage: Stage[R]
     key: str
 
 
-Need = Stage[Any] | Part[Any]
+Need = Stage[Any] | FieldSubset[Any]
 Has = Callable[[Stage[Any]], bool]
 """Whether the store has a whole result of a stage."""
 
@@ -238,9 +238,9 @@ class Graph:
                 self._stages[identity] = made
             return self._stages[identity]
 
-    def part(self, stage: Stage[R], settings: Mapping[str, Any], needs: Mapping[str, Any]) -> Part[R]:
+    def part(self, stage: Stage[R], settings: Mapping[str, Any], needs: Mapping[str, Any]) -> FieldSubset[R]:
         """A need of some fields of a stage's record: with the settings and needs that change these fields."""
-        return Part(stage, self._key(stage.kind, settings, needs, {}))
+        return FieldSubset(stage, self._key(stage.kind, settings, needs, {}))
 
     def _key(
         self, kind: str, settings: Mapping[str, Any], needs: Mapping[str, Any], reads: Mapping[str, str]
@@ -276,7 +276,7 @@ def once(declare: Callable[Concatenate[Graph, P], R]) -> Callable[Concatenate[Gr
 def _named(needs: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Need]]:
     """Every handle among some needs, under its place."""
     for name, need in needs.items():
-        if isinstance(need, Stage | Part):
+        if isinstance(need, Stage | FieldSubset):
             yield before + name, need
         else:
             inner = need if isinstance(need, Mapping) else dict(enumerate(need))
@@ -300,7 +300,7 @@ def resolve(needs: Any, load: Callable[[Stage[Any]], Any]) -> Any:
         needs: handles, or lists and mappings of them.
         load: gives the record of a stage; None leaves it out of lists and mappings.
     """
-    if isinstance(needs, Stage | Part):
+    if isinstance(needs, Stage | FieldSubset):
         return load(needs.stage)
     if isinstance(needs, Mapping):
         found = {name: resolve(need, load) for name, need in needs.items()}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gprune.evaluation import holdout
-from gprune.evaluation.holdout import Standing
+from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline.stages.graph import LETTERS, Graph, Stage, every_need, order
 from gprune.pipeline.stages.pruning import fixed_attention, pruned, repairs
 from gprune.pipeline.stages.results import Results
@@ -24,7 +24,7 @@ NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class MethodInputs:
     """What a method was given before it was measured."""
 
     method: str
@@ -60,7 +60,7 @@ class Given:
         return values | {repair.label: repair in self.repairs for repair in REPAIRS.values()}
 
 
-def given(results: Results, method: str) -> Given | None:
+def given(results: Results, method: str) -> MethodInputs | None:
     """What a method was given; None for the dense model, and where its masks are not there.
 
     Args:
@@ -77,7 +77,7 @@ def given(results: Results, method: str) -> Given | None:
     behind = order(every_need(needs), results.holds)
     read = {stage.id.texts[0] for stage in behind if stage.kind == "tokens"}
     passes = [found for stage in behind if (found := results.details(stage).get("passes"))]
-    return Given(
+    return MethodInputs(
         method=method,
         texts=tuple(letter for role, letter in LETTERS.items() if role in read),
         forward=_sum(passes, "forward"),
@@ -96,7 +96,7 @@ def _steps(results: Results, stage: Stage[Any]) -> int:
     return len(results.record(stage).steps)
 
 
-def unequal(compared: Iterable[Given]) -> str:
+def unequal(compared: Iterable[MethodInputs]) -> str:
     """That methods were not given the same, in one line; empty where all of them were."""
     groups: dict[str, list[str]] = {}
     for one in sorted(compared, key=lambda one: -one.steps):
@@ -113,7 +113,7 @@ def _called(names: list[str]) -> str:
     return f"{own[0]} has" if len(own) == 1 else f"{len(own)} methods have"
 
 
-def standings(graph: Graph, overlap: Callable[[str], TextOverlap]) -> dict[str, Standing]:
+def standings(graph: Graph, overlap: Callable[[str], TextOverlap]) -> dict[str, HoldoutStatus]:
     """What the evaluation texts of a study are to its calibration texts; a damaged overlap is not known.
 
     Args:

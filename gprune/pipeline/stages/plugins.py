@@ -14,7 +14,7 @@ from typing import Any
 from gprune.pipeline.stages.calibration import tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once
 from gprune.pipeline.stages.inputs import Inputs
-from gprune.pipeline.stages.run_context import Work
+from gprune.pipeline.stages.run_context import RunContext
 from gprune.plugins import LayerWeights, Metric, Problem, calls
 from gprune.plugins.discovery import Plugin
 from gprune.plugins.loading import load
@@ -59,7 +59,7 @@ def weighed(graph: Graph, name: str) -> Stage[WeightFacts]:
     """
     plugin = methods.PLUGINS[f"metric.{name}"]
 
-    def make(work: Work) -> WeightFacts:
+    def make(work: RunContext) -> WeightFacts:
         from gprune.models.weights import layer_weights
 
         decoder = work.decoder
@@ -109,7 +109,7 @@ def needs_of(graph: Graph, method: Method, scored: Any) -> dict[str, Any]:
 
 def decide(
     method: Method,
-    work: Work,
+    work: RunContext,
     shape: ModelShape,
     scores: list[UnitScores] | None = None,
     tokens: list[Tokens] | None = None,

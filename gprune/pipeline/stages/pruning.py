@@ -11,7 +11,7 @@ from gprune.pipeline.stages.calibration import statistics, tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.ranking_groups import scored_in, space
 from gprune.pipeline.stages.rasa import adapted
-from gprune.pipeline.stages.run_context import Work
+from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import (
     REPAIRS,
     AdaptedScores,
@@ -40,7 +40,7 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
     study, chosen = graph.study, METHODS[method]
 
     def make(
-        work: Work,
+        work: RunContext,
         adapted: AdaptedScores,
         heads: UnitScores,
         partition: Partition,
@@ -104,7 +104,7 @@ def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
     if method.decision != "learned":
         return baselines.decided(graph, method, identity, title, fixed_attention(graph, method))
 
-    def make(_: Work, learning: Learning) -> PruningMasks:
+    def make(_: RunContext, learning: Learning) -> PruningMasks:
         return learning.masks
 
     return graph.stage(identity, title, make, needs={"learning": learning(graph, method.name)})
@@ -160,7 +160,7 @@ def checkpoint(graph: Graph) -> Stage[Any]:
     """The pruned model as a folder, read back and compared before it is called done."""
     study = graph.study
 
-    def make(work: Work, folder: Path, masks: PruningMasks, **inputs: Any) -> None:
+    def make(work: RunContext, folder: Path, masks: PruningMasks, **inputs: Any) -> None:
         from gprune.models.export import checkpoint as folder_form
 
         work.progress(0, 1, "writing and reading back")

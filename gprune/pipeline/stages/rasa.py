@@ -10,7 +10,7 @@ from gprune.pipeline.stages.calibration import groups
 from gprune.pipeline.stages.comparisons import INITIALIZATION, OTHER_SEED, Comparison, Side, compared
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.ranking_groups import scored_in, space
-from gprune.pipeline.stages.run_context import Work
+from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import Scorer, partition, scorers, whole_and_in_shards
 from gprune.pruning.modules.agreement import compare
 from gprune.pruning.rasa import adapt, balanced_splits, module_statistics
@@ -30,7 +30,7 @@ def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
     known = space(graph, among)
 
     def make(
-        work: Work, both: list[UnitScores], partition: Partition, parts: list[Mapping[str, Any]]
+        work: RunContext, both: list[UnitScores], partition: Partition, parts: list[Mapping[str, Any]]
     ) -> ModuleStatistics:
         settings = work.study.reliability
         makes = zip(PAIR, scorers(work.study, hows, parts), strict=True)
@@ -46,7 +46,7 @@ def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
     )
 
 
-def _split_scores(work: Work, text: str, scorer: Scorer) -> Iterator[tuple[Array, Array]]:
+def _split_scores(work: RunContext, text: str, scorer: Scorer) -> Iterator[tuple[Array, Array]]:
     """Scores of every balanced split, one pair at a time: at 7B all pairs of a text would be gigabytes."""
     splits = balanced_splits(work.study.calibration.shards)
     for done, (first, second) in enumerate(splits):
@@ -68,7 +68,7 @@ def adapted(graph: Graph, method: str = "gprune") -> Stage[AdaptedScores]:
         settings = replace(settings, selection="none")
 
     def make(
-        _: Work, both: list[UnitScores], partition: Partition, modules: ModuleStatistics
+        _: RunContext, both: list[UnitScores], partition: Partition, modules: ModuleStatistics
     ) -> AdaptedScores:
         return adapt(both[0], both[1], partition, modules, settings, seed)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gprune.data import texts
-from gprune.pipeline.stages.distributed import Company
+from gprune.pipeline.stages.distributed import Processes
 from gprune.pipeline.stages.inputs import Inputs
 from gprune.records import Array, PrunedModel, Tokens
 from gprune.store.resumption import Resumption
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gprune.models.distributed.process_group import Ranks
 
 
-class Work:
+class RunContext:
     """The hands of a run; nothing heavy is loaded before a stage asks for it."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Work:
             loading: told when the model is loaded.
             ranks: the processes that compute together, of which this is the first; None where it is alone.
         """
-        self.company = None if ranks is None else Company(ranks, study, inputs.precision, self._forget)
+        self.company = None if ranks is None else Processes(ranks, study, inputs.precision, self._forget)
         """the other processes; None where this one is alone"""
         self.study, self.inputs, self.text_cache = study, inputs, text_cache
         self.progress: Progress = silent

@@ -24,8 +24,8 @@ from gprune.pipeline.stages.calibration import (
     shape,
     statistics,
 )
-from gprune.pipeline.stages.graph import PAIR, Graph, Part, Stage, StageId, once, settings_of
-from gprune.pipeline.stages.run_context import Work
+from gprune.pipeline.stages.graph import PAIR, FieldSubset, Graph, Stage, StageId, once, settings_of
+from gprune.pipeline.stages.run_context import RunContext
 from gprune.plugins.discovery import Plugin
 from gprune.pruning.drift import rank_drift
 from gprune.pruning.scoring import score, twflap
@@ -65,19 +65,19 @@ class Scoring:
     def stage(self, graph: Graph) -> Stage[UnitScores]:
         """The scores of the whole text."""
 
-        def make(work: Work, **parts: Any) -> UnitScores:
+        def make(work: RunContext, **parts: Any) -> UnitScores:
             return self.scorer(work.study, parts).units()
 
         settings = {**self.settings, **self.head_settings}
         return graph.stage(self.identity, self.title, make, needs=self.needs, settings=settings)
 
-    def neurons(self, graph: Graph) -> Part[UnitScores]:
+    def neurons(self, graph: Graph) -> FieldSubset[UnitScores]:
         """The scores of neurons alone: what changes only heads does not change what follows from them."""
         asked = ("neurons", self.identity)
         with graph.lock:
             if asked not in graph.asked:
                 graph.asked[asked] = graph.part(self.stage(graph), self.settings, self.neuron_needs(graph))
-            found: Part[UnitScores] = graph.asked[asked]
+            found: FieldSubset[UnitScores] = graph.asked[asked]
         return found
 
     def neuron_needs(self, graph: Graph) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def drift(
 def _drifted(graph: Graph, identity: StageId, title: str, hows: list[Scoring]) -> Stage[RankDrift]:
     """The drift between two texts' scores, and between halves of each: the even and the odd shards."""
 
-    def make(work: Work, both: list[UnitScores], parts: list[Mapping[str, Any]]) -> RankDrift:
+    def make(work: RunContext, both: list[UnitScores], parts: list[Mapping[str, Any]]) -> RankDrift:
         shards = range(work.study.calibration.shards)
         makes = scorers(work.study, hows, parts)
         halves = [(one.units(shards=shards[::2]), one.units(shards=shards[1::2])) for one in makes]
@@ -225,7 +225,7 @@ def clusters(graph: Graph, *, other_seed: bool = False) -> Stage[Partition]:
     """Clusters of the parameters alone: partitions by any drift start from the same ones."""
     settings, seed = graph.study.modularization, graph.study.seed + other_seed
 
-    def make(work: Work) -> Partition:
+    def make(work: RunContext) -> Partition:
         from gprune.pruning.modules.partition import cluster_layers
 
         known = work.decoder.shape
@@ -324,7 +324,7 @@ def _modularized(
     seed = graph.study.seed + other_seed
 
     def make(
-        work: Work,
+        work: RunContext,
         moved: RankDrift,
         both: list[UnitScores],
         clusters: Partition | None = None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gprune.pipeline.stages.graph import Graph, Stage, StageId, once
 from gprune.pipeline.stages.pruning import pruned, pruned_model
-from gprune.pipeline.stages.run_context import Work
+from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import Accuracy, Answers, PrunedModel, Questions
 from gprune.study.methods import METHODS
 from gprune.system.errors import CorpusError, NumericsError, SettingsError, TaskError
@@ -26,7 +26,7 @@ _REFUSED = CorpusError, SettingsError, NumericsError
 def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
     """Zero-shot accuracy of a method on a task of the study that has data here."""
 
-    def make(work: Work, also: tuple[StageId, ...] = (), **parts: Any) -> Any:
+    def make(work: RunContext, also: tuple[StageId, ...] = (), **parts: Any) -> Any:
         found = _answered(work, task, method, pruned_model(graph, method, **parts))
         made = {"answers": found.answers, "questions": found.questions}
         return (found.accuracy, *(made[one.kind] for one in also)) if also else found.accuracy
@@ -45,7 +45,7 @@ def accuracy(graph: Graph, method: str, task: str) -> Stage[Accuracy]:
 def answers(graph: Graph, method: str, task: str) -> Stage[Answers]:
     """The likelihood of every option of a task's questions, which a measured accuracy leaves on its way."""
 
-    def make(work: Work, **parts: Any) -> Answers:
+    def make(work: RunContext, **parts: Any) -> Answers:
         return _answered(work, task, method, pruned_model(graph, method, **parts)).answers
 
     return graph.stage(
@@ -61,7 +61,7 @@ def answers(graph: Graph, method: str, task: str) -> Stage[Answers]:
 def questions(graph: Graph, task: str) -> Stage[Questions]:
     """The questions of a task of the study as models are asked them; no model is loaded for it."""
 
-    def make(work: Work) -> Questions:
+    def make(work: RunContext) -> Questions:
         from gprune.evaluation.accuracy import questions as read
 
         try:
@@ -78,7 +78,7 @@ def questions(graph: Graph, task: str) -> Stage[Questions]:
     )
 
 
-def _answered(work: Work, task: str, method: str, pruned: PrunedModel | None) -> Answered:
+def _answered(work: RunContext, task: str, method: str, pruned: PrunedModel | None) -> Answered:
     from gprune.evaluation.accuracy import answered
 
     settings, model = work.study.evaluation, work.cut(method, pruned)

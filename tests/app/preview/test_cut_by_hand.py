@@ -12,7 +12,7 @@ from gprune.__main__ import main
 from gprune.analysis.mask_edits import Edit, mask_sets
 from gprune.models.export import checkpoint, plan_file
 from gprune.pipeline import stages
-from gprune.pipeline.stages import Work
+from gprune.pipeline.stages import RunContext
 from gprune.pruning.surgery import cut
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,7 @@ def test_the_saved_model_is_the_cut_of_the_edited_masks(tiny_run, tmp_path, caps
     assert main(["cut", run.name, chosen.name, str(out), "--cache", str(run.root)]) == 0
     assert f"{method} by hand" in capsys.readouterr().out
     masks = mask_sets.repeated(results, chosen).masks
-    work = Work(run.source.graph.study, run.source.graph.inputs, results.store.texts)
+    work = RunContext(run.source.graph.study, run.source.graph.inputs, results.store.texts)
     means = results.get(stages.statistics, "primary") if method == "flap" else None
     expected = cut(work.decoder, compensating(masks, means) if means else masks)
     tokenizer = AutoTokenizer.from_pretrained(out)

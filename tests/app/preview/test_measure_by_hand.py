@@ -11,7 +11,7 @@ from gprune.__main__ import main
 from gprune.analysis.mask_edits import Edit, mask_sets, measuring
 from gprune.evaluation import perplexity as measurement
 from gprune.pipeline import stages
-from gprune.pipeline.stages import Work
+from gprune.pipeline.stages import RunContext
 from gprune.pruning.surgery import cut
 from gprune.system.errors import CorpusError
 
@@ -35,7 +35,7 @@ def test_a_set_has_the_perplexity_of_its_cut_model_and_is_measured_once(
     command = ["measure", run.name, chosen.name, "--json", "--cache", str(run.root)]
     assert main(command) == 0
     told = json.loads(capsys.readouterr().out)
-    work = Work(graph.study, graph.inputs, results.store.texts)
+    work = RunContext(graph.study, graph.inputs, results.store.texts)
     means = results.get(stages.statistics, "primary") if method == "flap" else None
     masks = mask_sets.repeated(results, chosen).masks
     model = cut(work.decoder, compensating(masks, means) if means else masks)

@@ -11,11 +11,11 @@ import tiny_study
 from waiting import wait_for
 
 from gprune import pipeline
-from gprune.app.preview import OwnText, Pool, Source
-from gprune.app.preview.worker.masked_model import Bench
+from gprune.app.preview import Client, OwnText, Source
+from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.app.preview.worker.messages import OWN_PAIRS
 from gprune.app.preview.worker.own_text import drifts
-from gprune.app.preview.worker_process import Child
+from gprune.app.preview.worker_process import WorkerProcess
 from gprune.data import texts as corpora
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph
@@ -56,10 +56,10 @@ def own(source: Source, file: Path, raw: bytes = RAW, samples: int = 16, seed: i
 @pytest.mark.slow
 @pytest.mark.parametrize("samples", [16, 9])
 def test_the_arrays_are_those_of_a_study_with_the_text_as_c(source, tmp_path, samples):
-    text, bench = own(source, tmp_path / "mine.txt", samples=samples), Bench(source.model)
+    text, masked = own(source, tmp_path / "mine.txt", samples=samples), MaskedModel(source.model)
     there = sorted(Path(source.root).rglob("*.npy"))
     asked = {"folder": str(tmp_path / "into"), "study": text.study_at(tmp_path / "mine.txt")}
-    keys = drifts(bench, {"own": asked | {"inputs": asdict(text.source.graph.inputs)}})
+    keys = drifts(masked, {"own": asked | {"inputs": asdict(text.source.graph.inputs)}})
     assert sorted(Path(source.root).rglob("*.npy")) == there, "nothing of a text goes into the cache"
 
     study = text.source.graph.study.with_settings({"substitute": str(tmp_path / "mine.txt")})
@@ -74,9 +74,9 @@ def test_the_arrays_are_those_of_a_study_with_the_text_as_c(source, tmp_path, sa
         for field in fields(RankDrift):
             np.testing.assert_array_equal(getattr(found, field.name), getattr(expected, field.name), name)
     # the next text is held against the same texts of the run, and this one is forgotten
-    kept = {role: stages.statistics(results.graph, role).key in bench.kept for role in stages.graph.ROLES}
+    kept = {role: stages.statistics(results.graph, role).key in masked.kept for role in stages.graph.ROLES}
     assert kept == {"primary": True, "auxiliary": True, "substitute": False}
-    assert not {keys["A | own"], keys["B | own"]} & set(bench.kept)
+    assert not {keys["A | own"], keys["B | own"]} & set(masked.kept)
 
 
 @pytest.mark.slow
@@ -84,12 +84,12 @@ def test_a_text_of_the_run_that_has_changed_is_not_read_under_its_old_key(source
     changed = tmp_path / "inspect.txt"
     changed.write_bytes(Path(source.graph.study.auxiliary).read_bytes()[::-1])
     # with fewer sequences B is drawn anew
-    text, bench = own(source, tmp_path / "mine.txt", samples=9), Bench(source.model)
+    text, masked = own(source, tmp_path / "mine.txt", samples=9), MaskedModel(source.model)
     study = text.study_at(tmp_path / "mine.txt") | {"auxiliary": str(changed)}
     asked = {"folder": str(tmp_path / "into"), "study": study}
     with pytest.raises(CorpusError, match=r"the text '.*inspect.txt' has changed since the run"):
-        drifts(bench, {"own": asked | {"inputs": asdict(text.source.graph.inputs)}})
-    assert not bench.kept
+        drifts(masked, {"own": asked | {"inputs": asdict(text.source.graph.inputs)}})
+    assert not masked.kept
 
 
 class FakeWorker:
@@ -149,7 +149,7 @@ def workshop():
 
 @pytest.fixture
 def desk(workshop):
-    made = Pool(start=workshop.start, waits_for=lambda *_: workshop.reason)
+    made = Client(start=workshop.start, waits_for=lambda *_: workshop.reason)
     yield made
     made.close()
 
@@ -222,7 +222,7 @@ def _refuses(wanted: bool) -> None:
 @pytest.mark.process
 @pytest.mark.slow
 def test_the_true_worker_measures_a_text_and_says_what_it_cannot(source, tmp_path):
-    desk = Pool(start=Child, waits_for=lambda *_: "")
+    desk = Client(start=WorkerProcess, waits_for=lambda *_: "")
     try:
         found = settled(desk, desk.hold(own(source, tmp_path / "mine.txt"), "me"))
         assert set(found.drifts) == set(OWN_PAIRS)

@@ -13,13 +13,13 @@ from preview.conftest import random_masks
 from pruned_folder import compensating
 from waiting import limit, wait_for
 
-from gprune.app.preview import Pool, Question
+from gprune.app.preview import Client, Question
 from gprune.app.preview.request import resolve
 from gprune.app.preview.worker import messages
-from gprune.app.preview.worker_process import COMMAND, Child, environment
+from gprune.app.preview.worker_process import COMMAND, WorkerProcess, environment
 from gprune.evaluation.perplexity import perplexity
 from gprune.pipeline import stages
-from gprune.pipeline.stages import Work
+from gprune.pipeline.stages import RunContext
 from gprune.pruning.surgery import cut
 from gprune.system import installation
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 @pytest.fixture
 def pool():
-    made = Pool()
+    made = Client()
     yield made
     made.close()
 
@@ -69,7 +69,7 @@ def test_what_comes_back_is_what_the_cut_model_loses(pool, tiny_run, source):
     masks = masks_of(source, 1)
     answer = finished(pool, pool.ask(source, Question(text, "flap", masks), owner="me"))
     assert (answer.progress, answer.done, answer.windows) == ("complete", 40, 40), answer.problem
-    work = Work(source.graph.study, source.graph.inputs, source.results.store.texts)
+    work = RunContext(source.graph.study, source.graph.inputs, source.results.store.texts)
     statistics = source.results.get(stages.statistics, "primary")
     model = cut(work.decoder, compensating(masks, statistics))
     expected = perplexity(model, work.stream(text), text, source.graph.study.evaluation)
@@ -136,7 +136,7 @@ def test_a_deleted_model_is_a_sentence(pool, source, tmp_path, warm):
 
 
 def test_an_idle_worker_leaves(source):
-    pool = Pool(idle=0.3)
+    pool = Client(idle=0.3)
     finished(pool, pool.ask(source, Question(source.graph.study.evaluation.texts[0]), owner="me"))
     pid = pool.state(source).pid
     wait_for(lambda: pool.state(source).phase == "ended")
@@ -176,7 +176,7 @@ def test_one_that_cannot_start_says_its_last_words(monkeypatch, tmp_path):
     monkeypatch.setattr(
         "gprune.app.preview.worker_process.COMMAND", (COMMAND[0], "-c", "raise SystemExit('no torch here')")
     )
-    child = Child({}, lambda: None)
+    child = WorkerProcess({}, lambda: None)
     assert child.replies.get(timeout=limit(10)) is None
     assert child.why() == (
         "the preview’s process ended by itself (exit code 1, saying: no torch here): ask again"

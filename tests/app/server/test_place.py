@@ -15,14 +15,14 @@ from waiting import wait_for
 from gprune.app.server import browser
 from gprune.app.server.allowed_hosts import names
 from gprune.app.server.auth import Keys
-from gprune.app.server.endpoint import Place, found
+from gprune.app.server.endpoint import Endpoint, found
 from gprune.system.errors import SettingsError
 
 KEYS = Keys("the-token", "the-session")
 
 
-def place(address: str, *public: str) -> Place:
-    return Place(address, 8501, names(address, 8501, public), KEYS)
+def place(address: str, *public: str) -> Endpoint:
+    return Endpoint(address, 8501, names(address, 8501, public), KEYS)
 
 
 def test_the_address_and_the_tunnel_are_told_and_the_session_never() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from made_runs import MAKERS, Makers, Task, an_accuracy, leave
 
-from gprune.experiments.reproduction.grid import Errand, Series
+from gprune.experiments.reproduction.grid import Series, TableStudy
 from gprune.experiments.reproduction.scale import Scale, choose
 from gprune.pipeline.record import RunRecord
 from gprune.pipeline.stages import Graph, Results
@@ -86,7 +86,7 @@ def opened(
 
 def finish(
     store: Store,
-    errand: Errand | Study,
+    entry: TableStudy | Study,
     *,
     state: str = "done",
     accuracy: Accuracies | None = None,
@@ -98,14 +98,14 @@ def finish(
 
     Args:
         store: where to.
-        errand: the study, or an errand with its study.
+        entry: the study, or an entry with its study.
         state: how the run ended; only one that is done leaves results.
         accuracy: figures by method and task; where it is left out, those of `accuracy_of`.
         value: the perplexities.
         changed: digests of what was read that are not those of today.
         how: see `leave`.
     """
-    study = errand.study if isinstance(errand, Errand) else errand
+    study = entry.study if isinstance(entry, TableStudy) else entry
     missing_tasks: dict[str, str] = {}
     results = opened(store, study, changed, missing_tasks)
     record = RunRecord(results, "all", {}, missing_tasks, lambda *_: None)

@@ -38,8 +38,8 @@ def test_finished_runs_are_held_against_the_list_without_a_job(
     words += ["--primary", "python-reference", "--auxiliary", "python-code"]
     found = asked(*words)
     ours = {"dense": 20.4, "flap": 41.2, "gprune": 31.0}
-    for errand in work.needed([found.table], found.series):
-        finish(Store(tmp_path / "cache"), errand, value=lambda study, method, text: ours[method])
+    for entry in work.needed([found.table], found.series):
+        finish(Store(tmp_path / "cache"), entry, value=lambda study, method, text: ours[method])
     assert call(*words) == 0
     text = capsys.readouterr().out
     assert "2 of 4 figures within 3%, 2 outside." in text
@@ -82,8 +82,8 @@ def test_a_row_that_cannot_be_had_is_named_and_ends_with_three(
     words = ["--model", "demo", "--as", "Small", "--published", file, "--cache", tmp_path / "cache"]
     words += ["--primary", "python-reference", "--auxiliary", "python-code"]
     found = asked(*words)
-    for errand in work.needed([found.table], found.series):
-        finish(Store(tmp_path / "cache"), errand, unavailable={"fang": "this model is too narrow"})
+    for entry in work.needed([found.table], found.series):
+        finish(Store(tmp_path / "cache"), entry, unavailable={"fang": "this model is too narrow"})
     assert call(*words) == EXIT_UNFILLED
     text = capsys.readouterr().out
     assert ", 1 not measured." in text and "- FANG: this model is too narrow" in text
@@ -191,8 +191,8 @@ def test_accuracies_are_means_of_all_seven_tasks_or_none(
     seven = [*words, "--accuracy", "--task-folder", data]
     found = asked(*seven)
     figures = {task: {"acc": 0.4, "acc_norm": 0.62, "chance": 0.5} for task in found.series.scale.tasks}
-    for errand in work.needed([found.table], found.series):
-        finish(Store(tmp_path / "cache"), errand, accuracy={"flap": figures}, value=lambda *_: 40.0)
+    for entry in work.needed([found.table], found.series):
+        finish(Store(tmp_path / "cache"), entry, accuracy={"flap": figures}, value=lambda *_: 40.0)
     assert call(*seven) == 0
     lines = table_of(capsys.readouterr().out)
     assert lines[0][2:4] == ["accuracy, 7 tasks", "50.00"] and lines[0][5].startswith("62.00")

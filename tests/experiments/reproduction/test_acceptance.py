@@ -49,9 +49,9 @@ def test_figures_of_one_setting_share_a_row_and_rows_of_one_retention_a_study(
     name: str, rows: int, studies: int
 ) -> None:
     found = accepted(name)
-    errands = work.needed([found.table], found.series)
-    assert (len(found.table.rows(found.series)), len(errands)) == (rows, studies)
-    assert {errand.until for errand in errands} == {"perplexity"}
+    entries = work.needed([found.table], found.series)
+    assert (len(found.table.rows(found.series)), len(entries)) == (rows, studies)
+    assert {entry.until for entry in entries} == {"perplexity"}
     for claim, row in found.asked:
         study = row.study
         assert study.calibration.samples == claim.samples and study.evaluation.length == 128

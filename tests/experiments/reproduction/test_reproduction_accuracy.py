@@ -16,7 +16,7 @@ from gprune.data.demo import questions
 from gprune.evaluation import tasks as zero_shot
 from gprune.experiments.reproduction import tables, work, writing
 from gprune.experiments.reproduction.assembly import Assembled, assemble
-from gprune.experiments.reproduction.grid import Errand, Series
+from gprune.experiments.reproduction.grid import Series, TableStudy
 from gprune.experiments.reproduction.lookup import Finished
 from gprune.store import Store
 from gprune.study import Study
@@ -45,10 +45,10 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def with_tasks(errand: Errand, folder: Path, *names: str) -> Study:
-    """The study of an errand with zero-shot tasks, as the app would run it."""
+def with_tasks(entry: TableStudy, folder: Path, *names: str) -> Study:
+    """The study of an entry with zero-shot tasks, as the app would run it."""
     changes = {"evaluation.tasks": names, "evaluation.task_folder": str(folder)}
-    return replace(errand.study.with_settings(changes), group="", name="from the app")
+    return replace(entry.study.with_settings(changes), group="", name="from the app")
 
 
 def made(store: Store, name: str, **changes: Any) -> Assembled:
@@ -56,19 +56,19 @@ def made(store: Store, name: str, **changes: Any) -> Assembled:
 
 
 def run_all(store: Store, name: str, series: Series | None = None, **how: Any) -> None:
-    for errand in work.needed([tables.TABLES[name]], series or a_series()):
-        finish(store, errand, **how)
+    for entry in work.needed([tables.TABLES[name]], series or a_series()):
+        finish(store, entry, **how)
 
 
 def test_accuracies_have_columns_only_where_runs_have_them(store: Store, folder: Path) -> None:
-    errands = work.needed([tables.TABLES["ablation"]], a_series(**NO_TASKS))
-    for errand in errands[:2]:
-        finish(store, errand)
+    entries = work.needed([tables.TABLES["ablation"]], a_series(**NO_TASKS))
+    for entry in entries[:2]:
+        finish(store, entry)
     without = made(store, "ablation", **NO_TASKS)
     assert not [name for name in without.display.columns if "acc" in name]
     measured = {"boolq": {"acc": 0.5, "acc_norm": None}, "piqa": {"acc": 0.6, "acc_norm": 0.7}}
     both = {"gprune": measured, "flap": {"boolq": {"acc": 0.25}, "piqa": {"acc": 0.8, "acc_norm": 0.6}}}
-    finish(store, with_tasks(errands[0], folder, "boolq", "piqa"), accuracy=both)
+    finish(store, with_tasks(entries[0], folder, "boolq", "piqa"), accuracy=both)
     table = made(store, "ablation", **NO_TASKS)
     assert list(table.display["accuracy (max)"]) == ["52.50", "", "", "60.00"]
     assert list(table.display["accuracy (fixed)"]) == ["42.50", "", "", "60.00"]
@@ -94,7 +94,7 @@ def test_means_are_over_the_tasks_that_all_compared_rows_have(store: Store, fold
 def test_the_main_table_is_written_under_both_rules_with_the_published_figures_of_each(store: Store) -> None:
     run_all(store, "main")
     series = a_series()
-    done = work.Work(store, series, [tables.TABLES["main"]], store.root / "out")
+    done = work.TableWork(store, series, [tables.TABLES["main"]], store.root / "out")
     (table,) = done.write(done.tables)
     assert table.fixed is not None
     columns = list(table.display.columns)
@@ -141,13 +141,13 @@ def _errors(table: Assembled) -> list[float]:
 
 def test_tasks_that_were_asked_for_must_be_there_with_the_same_limit(store: Store, folder: Path) -> None:
     series = a_series(tasks=("boolq",), task_folder=str(folder))
-    (errand, *_) = work.needed([tables.TABLES["ablation"]], series)
-    finish(store, errand, accuracy={name: {} for name in errand.study.methods})
-    assert Finished(store).answer(errand.rows[0]) is None
-    finish(store, errand.study.with_settings({"evaluation.limit": 5}))
-    assert Finished(store).answer(errand.rows[0]) is None
-    finish(store, errand)
-    assert Finished(store).answer(errand.rows[0]).filled  # type: ignore[union-attr]
+    (entry, *_) = work.needed([tables.TABLES["ablation"]], series)
+    finish(store, entry, accuracy={name: {} for name in entry.study.methods})
+    assert Finished(store).answer(entry.rows[0]) is None
+    finish(store, entry.study.with_settings({"evaluation.limit": 5}))
+    assert Finished(store).answer(entry.rows[0]) is None
+    finish(store, entry)
+    assert Finished(store).answer(entry.rows[0]).filled  # type: ignore[union-attr]
 
 
 def test_tasks_without_data_are_named_and_measured_once_they_have_some(
@@ -176,8 +176,8 @@ def test_tasks_without_data_are_named_and_measured_once_they_have_some(
 
 def test_changed_documents_of_a_task_make_its_accuracy_old(store: Store) -> None:
     series = a_series(tasks=("demo",))
-    (errand, *_) = work.needed([tables.TABLES["ablation"]], series)
-    finish(store, errand, changed={"tasks": {questions.NAMES[0]: "0" * 64}})
-    assert Finished(store).answer(errand.rows[0]) is None
-    finish(store, errand)
-    assert Finished(store).answer(errand.rows[0]) is not None
+    (entry, *_) = work.needed([tables.TABLES["ablation"]], series)
+    finish(store, entry, changed={"tasks": {questions.NAMES[0]: "0" * 64}})
+    assert Finished(store).answer(entry.rows[0]) is None
+    finish(store, entry)
+    assert Finished(store).answer(entry.rows[0]) is not None

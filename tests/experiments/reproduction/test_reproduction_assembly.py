@@ -29,8 +29,8 @@ def store(tmp_path: Path) -> Store:
 
 
 def run_all(store: Store, *names: str, series: Series | None = None, **how: Any) -> None:
-    for errand in work.needed(tables.choose(names), series or a_series()):
-        finish(store, errand, **how)
+    for entry in work.needed(tables.choose(names), series or a_series()):
+        finish(store, entry, **how)
 
 
 def made(store: Store, name: str, **changes: Any) -> Assembled:
@@ -52,14 +52,14 @@ def test_every_row_of_every_table_is_filled_by_its_own_run(store: Store) -> None
 
 
 def test_a_lost_result_an_unfinished_run_or_another_size_fill_nothing(store: Store) -> None:
-    (errand,) = work.needed([tables.TABLES["figure-3a"]], a_series())
+    (entry,) = work.needed([tables.TABLES["figure-3a"]], a_series())
     chosen = [tables.TABLES["ablation"]]
-    finish(store, errand.study, state="running")
+    finish(store, entry.study, state="running")
     assert len(work.missing(chosen, a_series(), Finished(store))) == 3
-    finish(store, errand.study)
+    finish(store, entry.study)
     assert len(work.missing(chosen, a_series(), Finished(store))) == 2
     assert len(work.missing(chosen, a_series(samples=48), Finished(store))) == 3
-    key = stages.perplexity(opened(store, errand.study).graph, "gprune", TEXTS[1]).key
+    key = stages.perplexity(opened(store, entry.study).graph, "gprune", TEXTS[1]).key
     (store.root / "perplexity" / key / "losses.npy").unlink()
     assert len(work.missing(chosen, a_series(), Finished(store))) == 3
 
@@ -96,7 +96,7 @@ def test_a_raised_formula_version_makes_old_numbers_missing(
     # FLAP has no drift in it; the modules of the other rows follow from it
     assert [answer.filled for answer in made(store, "ablation").answers] == [True, False, False, False]
     left = work.missing(chosen, a_series(), Finished(store))
-    assert [errand.study.methods for errand in left] == [("gprune",)] * 4
+    assert [entry.study.methods for entry in left] == [("gprune",)] * 4
     run_all(store, "ablation", "figure-1a", "module-overlap")
     assert work.missing(chosen, a_series(), Finished(store)) == []
     # the old numbers are still there for whoever goes back
@@ -117,11 +117,11 @@ def test_more_texts_another_device_or_a_third_text_answer_as_well(store: Store, 
 
 
 def test_a_failed_study_and_a_method_that_cannot_run_say_why_and_the_rest_is_there(store: Store) -> None:
-    for errand in work.needed([tables.TABLES["main"]], a_series()):
-        if errand.study.metric == "twflap" and errand.study.retention == 0.7:
-            finish(store, errand, state="failed", error="the disk is full: free some space")
+    for entry in work.needed([tables.TABLES["main"]], a_series()):
+        if entry.study.metric == "twflap" and entry.study.retention == 0.7:
+            finish(store, entry, state="failed", error="the disk is full: free some space")
         else:
-            finish(store, errand, unavailable={"llm_pruner": "no gradients in this model: leave it out"})
+            finish(store, entry, unavailable={"llm_pruner": "no gradients in this model: leave it out"})
     table = made(store, "main")
     reasons = {
         (answer.row.method_id, answer.row.study.retention): answer.reason
@@ -139,7 +139,7 @@ def test_a_failed_study_and_a_method_that_cannot_run_say_why_and_the_rest_is_the
     assert (table.display[REASON] != "").sum() == 4
     # what cannot run is not tried again, what failed is
     left = work.missing([tables.TABLES["main"]], a_series(), Finished(store))
-    assert [(errand.study.metric, errand.study.retention) for errand in left] == [("twflap", 0.7)]
+    assert [(entry.study.metric, entry.study.retention) for entry in left] == [("twflap", 0.7)]
 
 
 def test_mean_and_population_deviation_over_seeds(store: Store) -> None:
@@ -186,9 +186,9 @@ def test_figures_read_drift_agreement_and_bins(store: Store) -> None:
 
 
 def test_a_comparison_that_the_run_could_not_make_says_so(store: Store) -> None:
-    (errand,) = work.needed([tables.TABLES["figure-1b"]], a_series())
-    finish(store, errand.study.with_settings({"metric": "twflap"}))
-    row = next(row for row in errand.rows if row.item == "fang_ab")
+    (entry,) = work.needed([tables.TABLES["figure-1b"]], a_series())
+    finish(store, entry.study.with_settings({"metric": "twflap"}))
+    row = next(row for row in entry.rows if row.item == "fang_ab")
     (agreed,) = work.needed([tables.TABLES["module-overlap"]], a_series())
     finish(store, agreed)
     assert Finished(store).answer(row).filled  # type: ignore[union-attr]
@@ -197,15 +197,15 @@ def test_a_comparison_that_the_run_could_not_make_says_so(store: Store) -> None:
 
 
 def test_the_control_of_fangs_groups_is_made_anew_where_it_is_not_there(store: Store) -> None:
-    (errand,) = work.needed([tables.TABLES["figure-1b"]], a_series())
-    run = finish(store, errand)
-    control = next(row for row in errand.rows if row.item == "fang_other_seed")
+    (entry,) = work.needed([tables.TABLES["figure-1b"]], a_series())
+    run = finish(store, entry)
+    control = next(row for row in entry.rows if row.item == "fang_other_seed")
     assert control.extra and control.method == "fang"
     assert Finished(store).answer(control).filled  # type: ignore[union-attr]
     graph = opened(store, control.study).graph
     shutil.rmtree(store.folder("agreement", stages.agreements(graph)["fang_other_seed"].key))
     assert Finished(store).answer(control) is None
-    assert made(store, "figure-1b").filled == len(errand.rows) - 1
+    assert made(store, "figure-1b").filled == len(entry.rows) - 1
     # without FANG at all it is the method that cannot run
     groups = {"key": stages.groups(graph).key, "reason": "FANG cannot run on this model: leave it out"}
     record = runs.read(store, run) or {}
@@ -213,7 +213,7 @@ def test_the_control_of_fangs_groups_is_made_anew_where_it_is_not_there(store: S
     refused = Finished(store).answer(control)
     assert refused is not None and (refused.reason, refused.run) == (groups["reason"], run)
     # what is there is not taken back
-    assert made(store, "figure-1b").filled == len(errand.rows) - 1
+    assert made(store, "figure-1b").filled == len(entry.rows) - 1
 
 
 def test_derived_tables_take_measured_rows_only(store: Store) -> None:
@@ -260,9 +260,9 @@ def test_derived_tables_take_measured_rows_only(store: Store) -> None:
 def test_number_types_that_differ_are_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     devices = {"auto": "float32", "cuda:1": "bfloat16"}
     monkeypatch.setattr(inputs, "precision_of", lambda study: devices[study.device])
-    errands = work.needed([tables.TABLES["ablation"]], a_series())
-    for errand, device in zip(errands, ("auto", "cuda:1", "auto"), strict=True):
-        finish(store, replace(errand.study, device=device))
+    entries = work.needed([tables.TABLES["ablation"]], a_series())
+    for entry, device in zip(entries, ("auto", "cuda:1", "auto"), strict=True):
+        finish(store, replace(entry.study, device=device))
     assert {answer.precision for answer in made(store, "ablation").answers} == {"float32", "bfloat16"}
     notes = made(store, "ablation").notes
     assert "rows were computed in different number types (bfloat16, float32)" in notes

@@ -29,8 +29,8 @@ def call(*words: object) -> int:
 
 
 def finish_all(cache: Path, *names: str, **how: Any) -> None:
-    for errand in work.needed(tables.choose(names), Series("demo", choose("demo"))):
-        finish(Store(cache), errand, **how)
+    for entry in work.needed(tables.choose(names), Series("demo", choose("demo"))):
+        finish(Store(cache), entry, **how)
 
 
 def test_dry_run_says_what_is_there_and_what_is_missing(
@@ -69,8 +69,8 @@ def test_tasks_and_their_folder_are_options(tmp_path: Path, capsys: pytest.Captu
     own.write_text('{"question": "a", "choices": ["b", "c"], "answer": 0}\n')
     words = ["ablation", "--model", "demo", "--cache", tmp_path, "--dry-run", "--tasks"]
     series = Series("demo", choose("demo", changes={"tasks": ("demo", str(own)), "limit": 3}))
-    for errand in work.needed(tables.choose(["ablation"]), series):
-        finish(Store(tmp_path), errand)
+    for entry in work.needed(tables.choose(["ablation"]), series):
+        finish(Store(tmp_path), entry)
     assert call(*words, "demo", own, "--limit", 3) == 0
     assert "3 studies, 0 of them missing" in capsys.readouterr().out
     assert call(*words, "demo", own, "--limit", 4) == 0

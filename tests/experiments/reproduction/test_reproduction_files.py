@@ -26,14 +26,14 @@ def store(tmp_path: Path) -> Store:
 
 
 def run_all(store: Store, *names: str) -> None:
-    for errand in work.needed(tables.choose(names), a_series()):
-        finish(store, errand)
+    for entry in work.needed(tables.choose(names), a_series()):
+        finish(store, entry)
 
 
-def a_work(store: Store, *names: str, series: Series | None = None) -> work.Work:
+def a_work(store: Store, *names: str, series: Series | None = None) -> work.TableWork:
     series = series or a_series()
     folder = writing.default_folder(store.root, series.model, series.scale)
-    return work.Work(store, series, tables.choose(names), folder, command="python -m gprune reproduce")
+    return work.TableWork(store, series, tables.choose(names), folder, command="python -m gprune reproduce")
 
 
 def test_writers_at_the_same_time_lose_no_table(store: Store) -> None:

@@ -17,7 +17,7 @@ from waiting import wait_for
 
 from gprune import jobs
 from gprune.experiments.reproduction import tables, work, writing
-from gprune.experiments.reproduction.grid import Errand
+from gprune.experiments.reproduction.grid import TableStudy
 from gprune.experiments.scheduler import Schedule, Status
 from gprune.jobs import device_slots, local
 from gprune.jobs import folder as files
@@ -47,12 +47,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
                 local.send(pid, started, signal.SIGKILL)
 
 
-def a_work(cache: Path, *names: str) -> work.Work:
+def a_work(cache: Path, *names: str) -> work.TableWork:
     series = a_series(samples=16)
-    return work.Work(Store(cache), series, tables.choose(names), cache / "out")
+    return work.TableWork(Store(cache), series, tables.choose(names), cache / "out")
 
 
-def some_errands(name: str = "ablation") -> list[Errand]:
+def some_entries(name: str = "ablation") -> list[TableStudy]:
     return work.needed(tables.choose([name]), a_series(samples=16))
 
 
@@ -61,14 +61,14 @@ def behave(cache: Path, **behaviours: str) -> None:
 
 
 def test_only_missing_studies_become_jobs_and_a_second_call_starts_none(cache: Path) -> None:
-    done = some_errands()[0]
+    done = some_entries()[0]
     finish(Store(cache), done)
     seen: list[Status] = []
     ended: list[tuple[str, str]] = []
     made = a_work(cache, "ablation")
-    (table,) = made.run(seen.append, lambda errand, why: ended.append((errand.study.name, why)), command)
+    (table,) = made.run(seen.append, lambda entry, why: ended.append((entry.study.name, why)), command)
     assert table.filled == 4
-    expected = [errand.study.name for errand in some_errands()[1:]]
+    expected = [entry.study.name for entry in some_entries()[1:]]
     assert sorted(job.label for job in jobs.jobs(cache)) == sorted(expected)
     assert sorted(ended) == sorted((name, "") for name in expected)
     assert {job.arguments for job in jobs.jobs(cache)} == {("--until", "perplexity")}
@@ -78,7 +78,7 @@ def test_only_missing_studies_become_jobs_and_a_second_call_starts_none(cache: P
 
 
 def test_a_failed_study_leaves_its_rows_with_the_reason_and_the_rest_goes_on(cache: Path) -> None:
-    first, second, _ = some_errands()
+    first, second, _ = some_entries()
     behave(cache, **{second.study.name: "fail"})
     made = a_work(cache, "ablation")
     (table,) = made.run(build=command)
@@ -90,8 +90,8 @@ def test_a_failed_study_leaves_its_rows_with_the_reason_and_the_rest_goes_on(cac
 
 
 def test_no_more_jobs_are_open_than_run_and_one_waits(cache: Path) -> None:
-    errands = some_errands("fine-grained")[:5]
-    behave(cache, **{errand.study.name: "hold" for errand in errands})
+    entries = some_entries("fine-grained")[:5]
+    behave(cache, **{entry.study.name: "hold" for entry in entries})
     most = 0
 
     def watch(status: Status) -> None:
@@ -100,15 +100,15 @@ def test_no_more_jobs_are_open_than_run_and_one_waits(cache: Path) -> None:
         if status.done == 0 and most == 3:
             (cache / "go").touch()
 
-    assert Schedule(cache, watch=watch, build=command).run(errands) == {}
+    assert Schedule(cache, watch=watch, build=command).run(entries) == {}
     assert most == 3
     assert len(jobs.jobs(cache)) == 5
 
 
 def test_what_measures_speed_comes_last_and_runs_alone(cache: Path) -> None:
-    errands = [*some_errands("alignment")[-2:], *some_errands()]
-    timed = {errand.study.name for errand in errands if errand.timed}
-    assert [errand.timed for errand in errands] == [True, True, False, False, False]
+    entries = [*some_entries("alignment")[-2:], *some_entries()]
+    timed = {entry.study.name for entry in entries if entry.timed}
+    assert [entry.timed for entry in entries] == [True, True, False, False, False]
     started: list[str] = []
 
     def watch(_: Status) -> None:
@@ -117,15 +117,15 @@ def test_what_measures_speed_comes_last_and_runs_alone(cache: Path) -> None:
             assert len(active) == 1
         started.extend(name for name in active if name not in started)
 
-    assert Schedule(cache, watch=watch, build=command).run(errands) == {}
+    assert Schedule(cache, watch=watch, build=command).run(entries) == {}
     labels = [job.label for job in sorted(jobs.jobs(cache), key=lambda job: job.created)]
     assert set(labels[-2:]) == timed and len(labels) == 5
 
 
 def test_a_job_that_is_under_way_is_waited_for_whatever_its_device(cache: Path) -> None:
-    errand = some_errands()[1]
-    behave(cache, **{errand.study.name: "hold"})
-    elsewhere = replace(errand.study, device="cpu", group="")
+    entry = some_entries()[1]
+    behave(cache, **{entry.study.name: "hold"})
+    elsewhere = replace(entry.study, device="cpu", group="")
     job = jobs.submit(cache, elsewhere, "by hand", ("--until", "perplexity"), command)
     wait_for(lambda: jobs.progress(cache, job.id).message == "holding")
     seen: list[Status] = []
@@ -134,7 +134,7 @@ def test_a_job_that_is_under_way_is_waited_for_whatever_its_device(cache: Path) 
         seen.append(status)
         (cache / "go").touch()
 
-    assert Schedule(cache, watch=watch, build=command).run([errand]) == {}
+    assert Schedule(cache, watch=watch, build=command).run([entry]) == {}
     assert [found.id for found in jobs.jobs(cache)] == [job.id]
     assert "masks_gprune 1/2" in {status.stage for status in seen}
 
@@ -143,8 +143,8 @@ def test_devices_have_one_study_each(cache: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("GPRUNE_JOB_DEVICES", "")
     monkeypatch.setattr(machine, "cards", lambda: ("a card", "a card"))
     device_slots.allow(("cuda:0", "cuda:1"))
-    errands = some_errands()
-    behave(cache, **{errand.study.name: "hold" for errand in errands})
+    entries = some_entries()
+    behave(cache, **{entry.study.name: "hold" for entry in entries})
     seen = []
 
     def watch(_: Status) -> None:
@@ -165,10 +165,10 @@ def test_devices_have_one_study_each(cache: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_interrupt_cancels_the_schedules_own_jobs_only(cache: Path) -> None:
-    errands = some_errands()
-    behave(cache, **{errand.study.name: "hold" for errand in errands})
+    entries = some_entries()
+    behave(cache, **{entry.study.name: "hold" for entry in entries})
     other = jobs.submit(
-        cache, replace(errands[0].study, group=""), "mine", ("--until", "perplexity"), command
+        cache, replace(entries[0].study, group=""), "mine", ("--until", "perplexity"), command
     )
     wait_for(lambda: jobs.progress(cache, other.id).message == "holding")
 
@@ -176,7 +176,7 @@ def test_an_interrupt_cancels_the_schedules_own_jobs_only(cache: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Schedule(cache, watch=interrupt, build=command).run(errands)
+        Schedule(cache, watch=interrupt, build=command).run(entries)
     own = [job for job in jobs.jobs(cache) if job.id != other.id]
     wait_for(lambda: all(not jobs.get(cache, job.id).active for job in own))
     assert [jobs.get(cache, job.id).state for job in own] == ["cancelled", "cancelled"]
@@ -191,13 +191,13 @@ from gprune.experiments.reproduction import tables, work
 from gprune.store import Store
 
 cache = Path(sys.argv[1])
-made = work.Work(Store(cache), a_series(samples=16), tables.choose(["ablation"]), cache / "out")
+made = work.TableWork(Store(cache), a_series(samples=16), tables.choose(["ablation"]), cache / "out")
 made.run(build=command)
 """
 
 
 def test_killed_and_started_again_it_goes_on_with_nothing_done_twice(cache: Path) -> None:
-    names = [errand.study.name for errand in some_errands()]
+    names = [entry.study.name for entry in some_entries()]
     behave(cache, **{name: "hold" for name in names[1:]})
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(cache)])
     try:

@@ -12,7 +12,7 @@ from gprune.data import published
 from gprune.data.demo import questions
 from gprune.evaluation.tasks import STANDARD_TASKS
 from gprune.experiments.reproduction import scale, tables, work
-from gprune.experiments.reproduction.grid import Errand, Row, Series, shared
+from gprune.experiments.reproduction.grid import Row, Series, TableStudy, shared
 from gprune.experiments.reproduction.scale import Scale
 from gprune.pipeline import stages
 from gprune.store import Store
@@ -100,10 +100,10 @@ def test_the_full_method_is_one_study_in_eight_tables() -> None:
     ]
 
 
-def untimed() -> list[Errand]:
+def untimed() -> list[TableStudy]:
     """The studies behind all tables that measure no speed."""
     found = work.needed(tables.choose(["all"]), a_series())
-    return [errand for errand in found if not errand.timed]
+    return [entry for entry in found if not entry.timed]
 
 
 def test_what_changes_no_number_does_not_tell_studies_apart() -> None:
@@ -190,13 +190,13 @@ def test_wrong_scales_and_tables_are_named() -> None:
 def test_demo_measures_tasks_where_the_main_table_is_and_the_paper_everywhere() -> None:
     demo, paper = a_series(), Series(HUB[0], scale.choose(HUB[0]))
     in_main = {shared(row.study) for row in rows("main", demo)}
-    for errand in untimed():
-        expected = (questions.NAMES, 48) if errand.shared in in_main else ((), None)
-        assert (errand.study.evaluation.tasks, errand.study.evaluation.limit) == expected
+    for entry in untimed():
+        expected = (questions.NAMES, 48) if entry.shared in in_main else ((), None)
+        assert (entry.study.evaluation.tasks, entry.study.evaluation.limit) == expected
     assert len(in_main) == 9
-    for errand in work.needed(tables.choose(["all"]), paper):
-        evaluation = errand.study.evaluation
-        assert (evaluation.tasks, evaluation.limit) == (() if errand.timed else published.TASKS, None)
+    for entry in work.needed(tables.choose(["all"]), paper):
+        evaluation = entry.study.evaluation
+        assert (evaluation.tasks, evaluation.limit) == (() if entry.timed else published.TASKS, None)
     assert scale.choose("/models/other", "demo").tasks == ()
 
 
@@ -206,8 +206,8 @@ def test_tasks_are_named_one_by_one_or_as_a_suite_and_then_measured_everywhere()
     assert (named.tasks_in, named.limit, a_scale().tasks_in, a_scale().limit) == ("all", None, "main", 48)
     assert a_scale(tasks=("paper",)).tasks == published.TASKS == tuple(STANDARD_TASKS)
     assert a_scale(tasks=("none",)).tasks == ()
-    (errand, *_) = work.needed([tables.TABLES["quantile-sweep"]], Series("demo", named))
-    assert errand.study.evaluation.task_folder == "/data"
+    (entry, *_) = work.needed([tables.TABLES["quantile-sweep"]], Series("demo", named))
+    assert entry.study.evaluation.task_folder == "/data"
     with pytest.raises(SettingsError, match=r"evaluation\.limit must be at least 1"):
         a_series(limit=-1)
     with pytest.raises(SettingsError, match="there is no task 'bolq'.*did you mean boolq"):
@@ -218,16 +218,16 @@ def test_speed_takes_the_masks_of_the_main_studies_with_dense_beside() -> None:
     found = work.needed([tables.TABLES["speed"]], a_series())
     first, timed = [t for t in found if not t.timed], [t for t in found if t.timed]
     main = {masks_of(row.study) for row in rows("main") if row.study.retention == 0.5}
-    assert {masks_of(errand.study) for errand in found} == main and len(main) == 3
-    assert [(errand.until, errand.study.methods) for errand in first] == [("masks", ("gprune",))] * 3
-    assert {errand.study.metric: errand.study.methods for errand in timed} == {
+    assert {masks_of(entry.study) for entry in found} == main and len(main) == 3
+    assert [(entry.until, entry.study.methods) for entry in first] == [("masks", ("gprune",))] * 3
+    assert {entry.study.metric: entry.study.methods for entry in timed} == {
         "flap": ("dense", "gprune", "llm_pruner", "flap"),
         "wanda_sp": ("dense", "gprune", "wanda_sp"),
         "twflap": ("dense", "gprune", "fang"),
     }
-    assert {errand.study.evaluation.speed for errand in timed} == {"cpu"}
+    assert {entry.study.evaluation.speed for entry in timed} == {"cpu"}
     paper = work.needed([tables.TABLES["speed"]], Series(HUB[0], scale.choose(HUB[0])))
-    assert {errand.study.evaluation.speed for errand in paper} == {"none", "auto"}
+    assert {entry.study.evaluation.speed for entry in paper} == {"none", "auto"}
 
 
 def test_alignments_fit_the_width_and_the_first_is_the_study_of_the_speed_table(tmp_path: Path) -> None:

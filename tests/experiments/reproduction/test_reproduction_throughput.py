@@ -26,8 +26,8 @@ def made(store: Store, name: str, **changes: Any) -> Assembled:
 
 
 def run_all(store: Store, *names: str, **changes: Any) -> None:
-    for errand in work.needed(tables.choose(names), a_series(**changes)):
-        finish(store, errand)
+    for entry in work.needed(tables.choose(names), a_series(**changes)):
+        finish(store, entry)
 
 
 def test_rows_read_their_own_method_and_ratios_to_the_dense_model_of_their_run(store: Store) -> None:
@@ -77,9 +77,9 @@ def test_alignments_have_perplexities_beside_the_ratios(store: Store) -> None:
 
 
 def test_a_method_that_cannot_run_leaves_the_others_their_speed(store: Store) -> None:
-    for errand in work.needed([tables.TABLES["speed"]], a_series()):
-        out = {"llm_pruner": "no gradients: leave it out"} if "llm_pruner" in errand.study.methods else {}
-        finish(store, errand, unavailable=out)
+    for entry in work.needed([tables.TABLES["speed"]], a_series()):
+        out = {"llm_pruner": "no gradients: leave it out"} if "llm_pruner" in entry.study.methods else {}
+        finish(store, entry, unavailable=out)
     table = made(store, "speed")
     assert [answer.reason for answer in table.answers] == ["", "no gradients: leave it out"] + [""] * 6
     assert work.missing([tables.TABLES["speed"]], a_series(), Finished(store)) == []
@@ -89,15 +89,15 @@ def test_a_run_of_fewer_methods_leaves_the_table_to_be_measured_side_by_side(sto
     row = next(row for row in tables.TABLES["speed"].rows(a_series()) if row.method_id == "gprune:flap")
     finish(store, replace(row.study, methods=("dense", "gprune")))
     assert Finished(store).answer(row) is None
-    (errand,) = (
+    (entry,) = (
         t for t in work.missing([tables.TABLES["speed"]], a_series(), Finished(store)) if row in t.rows
     )
-    assert errand.study.methods == ("dense", "gprune", "llm_pruner", "flap")
+    assert entry.study.methods == ("dense", "gprune", "llm_pruner", "flap")
 
 
 def test_the_tables_of_speed_are_written(store: Store) -> None:
     run_all(store, "speed", "alignment")
-    done = work.Work(store, a_series(), tables.choose(["speed", "alignment"]), store.root / "out")
+    done = work.TableWork(store, a_series(), tables.choose(["speed", "alignment"]), store.root / "out")
     done.write(done.tables)
     index = writing.read_index(store.root / "out") or {}
     assert index["tables"]["speed"]["files"] == [

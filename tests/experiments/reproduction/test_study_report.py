@@ -48,16 +48,16 @@ def test_the_rows_are_every_method_its_controls_and_both_profiles_under_every_se
     )
     assert {control_rows.identifier(row) for row in rows if row.extra} == set(CONTROLS)
     # one study a retention and seed for all methods, one more each for compensation and the other profile
-    errands = work.needed([tables.TABLES["study"]], series)
-    assert len(errands) == 12 and sum(len(errand.study.methods) > 1 for errand in errands) == 4
+    entries = work.needed([tables.TABLES["study"]], series)
+    assert len(entries) == 12 and sum(len(entry.study.methods) > 1 for entry in entries) == 4
 
 
 def test_the_report_says_what_holds_and_what_does_not(
     tmp_path: Path, series: Series, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = Store(tmp_path)
-    for errand in work.needed([tables.TABLES["study"]], series):
-        finish(store, errand, value=value)
+    for entry in work.needed([tables.TABLES["study"]], series):
+        finish(store, entry, value=value)
     assert Finished(store).answer(control_rows.fair_rows(series)[-1]) is not None
     words = ["study", "--model", "demo", "--seeds", 0, 1, "--cache", tmp_path]
     assert call(*words, "--report", tmp_path / "study.md") == 0

@@ -26,7 +26,7 @@ from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.slurm import watching
 from gprune.jobs.slurm.settings import SlurmSettings
-from gprune.jobs.slurm.submission import Errand
+from gprune.jobs.slurm.submission import StudyJob
 from gprune.jobs.state import JobState, read_state, write_state
 from gprune.pipeline import runs
 from gprune.pipeline.stages import statistics
@@ -73,7 +73,7 @@ def test_a_failure_is_told_stays_and_is_tried_again_when_asked_for(cache: Path) 
     assert states(cache, sweep) == ["missing"] * 4
     behave(cache, _1="fail")
     told: list[tuple[int, str]] = []
-    found = run(cache, sweep, told=lambda errand, why: told.append((errand.study.seed, why)))
+    found = run(cache, sweep, told=lambda entry, why: told.append((entry.study.seed, why)))
     why = "the text 'x' is empty: choose another"
     assert found == [("done", ""), ("failed", why), ("done", ""), ("done", "")]
     assert sorted(told) == [(0, ""), (1, why), (2, ""), (3, "")]
@@ -152,7 +152,7 @@ def sbatch(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 def test_who_waits_for_slurms_jobs_of_another_leaves_them_when_interrupted(cache: Path, sbatch: Path) -> None:
     sweep = a_sweep(0, 1)
     first = sweep.variations()[0].study
-    (theirs,) = jobs.submit_slurm(cache, [Errand(first, "theirs", ("--until", UNTIL))], SlurmSettings())
+    (theirs,) = jobs.submit_slurm(cache, [StudyJob(first, "theirs", ("--until", UNTIL))], SlurmSettings())
 
     def interrupt(_: Status) -> None:
         raise KeyboardInterrupt

@@ -4,14 +4,14 @@ import numpy as np
 
 from gprune.models.tiny import tiny_decoder
 from gprune.pipeline import stages
-from gprune.pipeline.stages import Graph, Inputs, Work
+from gprune.pipeline.stages import Graph, Inputs, RunContext
 from gprune.records import Tokens
 from gprune.study.demo import demo_study
 
 
 def test_contexts_of_all_seeds_share_inputs_and_components(tmp_path):
     study = demo_study().with_settings({"contexts.count": 3, "contexts.dimensions": 4, "contexts.tokens": 60})
-    work = Work(study, Inputs.unknown(study), tmp_path)
+    work = RunContext(study, Inputs.unknown(study), tmp_path)
     work.__dict__["decoder"] = decoder = tiny_decoder()
     ids = np.random.default_rng(0).integers(0, 64, (20, 6)).astype(np.int32)
     first, second = (Tokens(text, text, rows, 10) for text, rows in (("a", ids[:10]), ("b", ids[10:])))

@@ -9,7 +9,7 @@ from synthetic_run import a_study, write_run
 
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, all_runs
-from gprune.pipeline.stages import Given, given, unequal
+from gprune.pipeline.stages import MethodInputs, given, unequal
 
 METHODS = ("dense", "gprune", "flap", "flap_pooled", "flap_uniform", "msl_layers")
 
@@ -40,8 +40,8 @@ def test_texts_and_steps_follow_from_what_the_masks_rest_on(tmp_path: Path) -> N
     assert {name for name, one in known.items() if one.repairs} == {"flap", "flap_pooled"}
 
 
-def a_given(method: str, texts: str, steps: int = 0) -> Given:
-    return Given(method, tuple(texts), 1.0, 0.0, steps, False, False)
+def a_given(method: str, texts: str, steps: int = 0) -> MethodInputs:
+    return MethodInputs(method, tuple(texts), 1.0, 0.0, steps, False, False)
 
 
 @pytest.mark.parametrize(
@@ -61,5 +61,5 @@ def a_given(method: str, texts: str, steps: int = 0) -> Given:
         ),
     ],
 )
-def test_one_line_says_where_methods_were_not_given_the_same(compared: list[Given], said: str) -> None:
+def test_one_line_says_where_methods_were_not_given_the_same(compared: list[MethodInputs], said: str) -> None:
     assert unequal(compared) == said

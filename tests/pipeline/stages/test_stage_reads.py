@@ -12,7 +12,7 @@ import tiny_study
 from stages.test_stage_settings import CHANGES
 
 from gprune import pipeline
-from gprune.pipeline.stages import Graph, Work, named
+from gprune.pipeline.stages import Graph, RunContext, named
 from gprune.store import Store
 from gprune.study import Study, from_dict, settings
 from gprune.study.methods import METHODS
@@ -86,7 +86,7 @@ class Watch:
         monkeypatch.setattr(kind, "__getattribute__", read, raising=False)
 
     def _watch_loaded(self, monkeypatch, name, digest):
-        load = getattr(Work, name).func
+        load = getattr(RunContext, name).func
 
         def loaded(work):
             if self.stage is not None:
@@ -95,7 +95,7 @@ class Watch:
                 work.__dict__[name] = load(work)
             return work.__dict__[name]
 
-        monkeypatch.setattr(Work, name, property(loaded))
+        monkeypatch.setattr(RunContext, name, property(loaded))
 
     def _computing(self, compute):
         def watched(runner, stage, started):

@@ -15,7 +15,7 @@ from gprune.app.ui.card import Card
 from gprune.app.ui.text import plain
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
-from gprune.pipeline.stages import Given, Results
+from gprune.pipeline.stages import MethodInputs, Results
 from gprune.records import REPAIRS
 from gprune.study.methods import METHODS
 
@@ -26,7 +26,7 @@ FIXED = (
 _WIDTHS = {"texts": 80, "forward passes": 110, "backward passes": 120, "steps of learning": 130}
 
 
-def facts(shown: Shown) -> dict[tuple[str, str], Given]:
+def facts(shown: Shown) -> dict[tuple[str, str], MethodInputs]:
     """What the methods of a comparison were given, by line; of several seeds the first.
 
     Raises:
@@ -37,7 +37,7 @@ def facts(shown: Shown) -> dict[tuple[str, str], Given]:
     return {name: one for name, one in found.items() if one is not None}
 
 
-def _given(run: Run, method: str) -> Given | None:
+def _given(run: Run, method: str) -> MethodInputs | None:
     known = METHODS[method]
     if known.decision == "none" or not run.has(stages.masks, known.masks):
         return None
@@ -45,7 +45,7 @@ def _given(run: Run, method: str) -> Given | None:
 
 
 @st.cache_data(max_entries=512, show_spinner=False)
-def _known(root: str, masks: str, method: str, _results: Results) -> Given | None:
+def _known(root: str, masks: str, method: str, _results: Results) -> MethodInputs | None:
     return stages.given(_results, method)
 
 
@@ -100,7 +100,7 @@ def show(drawn: Card, shown: Shown) -> None:
     drawn.tools(lambda: table, switch=False)
 
 
-def as_table(shown: Shown, known: dict[tuple[str, str], Given]) -> pd.DataFrame:
+def as_table(shown: Shown, known: dict[tuple[str, str], MethodInputs]) -> pd.DataFrame:
     """One line a method."""
     lines = []
     for line in shown.lines:

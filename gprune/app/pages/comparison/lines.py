@@ -14,7 +14,7 @@ from gprune.analysis.headline import own_method
 from gprune.app.ui import derived_cache, story
 from gprune.app.ui.chart_style import called, label
 from gprune.evaluation import holdout
-from gprune.evaluation.holdout import Standing
+from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.study.settings import require_choice
 
@@ -35,7 +35,7 @@ class Shown:
     """whether the table shows the differences to the pinned line"""
     asked: Mapping[str, Any]
     """what of it is not so by itself, as options of the figures"""
-    standings: Mapping[str, Mapping[str, Standing]]
+    standings: Mapping[str, Mapping[str, HoldoutStatus]]
     """what the evaluation texts of each run are to its calibration texts, by run"""
 
     @property
@@ -43,7 +43,7 @@ class Shown:
         """The evaluation texts, unseen ones first."""
         return sorted(analysis.texts(self.rows), key=lambda text: self.role(text) != holdout.UNSEEN)
 
-    def standing(self, text: str) -> Standing | None:
+    def standing(self, text: str) -> HoldoutStatus | None:
         """What an evaluation text is in the first of the runs that measure it."""
         return next((known[text] for known in self.standings.values() if text in known), None)
 

@@ -13,7 +13,7 @@ import streamlit as st
 from gprune.analysis.studies import StudyRow
 from gprune.experiments.reproduction import catalogue, tables
 from gprune.experiments.reproduction.grid import GROUP, Series
-from gprune.experiments.reproduction.grid import errands as studies_of
+from gprune.experiments.reproduction.grid import entries as studies_of
 from gprune.experiments.reproduction.scale import SCALES, choose
 from gprune.pipeline.runs.opened import Run
 from gprune.study import short

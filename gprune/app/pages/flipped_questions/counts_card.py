@@ -7,7 +7,7 @@ import streamlit as st
 
 from gprune.analysis import changed_answers
 from gprune.analysis.changed_answers import ACC, ACC_NORM, Counts
-from gprune.app.pages.flipped_questions.given import DENSE, Given, Identity
+from gprune.app.pages.flipped_questions.given import DENSE, Identity, TaskAnswers
 from gprune.app.ui import tables
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
@@ -25,7 +25,7 @@ MOST_NAMED = 3
 """answers that differ from their accuracy are named so far, the others counted"""
 
 
-def draw(drawn: Card, found: list[Given], chosen: Given, method: str, rule: str) -> None:
+def draw(drawn: Card, found: list[TaskAnswers], chosen: TaskAnswers, method: str, rule: str) -> None:
     """Draws the table, one row a task and method.
 
     Args:
@@ -58,13 +58,13 @@ def draw(drawn: Card, found: list[Given], chosen: Given, method: str, rule: str)
     )
 
 
-def table_of(found: list[Given], rule: str) -> pd.DataFrame:
+def table_of(found: list[TaskAnswers], rule: str) -> pd.DataFrame:
     """The counts as numbers."""
     return _table(tuple(one.identity for one in found), rule, found)
 
 
 @st.cache_data(max_entries=16, show_spinner=False)
-def _table(about: tuple[Identity, ...], rule: str, _found: list[Given]) -> pd.DataFrame:
+def _table(about: tuple[Identity, ...], rule: str, _found: list[TaskAnswers]) -> pd.DataFrame:
     lines = []
     for one in _found:
         for method in one.others:
@@ -86,14 +86,14 @@ def _table(about: tuple[Identity, ...], rule: str, _found: list[Given]) -> pd.Da
     return pd.DataFrame(lines)
 
 
-def cut(found: Given) -> tuple[int, int] | None:
+def cut(found: TaskAnswers) -> tuple[int, int] | None:
     """How many questions of a task are counted, and how many were asked; None where that is all of them."""
     answers = found.answers(found.methods[0])
     kept = len(answers.counts)
     return (kept, answers.documents) if kept < answers.documents else None
 
 
-def bounds(found: list[Given]) -> list[str]:
+def bounds(found: list[TaskAnswers]) -> list[str]:
     """One sentence a task of which the counts and p leave questions out."""
     return [
         f"{one.name}: {known[0]:,} of {known[1]:,} questions shown, because of a task the first "
@@ -103,13 +103,13 @@ def bounds(found: list[Given]) -> list[str]:
     ]
 
 
-def other_passes(found: list[Given]) -> str:
+def other_passes(found: list[TaskAnswers]) -> str:
     """Which answers are not those that the accuracies rest on, in one sentence; empty where all are."""
     return _other_passes(tuple(one.identity for one in found), found)
 
 
 @st.cache_data(max_entries=16, show_spinner=False)
-def _other_passes(about: tuple[Identity, ...], _found: list[Given]) -> str:
+def _other_passes(about: tuple[Identity, ...], _found: list[TaskAnswers]) -> str:
     known = [
         f"{one.name}, {label(method)}: {differs}"
         for one in _found
@@ -125,12 +125,12 @@ def _other_passes(about: tuple[Identity, ...], _found: list[Given]) -> str:
     )
 
 
-def between(found: Given, method: str, rule: str) -> Counts:
+def between(found: TaskAnswers, method: str, rule: str) -> Counts:
     """How a method answers a task against the dense model."""
     return changed_answers.counts(found.choices(DENSE, rule), found.choices(method, rule))
 
 
-def _finding(chosen: Given, method: str, rule: str) -> str:
+def _finding(chosen: TaskAnswers, method: str, rule: str) -> str:
     return changed_answers.headline(between(chosen, method, rule), label(method), "the dense model")
 
 

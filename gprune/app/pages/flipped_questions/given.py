@@ -23,7 +23,7 @@ Identity = tuple[str, str, tuple[tuple[str, str, str], ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class TaskAnswers:
     """The answers to one task."""
 
     run: Run
@@ -107,14 +107,14 @@ class Given:
         return self.run.load(stages.questions, self.task)
 
 
-def of(run: Run) -> list[Given]:
+def of(run: Run) -> list[TaskAnswers]:
     """The tasks of a run that answers are there of, in its order."""
     found = []
     for task in measurable(run):
         methods = [name for name in run.study.methods if run.has(stages.answers, name, task)]
         if methods:
             # sorting is stable: the others stay in the order of the study
-            found.append(Given(run, task, tuple(sorted(methods, key=lambda name: name != DENSE))))
+            found.append(TaskAnswers(run, task, tuple(sorted(methods, key=lambda name: name != DENSE))))
     return found
 
 

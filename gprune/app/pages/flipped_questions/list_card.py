@@ -10,7 +10,7 @@ import streamlit as st
 
 from gprune.analysis import changed_answers
 from gprune.analysis.changed_answers import EITHER, GAINED, LOST, UNITS
-from gprune.app.pages.flipped_questions.given import DENSE, Given
+from gprune.app.pages.flipped_questions.given import DENSE, TaskAnswers
 from gprune.app.ui import tables, url_state
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
@@ -27,7 +27,7 @@ KINDS = {EITHER: "All that flip", LOST: "Right → wrong", GAINED: "Wrong → ri
 _TABLE = "fq_rows"
 
 
-def draw(drawn: Card, found: Given, method: str, rule: str) -> int | None:
+def draw(drawn: Card, found: TaskAnswers, method: str, rule: str) -> int | None:
     """Draws the list and gives the number of the question that is open; None where nothing flips.
 
     Raises:
@@ -70,7 +70,7 @@ def draw(drawn: Card, found: Given, method: str, rule: str) -> int | None:
     return _open(shown, len(base.hit))
 
 
-def table_of(found: Given, method: str, rule: str, numbers: Array) -> pd.DataFrame:
+def table_of(found: TaskAnswers, method: str, rule: str, numbers: Array) -> pd.DataFrame:
     """One row a question, counted from 1."""
     base, other = (found.choices(name, rule) for name in (DENSE, method))
     right, asked = found.answers(DENSE).right, found.questions

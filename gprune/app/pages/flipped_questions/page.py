@@ -7,7 +7,7 @@ import streamlit as st
 from gprune.analysis.changed_answers import ACC
 from gprune.app.pages.flipped_questions import counts_card, given, list_card, panels, question_card
 from gprune.app.pages.flipped_questions.counts_card import LABELS
-from gprune.app.pages.flipped_questions.given import Given
+from gprune.app.pages.flipped_questions.given import TaskAnswers
 from gprune.app.ui import frame, job_runs, sticky_button, task_offer, url_state, work
 from gprune.app.ui.card import card, card_of
 from gprune.app.ui.chart_style import label
@@ -44,7 +44,7 @@ def show() -> None:
             question_card.draw(drawn, chosen, method, number, rule)
 
 
-def _asked(found: list[Given]) -> tuple[Given, str, str]:
+def _asked(found: list[TaskAnswers]) -> tuple[TaskAnswers, str, str]:
     """The task, the method and the figure that a reader wants to see."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         tasks = {str(place): one.name for place, one in enumerate(found)}

@@ -10,7 +10,7 @@ import pandas as pd
 from gprune.analysis import changed_answers
 from gprune.analysis.changed_answers import ACC, EITHER, UNITS
 from gprune.app.pages.flipped_questions import charts, given
-from gprune.app.pages.flipped_questions.given import DENSE, Given
+from gprune.app.pages.flipped_questions.given import DENSE, TaskAnswers
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import Panel, in_range, panel
 from gprune.app.ui.text import plain
@@ -61,12 +61,12 @@ def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, met
     )
 
 
-def first_of(found: Given) -> str:
+def first_of(found: TaskAnswers) -> str:
     """The method that is held against the dense model where none is named; empty where none can be."""
     return "gprune" if "gprune" in found.others else next(iter(found.others), "")
 
 
-def options(found: Given, number: int, rule: str) -> pd.DataFrame:
+def options(found: TaskAnswers, number: int, rule: str) -> pd.DataFrame:
     """The options of a question, with what they say and who chooses them."""
     known = {name: found.answers(name) for name in found.methods}
     chosen = {name: int(found.choices(name, rule).option[number]) for name in found.methods}
@@ -86,7 +86,7 @@ def options(found: Given, number: int, rule: str) -> pd.DataFrame:
     )
 
 
-def _finding(found: Given, method: str, number: int, rule: str) -> str:
+def _finding(found: TaskAnswers, method: str, number: int, rule: str) -> str:
     """Whether the dense model and a method are right; empty where the dense model has not answered."""
     if not found.others:
         return ""

@@ -7,14 +7,14 @@ from typing import Any
 import streamlit as st
 
 from gprune.app.pages.flipped_questions import charts, panels
-from gprune.app.pages.flipped_questions.given import Given
+from gprune.app.pages.flipped_questions.given import TaskAnswers
 from gprune.app.ui import packed, tables
 from gprune.app.ui.card import Card
 from gprune.app.ui.text import said
 from gprune.pipeline import stages
 
 
-def draw(drawn: Card, found: Given, method: str, number: int, rule: str) -> None:
+def draw(drawn: Card, found: TaskAnswers, method: str, number: int, rule: str) -> None:
     """Draws a question.
 
     Args:
@@ -47,7 +47,7 @@ def draw(drawn: Card, found: Given, method: str, number: int, rule: str) -> None
     drawn.show(shown)
 
 
-def _question(found: Given, number: int) -> None:
+def _question(found: TaskAnswers, number: int) -> None:
     """Shows the question as text; says why where it is not there."""
     asked = found.questions
     if asked is None or number >= len(asked.counts):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import plotly.graph_objects as go
 
-from gprune.analysis.inspection import Standing
+from gprune.analysis.inspection import LayerRanks
 from gprune.app.ui.chart_style import TEXT_A, TEXT_B, TEXT_C, style
 from gprune.records import Array
 
@@ -19,7 +19,7 @@ _LEAST = 1e-300
 """below it a score has no logarithm worth drawing"""
 
 
-def rank_on_texts(standings: Mapping[str, Standing], neuron: int, names: Mapping[str, str]) -> go.Figure:
+def rank_on_texts(standings: Mapping[str, LayerRanks], neuron: int, names: Mapping[str, str]) -> go.Figure:
     """The rank of one neuron on every text; whiskers are the range over halves of the text.
 
     Args:

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer
 
 from gprune.analysis import calibration as analysis
 from gprune.analysis import inspection
-from gprune.analysis.inspection import Place
+from gprune.analysis.inspection import Activation
 from gprune.app.pages.inspector import charts, firing
 from gprune.app.pages.inspector.firing import Passage
 from gprune.app.ui import job_runs, packed, sticky_button, url_state, work
@@ -102,7 +102,7 @@ def _reader(model: str, _digest: str) -> Tokenizer:
         raise ModelError(f"the words cannot be read without the model's tokenizer: {error}") from error
 
 
-def _passage(reader: Tokenizer, one: Place, most: float) -> Passage:
+def _passage(reader: Tokenizer, one: Activation, most: float) -> Passage:
     before, token, after = vocabulary.around(reader, one.ids, one.at)
     return Passage(
         before=before,

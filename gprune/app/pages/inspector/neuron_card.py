@@ -8,7 +8,7 @@ import streamlit as st
 
 from gprune.analysis import inspection
 from gprune.analysis.formatting import percent
-from gprune.analysis.inspection import Standing
+from gprune.analysis.inspection import LayerRanks
 from gprune.app.pages.inspector import panels
 from gprune.app.ui import selection, url_state
 from gprune.app.ui.card import Card
@@ -49,7 +49,9 @@ def _labels(run: Run, layer: int) -> Array | None:
     return np.asarray(run.load(stages.partition).labels[layer])
 
 
-def _numbers(run: Run, standings: dict[str, Standing], layer: int, neuron: int, labels: Array | None) -> None:
+def _numbers(
+    run: Run, standings: dict[str, LayerRanks], layer: int, neuron: int, labels: Array | None
+) -> None:
     with st.container(horizontal=True):
         for letter, found in standings.items():
             st.metric(f"Score on {letter}", f"{found.score[neuron]:.4g}", border=True, width="content")

@@ -11,7 +11,7 @@ import pandas as pd
 from gprune import records
 from gprune.analysis import calibration as analysis
 from gprune.analysis import inspection
-from gprune.analysis.inspection import Standing
+from gprune.analysis.inspection import LayerRanks
 from gprune.app.pages.inspector import charts
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.memo import memoized
@@ -77,12 +77,12 @@ def neuron_ranks(run: Run, *, layer: int | None = None, neuron: int = 0) -> Pane
     )
 
 
-def _finding(standings: dict[str, Standing], neuron: int) -> str:
+def _finding(standings: dict[str, LayerRanks], neuron: int) -> str:
     ranks = ", ".join(f"{found.rank[neuron]:.2f} on {letter}" for letter, found in standings.items())
     return f"rank {ranks}"
 
 
-def _table(standings: dict[str, Standing], neuron: int) -> pd.DataFrame:
+def _table(standings: dict[str, LayerRanks], neuron: int) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
@@ -178,7 +178,7 @@ def members_table(run: Run, unit: Selection, members: Array) -> pd.DataFrame:
     return table.sort_values("rank on A", ascending=False, kind="stable").reset_index(drop=True)
 
 
-def standings(run: Run, layer: int) -> dict[str, Standing]:
+def standings(run: Run, layer: int) -> dict[str, LayerRanks]:
     """How the neurons of a layer rank on every text that is scored, by letter.
 
     Raises:
@@ -208,7 +208,7 @@ def not_parts(run: Run) -> str:
 
 # a layer at 7B takes 1.4 MB a text, and is drawn for every neuron of it
 @memoized(24)
-def _standing(root: str, scores: str, statistics: str, norms: str, metric: str, layer: int) -> Standing:
+def _standing(root: str, scores: str, statistics: str, norms: str, metric: str, layer: int) -> LayerRanks:
     score = record(root, "scores", scores, "UnitScores").ffn[layer]
     if not statistics:
         return inspection.standing(score, None, 0)

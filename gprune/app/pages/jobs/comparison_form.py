@@ -9,8 +9,7 @@ import streamlit as st
 
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain
-from gprune.study import Study
-from gprune.study import methods
+from gprune.study import Study, methods
 from gprune.study.methods import CONTROLS, METHODS, choices, with_controls
 from gprune.system.errors import SettingsError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from gprune.analysis.ablation_effect import LEAST, Acting, Explained, kinds
+from gprune.analysis.ablation_effect import LEAST, AblationEffect, Explained, kinds
 from gprune.analysis.decisions import Bins, layer_retention
 from gprune.app.ui import marks
 from gprune.app.ui.chart_style import (
@@ -136,7 +136,7 @@ def by_layer(masks: dict[str, PruningMasks], part: str, chosen: Selection = NOTH
     return figure
 
 
-def acting(found: Acting) -> go.Figure:
+def acting(found: AblationEffect) -> go.Figure:
     """Share of the decisions that each part changes; a part that acts on next to none is hollow."""
     names, shares = list(found.decisions_changed), [100 * share for share in found.decisions_changed.values()]
     color = METHOD_COLORS["gprune"]

@@ -1,4 +1,4 @@
-"""A model on the bench: loaded once, silenced in place, measured a few windows at a time.
+"""A model on the masked: loaded once, silenced in place, measured a few windows at a time.
 
 Model, device, number type, text and windows are those of the run's perplexity stage, and are checked against
 what the run has read: a number on a page is one of the run at hand or none.
@@ -42,7 +42,7 @@ _TOO_SMALL = (
 Stamp = tuple[tuple[str, int, int], ...]
 
 
-class Bench:
+class MaskedModel:
     """One dense model with its texts."""
 
     def __init__(self, model: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """A text of one's own against the texts of a run: the rank drift that a study with it as C would compute.
 
-The stages are the study's own, made with the model on the bench. What the cache has is read from it; of what
+The stages are the study's own, made with the model on the masked. What the cache has is read from it; of what
 is computed here nothing goes into it, and the text itself is forgotten with the question.
 """
 
@@ -9,21 +9,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gprune.app.preview.worker.masked_model import Bench, require_same_text
+from gprune.app.preview.worker.masked_model import MaskedModel, require_same_text
 from gprune.app.preview.worker.messages import OWN_PAIRS
 from gprune.data import texts
-from gprune.pipeline.stages import KINDS, Graph, Results, Stage, Work, drift, resolve, served
+from gprune.pipeline.stages import KINDS, Graph, Results, RunContext, Stage, drift, resolve, served
 from gprune.pipeline.stages.inputs import from_plain, tokens_read
 from gprune.store import Store
 from gprune.study import from_dict
 from gprune.system.errors import SettingsError
 
 
-def drifts(bench: Bench, question: dict[str, Any]) -> dict[str, str]:
+def drifts(masked: MaskedModel, question: dict[str, Any]) -> dict[str, str]:
     """Measures the drift of every pair and leaves it in the folder of the question.
 
     Args:
-        bench: the model.
+        masked: the model.
         question: see gprune.app.preview.worker.messages.
 
     Returns:
@@ -36,25 +36,25 @@ def drifts(bench: Bench, question: dict[str, Any]) -> dict[str, str]:
     study, inputs = from_dict(asked["study"]), from_plain(asked["inputs"])
     if inputs is None:
         raise SettingsError("the run does not say what it has read: run the study again")
-    maker = _Maker(bench, Graph(study, inputs))
+    maker = _Maker(masked, Graph(study, inputs))
     found, into = {}, Store(Path(asked["folder"]))
     for name, pair in OWN_PAIRS.items():
         stage = drift(maker.results.graph, *pair)
         into.put(stage.kind, stage.key, maker.record(stage))
         found[name] = stage.key
-    bench.kept = maker.of_the_run()
+    masked.kept = maker.of_the_run()
     return found
 
 
 class _Maker:
-    """Makes results with the model on the bench, and keeps none on disk."""
+    """Makes results with the model on the masked, and keeps none on disk."""
 
-    def __init__(self, bench: Bench, graph: Graph) -> None:
-        self.results = Results(bench.store, graph)
-        self._work = Work(graph.study, graph.inputs, bench.store.texts)
-        self._work.decoder = bench.decoder
-        self._work.tokenizer = bench.decoder.tokenizer
-        self._before = bench.kept
+    def __init__(self, masked: MaskedModel, graph: Graph) -> None:
+        self.results = Results(masked.store, graph)
+        self._work = RunContext(graph.study, graph.inputs, masked.store.texts)
+        self._work.decoder = masked.decoder
+        self._work.tokenizer = masked.decoder.tokenizer
+        self._before = masked.kept
         self._made: dict[Stage[Any], Any] = {}
 
     def record(self, stage: Stage[Any]) -> Any:

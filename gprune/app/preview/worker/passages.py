@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gprune.app.preview.worker.masked_model import Bench
+from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.data.texts.tokens import encode, require_known
 from gprune.evaluation.perplexity import token_losses
 from gprune.records import Array
@@ -24,7 +24,7 @@ LONGEST_CHARACTER = 8
 _LOST = "\ufffd"
 
 
-def read(bench: Bench, question: dict[str, Any]) -> dict[str, Any]:
+def read(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
     """Reads a passage; see gprune.app.preview.worker.messages.
 
     Raises:
@@ -32,16 +32,16 @@ def read(bench: Bench, question: dict[str, Any]) -> dict[str, Any]:
         CorpusError: the text has changed since the run, or the model has no tokenizer.
         NumericsError: a loss is not finite.
     """
-    ids = _passage(bench, question["read"])
-    used = ids[: most_read(bench)]
+    ids = _passage(masked, question["read"])
+    used = ids[: most_read(masked)]
     if len(used) < 2:
         raise SettingsError(
             "the text is empty: type some words"
             if not len(used)
             else "the text is one token, and nothing before it foretells it: type more words"
         )
-    model = bench.decoder.model
-    with bench.silenced(question):
+    model = masked.decoder.model
+    with masked.silenced(question):
         row = torch.as_tensor(used[None].astype(np.int64), device=_device(model))
         losses = token_losses(model, row)[0].double().cpu().numpy()
     if not np.isfinite(losses).all():
@@ -49,11 +49,11 @@ def read(bench: Bench, question: dict[str, Any]) -> dict[str, Any]:
             f"the loss of token {int(np.flatnonzero(~np.isfinite(losses))[0]) + 1} is not finite: the model "
             "overflows in its number type, so run the study with float32 or bfloat16"
         )
-    told = [[text, place, of] for text, place, of in pieces(used, bench.decoder.tokenizer)]
-    return {"pieces": told, "losses": losses.tolist(), "total": len(ids), "places": _places(bench) or 0}
+    told = [[text, place, of] for text, place, of in pieces(used, masked.decoder.tokenizer)]
+    return {"pieces": told, "losses": losses.tolist(), "total": len(ids), "places": _places(masked) or 0}
 
 
-def write(bench: Bench, question: dict[str, Any]) -> dict[str, Any]:
+def write(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
     """Goes on from a prompt and what was written already, greedily; see gprune.app.preview.worker.messages.
 
     Raises:
@@ -61,25 +61,25 @@ def write(bench: Bench, question: dict[str, Any]) -> dict[str, Any]:
         CorpusError: the model has no tokenizer.
     """
     asked, written = question["write"], [int(one) for one in question["ids"]]
-    ids = _typed(bench, str(asked["prompt"]))
+    ids = _typed(masked, str(asked["prompt"]))
     if not len(ids):
         raise SettingsError("the prompt is empty: type some words")
     # the last tokens count, and the model needs places for what it is to write
-    used = ids[-max(1, most_read(bench) - int(asked["most"])) :]
-    with bench.silenced(question):
-        new, ended = _greedy(bench, [*used.tolist(), *written], int(question["tokens"]))
-    text = _decoded(bench.decoder.tokenizer, [*written, *new], skip=True)
+    used = ids[-max(1, most_read(masked) - int(asked["most"])) :]
+    with masked.silenced(question):
+        new, ended = _greedy(masked, [*used.tolist(), *written], int(question["tokens"]))
+    text = _decoded(masked.decoder.tokenizer, [*written, *new], skip=True)
     return {"ids": new, "text": text, "ended": ended, "read": len(used), "total": len(ids)}
 
 
-def most_read(bench: Bench) -> int:
+def most_read(masked: MaskedModel) -> int:
     """Tokens that are read at most: the model's own positions, where they are not too many to show."""
-    return min(MOST_READ, _places(bench) or MOST_READ)
+    return min(MOST_READ, _places(masked) or MOST_READ)
 
 
-def _places(bench: Bench) -> int | None:
+def _places(masked: MaskedModel) -> int | None:
     """Positions of the model; None where it does not say."""
-    found = getattr(bench.decoder.model.config, "max_position_embeddings", None)
+    found = getattr(masked.decoder.model.config, "max_position_embeddings", None)
     return int(found) if found else None
 
 
@@ -128,11 +128,11 @@ def _decoded(tokenizer: Any, ids: list[int], skip: bool = False) -> str:
     return str(tokenizer.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False))
 
 
-def _passage(bench: Bench, asked: dict[str, Any]) -> Array:
+def _passage(masked: MaskedModel, asked: dict[str, Any]) -> Array:
     """(tokens,) ids of a window, or of what was typed."""
     if "typed" in asked:
-        return _typed(bench, str(asked["typed"]))
-    windows, number = bench.windows(asked["text"]), int(asked["number"])
+        return _typed(masked, str(asked["typed"]))
+    windows, number = masked.windows(asked["text"]), int(asked["number"])
     if not 0 <= number < len(windows):
         raise SettingsError(
             f"the text has the windows 0 to {len(windows) - 1} and not {number}: choose one of them"
@@ -141,27 +141,27 @@ def _passage(bench: Bench, asked: dict[str, Any]) -> Array:
     return found
 
 
-def _typed(bench: Bench, text: str) -> Array:
+def _typed(masked: MaskedModel, text: str) -> Array:
     """(tokens,) ids of a text, as the run tokenises a document."""
-    if bench.typed[0] != text or not text:
-        tokenizer = bench.decoder.tokenizer
+    if masked.typed[0] != text or not text:
+        tokenizer = masked.decoder.tokenizer
         if tokenizer is None:
             raise CorpusError(
                 "the model's folder has no tokenizer: save the tokenizer's files beside the model"
             )
         ids = encode([text], tokenizer) if text.strip() else np.empty(0, dtype=np.int32)
         if len(ids):
-            model: Any = bench.decoder.model
+            model: Any = masked.decoder.model
             require_known(ids, "the text", model.get_input_embeddings().num_embeddings)
-        bench.typed = text, ids
-    return bench.typed[1]
+        masked.typed = text, ids
+    return masked.typed[1]
 
 
 @torch.inference_mode()
-def _greedy(bench: Bench, ids: list[int], count: int) -> tuple[list[int], bool]:
+def _greedy(masked: MaskedModel, ids: list[int], count: int) -> tuple[list[int], bool]:
     """The next tokens, each the likeliest, and whether the model has ended the text."""
-    model: Any = bench.decoder.model
-    ends = _ends(bench)
+    model: Any = masked.decoder.model
+    ends = _ends(masked)
     row, cache, new = torch.tensor([ids], device=_device(model)), None, list[int]()
     for _ in range(count):
         result = model(input_ids=row, past_key_values=cache, use_cache=True, logits_to_keep=1)
@@ -173,10 +173,10 @@ def _greedy(bench: Bench, ids: list[int], count: int) -> tuple[list[int], bool]:
     return new, False
 
 
-def _ends(bench: Bench) -> set[int]:
+def _ends(masked: MaskedModel) -> set[int]:
     """Tokens that end a text."""
-    settings = getattr(bench.decoder.model, "generation_config", None)
-    found: list[Any] = [getattr(bench.decoder.tokenizer, "eos_token_id", None)]
+    settings = getattr(masked.decoder.model, "generation_config", None)
+    found: list[Any] = [getattr(masked.decoder.tokenizer, "eos_token_id", None)]
     own = getattr(settings, "eos_token_id", None)
     found += own if isinstance(own, list) else [own]
     return {int(one) for one in found if one is not None}

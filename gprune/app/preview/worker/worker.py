@@ -17,7 +17,7 @@ from gprune.app.preview.worker import messages
 from gprune.system.errors import GpruneError
 
 if TYPE_CHECKING:
-    from gprune.app.preview.worker.masked_model import Bench
+    from gprune.app.preview.worker.masked_model import MaskedModel
 
 
 def main() -> int:
@@ -25,9 +25,9 @@ def main() -> int:
     output = _claim_output()
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, lines), daemon=True).start()
-    desk = Desk()
+    handler = RequestHandler()
     while True:
-        reply = desk.answer(lines.get())
+        reply = handler.answer(lines.get())
         try:
             output.write(messages.line(reply))
             output.flush()
@@ -36,12 +36,12 @@ def main() -> int:
             return 0
 
 
-class Desk:
+class RequestHandler:
     """Answers one line after another with the model that the first one names."""
 
     def __init__(self) -> None:
         """Loads nothing."""
-        self.bench: Bench | None = None
+        self.masked: MaskedModel | None = None
 
     def answer(self, data: bytes) -> dict[str, Any]:
         """The reply to a line, whatever it holds; never raises."""
@@ -52,7 +52,7 @@ class Desk:
         try:
             return reply | self._result(question)
         except GpruneError as error:
-            return reply | {"problem": str(error), "ready": self.bench is not None}
+            return reply | {"problem": str(error), "ready": self.masked is not None}
         except ImportError as error:
             return reply | {
                 "problem": f"the preview cannot start ({error}): check the installation",
@@ -61,35 +61,35 @@ class Desk:
         except Exception as error:
             from gprune.app.preview.worker.masked_model import sentence
 
-            return reply | {"problem": sentence(error), "ready": self.bench is not None}
+            return reply | {"problem": sentence(error), "ready": self.masked is not None}
 
     def _result(self, question: dict[str, Any]) -> dict[str, Any]:
         if "model" in question:
             # says what else it has to say only once torch is loaded, which takes seconds
-            from gprune.app.preview.worker.masked_model import Bench
+            from gprune.app.preview.worker.masked_model import MaskedModel
 
-            self.bench = None
-            self.bench = Bench(question["model"])
+            self.masked = None
+            self.masked = MaskedModel(question["model"])
             return {"ready": True}
-        if self.bench is None:
+        if self.masked is None:
             return {"problem": "no model is loaded: name one first", "ready": False}
         try:
-            self.bench.require_same()
+            self.masked.require_same()
         except GpruneError:
             # what is in the memory is no model of the run any more
-            self.bench = None
+            self.masked = None
             raise
         if "read" in question or "write" in question:
             from gprune.app.preview.worker import passages
 
-            return (passages.read if "read" in question else passages.write)(self.bench, question)
+            return (passages.read if "read" in question else passages.write)(self.masked, question)
         if "own" in question:
             from gprune.app.preview.worker import own_text
 
-            return {"drifts": own_text.drifts(self.bench, question)}
+            return {"drifts": own_text.drifts(self.masked, question)}
         if "numbers" in question:
-            return {"losses": self.bench.losses(question)}
-        return {"windows": len(self.bench.windows(question["text"]))}
+            return {"losses": self.masked.losses(question)}
+        return {"windows": len(self.masked.windows(question["text"]))}
 
 
 def _claim_output() -> BinaryIO:

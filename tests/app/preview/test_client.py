@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from waiting import wait_for
 
-from gprune.app.preview import Pool, Question, Source
+from gprune.app.preview import Client, Question, Source
 from gprune.app.preview import worker_manager as module
 from gprune.app.preview.request import Resolved
-from gprune.app.preview.worker_process import Child
+from gprune.app.preview.worker_process import WorkerProcess
 from gprune.pipeline.stages import Graph
 from gprune.study import Study
 from gprune.system.errors import StoreError
@@ -54,7 +54,7 @@ class FakeWorker:
         self.ended, self.gone = True, not self.workshop.lingers
         self.free.set()
 
-    why = Child.why
+    why = WorkerProcess.why
 
 
 class Workshop:
@@ -92,7 +92,7 @@ def shop(monkeypatch):
 
 @pytest.fixture
 def pool(shop):
-    made = Pool(idle=60.0, start=shop.start, waits_for=shop.waits_for)
+    made = Client(idle=60.0, start=shop.start, waits_for=shop.waits_for)
     yield made
     made.close()
 
@@ -184,7 +184,7 @@ def test_on_a_gpu_the_worker_ends_for_a_job_and_comes_back(pool, shop):
 
 
 def test_an_idle_worker_ends_and_the_next_question_starts_another(shop):
-    pool = Pool(idle=0.1, start=shop.start, waits_for=shop.waits_for)
+    pool = Client(idle=0.1, start=shop.start, waits_for=shop.waits_for)
     source = source_of("first")
     assert pool.state(source).phase == "cold"
     complete(pool, pool.ask(source, Question("t"), owner="me"))
@@ -228,7 +228,7 @@ def test_no_process_is_a_sentence(shop):
     def refuse(model, on_reply):
         raise OSError(12, "Cannot allocate memory")
 
-    pool = Pool(start=refuse, waits_for=shop.waits_for)
+    pool = Client(start=refuse, waits_for=shop.waits_for)
     answer = complete(pool, pool.ask(source_of("first"), Question("t"), owner="me"))
     assert "Cannot allocate memory" in answer.problem
     pool.close()
@@ -236,7 +236,7 @@ def test_no_process_is_a_sentence(shop):
 
 def test_a_run_that_does_not_say_what_it_has_read_is_a_sentence():
     with pytest.raises(StoreError, match="does not say what it has read"):
-        Pool().ask(source_of("first"), Question("t"), owner="me")
+        Client().ask(source_of("first"), Question("t"), owner="me")
 
 
 def test_closing_ends_everything(pool, shop):
@@ -261,7 +261,7 @@ def test_a_worker_that_has_not_gone_holds_up_the_next_one_and_no_page(pool, shop
 
 
 def test_ending_a_process_waits_for_nothing(monkeypatch):
-    child = Child.__new__(Child)
+    child = WorkerProcess.__new__(WorkerProcess)
     child._letters, child._log = queue.SimpleQueue(), tempfile.TemporaryFile()
     child._process = SimpleNamespace(kill=lambda: None, poll=lambda: None, returncode=None, wait=pytest.fail)
     child.end()

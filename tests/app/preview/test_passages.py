@@ -1,4 +1,4 @@
-"""Readings: losses of tokens as plain transformers has them, tokens as text, continuations, bad input."""
+"""Passages and prompts: losses of tokens as plain transformers has them, tokens as text, continuations."""
 
 import numpy as np
 import pytest
@@ -9,12 +9,12 @@ from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from waiting import wait_for
 
-from gprune.app.preview import DENSE, Passage, Pool, Prompt, Question
+from gprune.app.preview import DENSE, Client, Passage, Prompt, Question
 from gprune.app.preview.token_requests import parts
 from gprune.app.preview.worker import messages, passages
-from gprune.app.preview.worker.worker import Desk
+from gprune.app.preview.worker.worker import RequestHandler
 from gprune.pipeline import stages
-from gprune.pipeline.stages import Work
+from gprune.pipeline.stages import RunContext
 from gprune.pruning.surgery import cut
 
 pytestmark = pytest.mark.slow
@@ -28,16 +28,16 @@ def source(tiny_run):
 
 
 @pytest.fixture(scope="module")
-def desk(source):
-    made = Desk()
+def handler(source):
+    made = RequestHandler()
     assert made.answer(messages.line({"model": source.model})).get("ready")
     return made
 
 
-def asked(desk, source, what, question, **more):
+def asked(handler, source, what, question, **more):
     (part,) = parts(source, what, [question])
     sent = {"id": part.identity, **part.content, "pruned": part.pruned, **more}
-    return desk.answer(messages.line(sent))
+    return handler.answer(messages.line(sent))
 
 
 def plain_losses(model, ids):
@@ -50,10 +50,10 @@ def plain_losses(model, ids):
 
 @pytest.mark.parametrize("method", ["gprune", "flap"])
 @pytest.mark.parametrize("own", [True, False], ids=["own masks", "other masks"])
-def test_losses_are_those_of_plain_transformers_for_dense_and_cut_models(source, desk, method, own):
+def test_losses_are_those_of_plain_transformers_for_dense_and_cut_models(source, handler, method, own):
     model = source.graph.study.model
     plain, tokenizer = AutoModelForCausalLM.from_pretrained(model), AutoTokenizer.from_pretrained(model)
-    work = Work(source.graph.study, source.graph.inputs, source.results.store.texts)
+    work = RunContext(source.graph.study, source.graph.inputs, source.results.store.texts)
     masks = source.results.get(stages.masks, method) if own else random_masks(work.decoder.shape, 3)
     means = source.results.get(stages.statistics, "primary") if method == "flap" else None
     pruned = cut(work.decoder, compensating(masks, means) if means else masks)
@@ -63,24 +63,24 @@ def test_losses_are_those_of_plain_transformers_for_dense_and_cut_models(source,
         (Passage(text, 5), work.stream(text)[5 * 16 : 6 * 16]),
     ):
         for question, expected in ((Question("", DENSE), plain), (Question("", method, masks), pruned)):
-            reply = asked(desk, source, what, question)
+            reply = asked(handler, source, what, question)
             np.testing.assert_allclose(
                 reply["losses"], plain_losses(expected, ids[:64]), rtol=2e-4, atol=1e-5
             )
             assert reply["total"] == len(ids) and len(reply["pieces"]) == len(reply["losses"]) + 1
 
 
-def test_the_mean_over_a_window_is_the_loss_that_the_run_has_stored(source, desk):
+def test_the_mean_over_a_window_is_the_loss_that_the_run_has_stored(source, handler):
     text = source.graph.study.evaluation.texts[1]
     for method in (DENSE, "gprune", "flap"):
         stored = source.results.get(stages.perplexity, method, text).losses
         for number in (0, 17, 39):
-            reply = asked(desk, source, Passage(text, number), Question("", method))
+            reply = asked(handler, source, Passage(text, number), Question("", method))
             assert np.mean(reply["losses"]) == pytest.approx(stored[number], rel=1e-4)
 
 
-def test_a_continuation_is_that_of_generate_however_it_is_cut_into_turns(source, desk):
-    work = Work(source.graph.study, source.graph.inputs, source.results.store.texts)
+def test_a_continuation_is_that_of_generate_however_it_is_cut_into_turns(source, handler):
+    work = RunContext(source.graph.study, source.graph.inputs, source.results.store.texts)
     tokenizer = AutoTokenizer.from_pretrained(source.graph.study.model)
     masks = source.results.get(stages.masks, "gprune")
     prompt = "The river was"
@@ -92,24 +92,24 @@ def test_a_continuation_is_that_of_generate_however_it_is_cut_into_turns(source,
         expected = model.generate(ids, max_new_tokens=12, do_sample=False)[0, ids.shape[1] :].tolist()
         written = []
         for count in (1, 4, 7):
-            reply = asked(desk, source, Prompt(prompt, 12), question, ids=written, tokens=count)
+            reply = asked(handler, source, Prompt(prompt, 12), question, ids=written, tokens=count)
             written += reply["ids"]
         assert written == expected
         assert reply["text"] == tokenizer.decode(expected, skip_special_tokens=True)
         assert (reply["read"], reply["total"]) == (ids.shape[1], ids.shape[1])
 
 
-def test_what_is_longer_than_the_models_positions_is_read_as_far_as_they_go(source, desk, monkeypatch):
+def test_what_is_longer_than_the_models_positions_is_read_as_far_as_they_go(source, handler, monkeypatch):
     long = TYPED * 200
-    reply = asked(desk, source, Passage(typed=long), Question("", DENSE))
-    most = passages.most_read(desk.bench)
+    reply = asked(handler, source, Passage(typed=long), Question("", DENSE))
+    most = passages.most_read(handler.masked)
     assert len(reply["pieces"]) == most < reply["total"] and len(reply["losses"]) == most - 1
-    assert reply["places"] == most == desk.bench.decoder.model.config.max_position_embeddings
+    assert reply["places"] == most == handler.masked.decoder.model.config.max_position_embeddings
     monkeypatch.setattr(passages, "MOST_READ", 20)
-    fewer = asked(desk, source, Passage(typed=long), Question("", DENSE))
+    fewer = asked(handler, source, Passage(typed=long), Question("", DENSE))
     assert len(fewer["pieces"]) == 20 and fewer["places"] == most
     monkeypatch.undo()
-    reply = asked(desk, source, Prompt(long, 10), Question("", DENSE), ids=[], tokens=10)
+    reply = asked(handler, source, Prompt(long, 10), Question("", DENSE), ids=[], tokens=10)
     assert reply["read"] == most - 10 < reply["total"] and len(reply["ids"]) <= 10
 
 
@@ -121,17 +121,17 @@ def test_what_is_longer_than_the_models_positions_is_read_as_far_as_they_go(sour
         (Prompt(""), "the prompt is empty"),
     ],
 )
-def test_nothing_to_read_gets_a_sentence_and_the_model_stays(source, desk, what, told):
+def test_nothing_to_read_gets_a_sentence_and_the_model_stays(source, handler, what, told):
     more = {"ids": [], "tokens": 1} if isinstance(what, Prompt) else {}
-    reply = asked(desk, source, what, Question("", DENSE), **more)
+    reply = asked(handler, source, what, Question("", DENSE), **more)
     assert told in reply["problem"] and reply["ready"]
 
 
-def test_a_window_that_is_none_and_one_token_get_a_sentence(source, desk, monkeypatch):
+def test_a_window_that_is_none_and_one_token_get_a_sentence(source, handler, monkeypatch):
     text = source.graph.study.evaluation.texts[0]
-    assert "0 to 39 and not 40" in asked(desk, source, Passage(text, 40), Question("", DENSE))["problem"]
+    assert "0 to 39 and not 40" in asked(handler, source, Passage(text, 40), Question("", DENSE))["problem"]
     monkeypatch.setattr(passages, "encode", lambda batch, tokenizer: np.array([5], dtype=np.int32))
-    assert "one token" in asked(desk, source, Passage(typed="x"), Question("", DENSE))["problem"]
+    assert "one token" in asked(handler, source, Passage(typed="x"), Question("", DENSE))["problem"]
 
 
 def test_tokens_are_text_and_characters_of_several_tokens_stand_once():
@@ -152,7 +152,7 @@ def test_tokens_are_text_and_characters_of_several_tokens_stand_once():
 @pytest.mark.process
 def test_the_pool_reads_between_the_windows_of_a_preview_and_says_what_went_wrong(tiny_run, tmp_path):
     source = tiny_run().copied(tmp_path)
-    text, pool = source.graph.study.evaluation.texts[0], Pool()
+    text, pool = source.graph.study.evaluation.texts[0], Client()
     try:
         preview = pool.ask(source, Question(text, "flap"), owner="me")
         models = [Question("", DENSE), Question("", "gprune")]

@@ -10,12 +10,12 @@ from pruned_folder import compensating
 
 from gprune.app.preview.request import Question, resolve
 from gprune.app.preview.worker import messages
-from gprune.app.preview.worker.masked_model import Bench
-from gprune.app.preview.worker.worker import Desk
+from gprune.app.preview.worker.masked_model import MaskedModel
+from gprune.app.preview.worker.worker import RequestHandler
 from gprune.evaluation import perplexity as perplexity_module
 from gprune.evaluation.perplexity import perplexity
 from gprune.pipeline import stages
-from gprune.pipeline.stages import Work
+from gprune.pipeline.stages import RunContext
 from gprune.pruning.surgery import cut
 from gprune.records import ModelShape
 from gprune.study.methods import METHODS
@@ -25,14 +25,14 @@ pytestmark = pytest.mark.slow
 NAMES = ("dense", "gprune", "flap", "flap_no_bias", "wanda_sp")
 
 
-def measured(bench: Bench, source, question: Question, numbers=None) -> np.ndarray:
+def measured(masked: MaskedModel, source, question: Question, numbers=None) -> np.ndarray:
     asked = resolve(source, question)
-    windows = len(bench.windows(asked.text))
+    windows = len(masked.windows(asked.text))
     numbers = list(range(windows) if numbers is None else numbers)
     sent = {"text": asked.text, "numbers": numbers, "pruned": asked.pruned}
     read = messages.read(messages.line(sent))
     assert read is not None
-    return np.array(bench.losses(read))
+    return np.array(masked.losses(read))
 
 
 @pytest.mark.parametrize(
@@ -40,21 +40,21 @@ def measured(bench: Bench, source, question: Question, numbers=None) -> np.ndarr
 )
 def test_at_the_runs_own_masks_every_method_loses_what_is_stored(tiny_run, kv_heads, dtype, tolerance):
     run = tiny_run(kv_heads, dtype)
-    bench = Bench(run.source.model)
+    masked = MaskedModel(run.source.model)
     for method in NAMES:
         for text in run.texts:
             stored = run.source.results.get(stages.perplexity, method, text).losses
-            found = measured(bench, run.source, Question(text, method))
+            found = measured(masked, run.source, Question(text, method))
             assert len(stored) == 40
             np.testing.assert_allclose(found, stored, rtol=tolerance, err_msg=f"{method} on {text}")
 
 
 def test_bias_compensation_is_measured_where_the_method_has_it(tiny_run):
     run = tiny_run()
-    bench = Bench(run.source.model)
+    masked = MaskedModel(run.source.model)
     masks = run.source.results.get(stages.masks, "flap")
     with_bias, without = (
-        measured(bench, run.source, Question(run.texts[0], method, masks))
+        measured(masked, run.source, Question(run.texts[0], method, masks))
         for method in ("flap", "flap_no_bias")
     )
     assert np.abs(with_bias - without).max() > 1e-3
@@ -66,8 +66,8 @@ def test_at_other_masks_it_loses_what_the_cut_model_loses(tiny_run, kv_heads, me
     run = tiny_run(kv_heads)
     source, text = run.source, run.texts[1]
     study = source.graph.study
-    work = Work(study, source.graph.inputs, source.results.store.texts)
-    bench = Bench(source.model)
+    work = RunContext(study, source.graph.inputs, source.results.store.texts)
+    masked = MaskedModel(source.model)
     means = [
         source.results.get(stages.statistics, role)
         for role in {"gprune": (), "flap": ("primary",), "flap_pooled": ("primary", "auxiliary")}[method]
@@ -78,14 +78,14 @@ def test_at_other_masks_it_loses_what_the_cut_model_loses(tiny_run, kv_heads, me
         model = cut(work.decoder, compensating(masks, *means) if means else masks)
         expected = perplexity(model, work.stream(text), text, study.evaluation).losses
         numbers = list(np.random.default_rng(seed).permutation(40))[:13]
-        found = measured(bench, source, Question(text, method, masks), [int(n) for n in numbers])
+        found = measured(masked, source, Question(text, method, masks), [int(n) for n in numbers])
         np.testing.assert_allclose(found, expected[numbers], rtol=1e-4)
 
 
 def test_a_text_that_has_changed_is_named(tiny_run, tmp_path):
     source = tiny_run().source
     asked = resolve(source, Question(source.graph.study.evaluation.texts[0]))
-    desk = Desk()
+    desk = RequestHandler()
     assert desk.answer(messages.line({"model": source.model})) == {"id": None, "ready": True}
     reply = desk.answer(messages.line({"id": "a", "text": {**asked.text, "digest": "0" * 64}}))
     assert reply["id"] == "a" and reply["ready"] and "has changed since the run" in reply["problem"]
@@ -94,7 +94,7 @@ def test_a_text_that_has_changed_is_named(tiny_run, tmp_path):
 
 def test_a_changed_model_is_not_measured(tiny_run, tmp_path):
     source = tiny_run().copied(tmp_path)
-    desk = Desk()
+    desk = RequestHandler()
     assert desk.answer(messages.line({"model": source.model})).get("ready")
     (tmp_path / "model" / "config.json").write_text("{}")
     reply = desk.answer(messages.line({"id": "a", "text": {}}))
@@ -105,14 +105,14 @@ def test_a_changed_model_is_not_measured(tiny_run, tmp_path):
 
 def test_a_model_of_other_weights_is_not_loaded_for_the_run(tiny_run):
     source = tiny_run().source
-    reply = Desk().answer(messages.line({"model": {**source.model, "fingerprint": "0" * 64}}))
+    reply = RequestHandler().answer(messages.line({"model": {**source.model, "fingerprint": "0" * 64}}))
     assert not reply["ready"] and "has changed since the run" in reply["problem"]
 
 
 def test_where_the_memory_is_too_small_for_a_batch_it_takes_smaller_ones(tiny_run, monkeypatch):
     source = tiny_run().source
-    bench, question = Bench(source.model), Question(source.graph.study.evaluation.texts[0])
-    expected, sizes, most = measured(bench, source, question, range(7)), [], 2
+    masked, question = MaskedModel(source.model), Question(source.graph.study.evaluation.texts[0])
+    expected, sizes, most = measured(masked, source, question, range(7)), [], 2
     true = perplexity_module._batch_losses
 
     def small(model, ids):
@@ -122,11 +122,11 @@ def test_where_the_memory_is_too_small_for_a_batch_it_takes_smaller_ones(tiny_ru
         return true(model, ids)
 
     monkeypatch.setattr(perplexity_module, "_batch_losses", small)
-    np.testing.assert_allclose(measured(bench, source, question, range(7)), expected, rtol=1e-5)
+    np.testing.assert_allclose(measured(masked, source, question, range(7)), expected, rtol=1e-5)
     assert max(sizes) == 7 and sum(size for size in sizes if size <= most) == 7
     most = 0
-    desk = Desk()
-    desk.bench = bench
+    desk = RequestHandler()
+    desk.masked = masked
     asked = resolve(source, question)
     sent = {"id": 1, "text": asked.text, "numbers": [3], "pruned": asked.pruned}
     reply = desk.answer(messages.line(sent))
@@ -135,13 +135,13 @@ def test_where_the_memory_is_too_small_for_a_batch_it_takes_smaller_ones(tiny_ru
 
 def test_a_model_beyond_the_memory_is_refused_before_it_is_loaded(tiny_run, monkeypatch):
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
-    reply = Desk().answer(messages.line({"model": tiny_run().source.model}))
+    reply = RequestHandler().answer(messages.line({"model": tiny_run().source.model}))
     assert not reply["ready"] and "GiB of memory that are free" in reply["problem"]
 
 
 @pytest.mark.parametrize("line", [b"\xff\xfe\n", b"[1]\n", b'{"numbers": [1]}\n', b"\n"])
 def test_a_line_that_means_nothing_gets_a_sentence(line):
-    assert Desk().answer(line)["problem"]
+    assert RequestHandler().answer(line)["problem"]
 
 
 def test_masks_travel_whole():
