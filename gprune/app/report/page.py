@@ -35,7 +35,7 @@ def show() -> None:
     run = frame.require_run()
     if run is None:
         return
-    with card("rp_choice", "One file, without the app and without a network", run) as drawn:
+    with card("rp_choice", "Self-contained HTML report", run) as drawn:
         _choice(run, drawn)
 
 

@@ -68,7 +68,7 @@ def _methods(run: Run) -> None:
             _settings(drawn, runs)
     if shown is None:
         return
-    with card("cp_given", "What each method was given", run) as drawn:
+    with card("cp_given", "Calibration data and compute per method", run) as drawn:
         given_card.show(drawn, shown)
     with card_of(panels.differences, run) as drawn:
         _changes(run, drawn, shown)

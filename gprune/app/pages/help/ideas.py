@@ -183,8 +183,8 @@ def limits(run: Run | None, drawn: Card) -> None:
 
 IDEAS: tuple[tuple[str, str, Callable[[Run | None, Card], None]], ...] = (
     ("drift", "Drift, and the noise below it", drift),
-    ("modules", "Modules (BCM), and whether they hold still", modules),
-    ("rasa", "Whom to believe: RASA", adaptation),
+    ("modules", "Modules (BCM) and their stability", modules),
+    ("rasa", "RASA: which text scores a module", adaptation),
     ("budget", panels.kept_by_both.heading, budget),
     ("measures", "What it costs: perplexity", measures),
     ("care", "What one run cannot say", limits),

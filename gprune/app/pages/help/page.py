@@ -26,7 +26,7 @@ _PAGES = (
     (
         "pages/module_agreement.py",
         "Module agreement",
-        "Higher lines hold still better. Compare the coloured ones with the grey controls, not with 1.",
+        "Higher lines are more stable. Compare the coloured ones with the grey controls, not with 1.",
     ),
     (
         "pages/reliability.py",

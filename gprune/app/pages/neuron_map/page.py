@@ -1,4 +1,4 @@
-"""Neuron map: which neurons of a layer are alike, and do those that are alike share a fate?"""
+"""Neuron map: which neurons of a layer are alike, and are they pruned together?"""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ from gprune.system.errors import MethodError
 
 def show() -> None:
     """Draws the page."""
-    frame.page_title(
-        "Neuron map", "Which neurons of a layer are alike, and do neurons that are alike share a fate?"
-    )
+    frame.page_title("Neuron map", "Which neurons of a layer are alike, and are they pruned together?")
     run = frame.require_run()
     if run is None:
         return
     with card_of(panels.neuron_map, run) as drawn:
         _map(run, drawn)
-    with card("nm_region", "The neurons that were drawn around", run) as drawn:
+    with card("nm_region", "Selected neurons", run) as drawn:
         region.show(run, drawn)
 
 

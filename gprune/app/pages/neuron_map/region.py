@@ -83,7 +83,7 @@ def show(run: Run, drawn: Card) -> None:
         "nm_region_rows",
         height=min(360, tables.height(len(every))),
         column_config=_COLUMNS,
-        alt="neurons that were drawn around",
+        alt="selected neurons",
     )
     drawn.tools(
         lambda: every,
@@ -97,7 +97,7 @@ def _listed(run: Run) -> tuple[int, Array | None, str]:
     """The layer, the neurons to list and why these; None where there are none to list."""
     layer, held, chosen = _layer(run), st.session_state.get(_KEY), selection.current(run)
     if isinstance(held, Region) and held.run == run.name and held.layer == layer:
-        return layer, np.array(held.neurons, dtype=np.int64), "were drawn around"
+        return layer, np.array(held.neurons, dtype=np.int64), "are selected"
     if chosen.module is not None and run.has(stages.partition):
         members = np.flatnonzero(run.load(stages.partition).labels[layer] == chosen.module)
         return layer, members, f"are module {chosen.module}, which is selected"

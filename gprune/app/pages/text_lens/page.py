@@ -1,4 +1,4 @@
-"""Text lens: what does the pruned model get wrong, token by token, and how does it go on?"""
+"""Text lens: what does the pruned model get wrong, token by token, and how does it continue?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def show() -> None:
     """Draws the page."""
     frame.page_title(
         "Text lens",
-        "Which words does a pruned model predict worse than the dense one, and how does it go on?",
+        "Which words does a pruned model predict worse than the dense one, and how does it continue?",
     )
     run = frame.require_run()
     if run is None:

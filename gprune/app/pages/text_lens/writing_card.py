@@ -22,7 +22,7 @@ _FIRST = "The first thing to know about"
 
 def show(run: Run, chosen: Chosen, live: bool) -> None:
     """Draws the card."""
-    with card("lens_writing", "How do they go on?", run) as drawn:
+    with card("lens_writing", "How do they continue?", run) as drawn:
         prompt = text_field.area("Prompt", _PROMPT, _FIRST, height=80)
         st.button("Go on", key="lens_write", icon=":material/edit:", on_click=url_state.put,
                   args=(polling.LIVE, True))  # fmt: skip
