@@ -17,9 +17,7 @@ MODULES = ("api.held", "api.opening", "api.preview", "api.results", "measure")
 def described() -> dict[str, str]:
     """What is said of each public name, and of what a run offers."""
     found = {name: inspect.getdoc(getattr(gprune, name)) or "" for name in gprune.__all__}
-    found |= {
-        f"measure.{name}": getattr(gprune.api.measure, name).__doc__ for name in gprune.api.measure.__all__
-    }
+    found |= {f"measure.{name}": getattr(gprune.measure, name).__doc__ for name in gprune.measure.__all__}
     found.pop("measure")
     offered = {name: value for name, value in vars(gprune.Run).items() if not name.startswith("_")}
     return found | {f"Run.{name}": inspect.getdoc(value) or "" for name, value in offered.items()}

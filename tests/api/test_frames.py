@@ -10,8 +10,10 @@ import pytest
 
 import gprune
 from gprune import pipeline
+from gprune.api import frames
 from gprune.api.frames import GROUP, NEURON
 from gprune.pipeline import arrays
+from gprune.records import Agreement
 from gprune.store import Store
 
 
@@ -43,6 +45,22 @@ def test_drift_and_modules_are_the_arrays(run: gprune.Run, known: dict[str, np.n
     assert shown.score_threshold == known["score_threshold"]
 
 
+def test_agreement_has_a_row_a_comparison_and_layer() -> None:
+    first, second = np.array([0.1, 0.2, 0.3]), np.array([0.4, 0.5, 0.6])
+    rows = frames.agreement(Agreement(("swap", "seed"), np.stack([first, second]), np.stack([second, first])))
+    assert list(rows["comparison"]) == ["swap"] * 3 + ["seed"] * 3 and list(rows["layer"]) == [
+        0,
+        1,
+        2,
+        0,
+        1,
+        2,
+    ]
+    assert np.array_equal(rows["ari"], [*first, *second]) and np.array_equal(
+        rows["overlap"], [*second, *first]
+    )
+
+
 def test_scores_are_the_arrays(run: gprune.Run, known: dict[str, np.ndarray]) -> None:
     for text in ("primary", "auxiliary"):
         assert np.array_equal(of_units(run.scores, text, NEURON), known[f"scores_{text}_ffn"])
@@ -72,7 +90,7 @@ def test_models_and_measurements_are_those_of_the_run(run: gprune.Run) -> None:
         model = run.model(method)
         known = there.loc[method, evaluation.texts[0]]
         assert model.num_parameters() == known["parameters"]
-        found = gprune.api.measure.perplexity(
+        found = gprune.measure.perplexity(
             model, run.tokenizer, evaluation.texts[0], length=evaluation.length, windows=evaluation.windows
         )
         assert found.perplexity == pytest.approx(known["perplexity"], rel=1e-6)

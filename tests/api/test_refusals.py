@@ -72,7 +72,7 @@ def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run: gprune.Ru
         return gprune.scores(dense, DOCUMENTS, **(known | changed))
 
     def measured(**changed: Any) -> Any:
-        return gprune.api.measure.perplexity(dense, tokenizer, DOCUMENTS, **({"length": 16} | changed))
+        return gprune.measure.perplexity(dense, tokenizer, DOCUMENTS, **({"length": 16} | changed))
 
     require_refused(
         [
@@ -88,7 +88,7 @@ def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run: gprune.Ru
             (lambda: scored(tokenizer=foreign), "tokenize it with the model's own tokenizer"),
             (lambda: measured(windows=1.5), "windows must be a whole number (got 1.5)"),
             (
-                lambda: gprune.api.measure.perplexity(nn.Linear(2, 2), tokenizer, DOCUMENTS),
+                lambda: gprune.measure.perplexity(nn.Linear(2, 2), tokenizer, DOCUMENTS),
                 "a model is a causal language model of transformers (got Linear)",
             ),
         ]

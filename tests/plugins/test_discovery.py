@@ -91,6 +91,11 @@ WRONG = {
         {},
         "all its fields by name",
     ),
+    "arguments in a dictionary": (
+        replaced("bring/metric.py", 'label="weight size"', '**{"label": "weight size"}'),
+        {},
+        "all its fields by name",
+    ),
     "no Python": ({**BOTH, "bring/metric.py": "size = ("}, {}, "metric.py cannot be read"),
     "an unknown word": (
         replaced("bring/metric.py", "groups=groups", 'groups=groups, allocation="best"'),

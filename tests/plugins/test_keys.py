@@ -132,6 +132,7 @@ def test_a_pack_of_it_is_read_where_its_plug_in_never_was(
 
 HOSTILE = [
     {"name": "flap", "kind": "metric"},
+    {"name": "twflap", "kind": "metric"},
     {"name": "fang", "kind": "method"},
     {"name": "../../x"},
     {"label": "<script>"},
