@@ -11,8 +11,7 @@ from gprune.system.units import duration
 def shown_forecast(found: Forecast | None) -> None:
     """Prints memory and time of the stages that are to be made, and whether they fit, on stderr.
 
-    Args:
-        found: the forecast; None where the model is not on this machine.
+    None stands for a model that is not on this machine.
     """
     if found is None:
         print("memory and time: not known before the model is on this machine", file=sys.stderr)

@@ -153,11 +153,7 @@ def _machine(device: str) -> dict[str, str]:
 
 
 def table(rows: list[Any]) -> list[str]:
-    """Measured speeds as lines of aligned text.
-
-    Args:
-        rows: ``gprune.evaluation.speed.Speed`` records.
-    """
+    """Measured speeds as lines of aligned text."""
     from gprune.analysis.table import Table
 
     return Table.of(_COLUMNS, map(_cells, rows)).text(left=(0, 2, 3))

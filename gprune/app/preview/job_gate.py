@@ -25,8 +25,7 @@ class JobGate:
     def __init__(self, waits_for: Callable[[Path, str], str]) -> None:
         """Looks at nothing yet.
 
-        Args:
-            waits_for: says why a preview has to wait, as `hindrance` does.
+        `waits_for` says why a preview has to wait, as `hindrance` does.
         """
         self._waits_for = waits_for
         self._said: dict[str, tuple[float, str]] = {}
@@ -47,9 +46,7 @@ class JobGate:
 def hindrance(root: Path, device: str) -> str:
     """Why the preview has to wait, in one sentence; empty where nothing stands against it.
 
-    Args:
-        root: the cache folder with its jobs.
-        device: where the model of the preview is loaded: cpu, cuda or cuda:1.
+    `device` is where the model of the preview is loaded: cpu, cuda or cuda:1.
     """
     for job in reconciliation.at_work(root):
         if device == CPU or _wants(job, _card(device)):

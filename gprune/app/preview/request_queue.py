@@ -63,8 +63,7 @@ class RequestQueue(ABC, Generic[E, I]):
     def __init__(self, turns: Iterator[int] | None = None) -> None:
         """Knows nothing yet.
 
-        Args:
-            turns: running numbers, shared by request_queues that take turns with each other.
+        `turns` are running numbers, shared by the queues that take turns with each other.
         """
         self._entries: OrderedDict[str, E] = OrderedDict()
         self._faults: dict[str, tuple[str, float]] = {}

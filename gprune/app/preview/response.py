@@ -102,10 +102,7 @@ class Answer:
 def verdict(found: Difference | None, done: int, windows: int) -> str:
     """A difference in words.
 
-    Args:
-        found: the difference over the windows measured so far; None before the first.
-        done: windows measured.
-        windows: windows in all.
+    `found` is over the windows measured so far, None before the first.
     """
     if found is None or (done < FEWEST_WINDOWS and done < windows):
         return f"too early to tell: {done} of {windows} windows" if windows else "too early to tell"

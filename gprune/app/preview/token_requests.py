@@ -208,13 +208,7 @@ class TokenRequests(RequestQueue[Asked, Turn]):
     def put(self, wanted: tuple[ModelRequest, ...], owner: str, now: float) -> str:
         """Takes a reading up; the owner's other ones are dropped.
 
-        Args:
-            wanted: its parts, at least one.
-            owner: who asks.
-            now: seconds on any clock.
-
-        Returns:
-            The identity of the answer.
+        `wanted` has at least one part. Gives the identity of the answer. `now` is seconds on any clock.
         """
         identity = digest([part.identity for part in wanted])
         if identity not in self._entries:

@@ -77,14 +77,8 @@ class WindowScheduler(RequestQueue[Compared, Item]):
     def put(self, pairs: Sequence[tuple[Resolved, Resolved]], owner: str, kind: str, now: float) -> list[str]:
         """Takes questions up; the owner's others of this kind are dropped.
 
-        Args:
-            pairs: questions, each with its base.
-            owner: who asks.
-            kind: PREVIEW or CURVE.
-            now: seconds on any clock.
-
-        Returns:
-            The identities of the answers.
+        `pairs` are questions, each with its base; `kind` is PREVIEW or CURVE. Gives the identities of the
+        answers. `now` is seconds on any clock.
         """
         asked = [self._entry(question, base) for question, base in pairs]
         identities = self._take_up(asked, owner, kind, now)

@@ -26,9 +26,8 @@ class WorkerProcess:
     def __init__(self, model: dict[str, Any], on_reply: Callable[[], None]) -> None:
         """Starts the process and has it load a model.
 
-        Args:
-            model: see gprune.app.preview.request.Source.
-            on_reply: called from another thread whenever `replies` has something new.
+        For `model` see gprune.app.preview.request.Source. `on_reply` is called from another thread whenever
+        `replies` has something new.
 
         Raises:
             OSError: the system cannot start a process.

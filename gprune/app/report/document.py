@@ -29,12 +29,7 @@ _LOOKS = {"light": "plotly_white", "dark": "plotly_dark"}
 
 
 def page(origin: Origin, entries: Sequence[Entry]) -> bytes:
-    """The file.
-
-    Args:
-        origin: where the numbers come from.
-        entries: the figures, in the order in which they are to stand.
-    """
+    """The file."""
     title = f"Report of {origin.title}"
     plotly, drawing = _scripts()
     parts = [

@@ -30,10 +30,8 @@ class Report:
 def make(run: Run, cards: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> Report:
     """Makes the report of a run.
 
-    Args:
-        run: the run.
-        cards: names of figures, in the order in which they are to stand; all where left out.
-        values: what is set on the pages, as the address of a session has it; as by itself where left out.
+    `cards` are names of figures in their order, all where left out; `values` are what is set on the pages, as
+    the address of a session has it; as by itself where left out.
 
     Raises:
         SettingsError: what is chosen is no figure.

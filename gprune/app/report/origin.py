@@ -44,12 +44,7 @@ class Origin:
 
 
 def of(run: Run, now: datetime | None = None) -> Origin:
-    """The origin of a run.
-
-    Args:
-        run: the run.
-        now: when the report is made; this moment where left out.
-    """
+    """The origin of a run."""
     moment = (now or datetime.now(UTC)).astimezone(UTC)
     record: dict[str, Any] = run.record
     texts = {f"text: {role}": words for role, words in (record.get("texts") or {}).items()}

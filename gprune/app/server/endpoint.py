@@ -70,10 +70,7 @@ class Endpoint:
 def found(address: str, port: int, public: Sequence[str] = ()) -> Endpoint:
     """A place where a server can listen, with new secrets.
 
-    Args:
-        address: what to listen on.
-        port: its port; 0 takes a free one.
-        public: see gprune.app.server.allowed_hosts.names.
+    `port` 0 takes a free one; for `public` see gprune.app.server.allowed_hosts.names.
 
     Raises:
         SettingsError: it cannot listen there, or an address is none.

@@ -32,10 +32,8 @@ class Hint:
     def __init__(self, app: App, scripts: Path) -> None:
         """Puts the hint around an app.
 
-        Args:
-            app: Streamlit's.
-            scripts: the folder that it serves at /static/js; where no file has the name that the script has
-                today, there is no hint.
+        Where no file of `scripts`, the folder served at /static/js, has the name that the script has today,
+        there is no hint.
         """
         self._app, self._link = app, _link(scripts)
 

@@ -82,8 +82,7 @@ class Request:
 def read(scope: Mapping[str, Any]) -> Request:
     """A request as ASGI gives it.
 
-    Args:
-        scope: of type http or websocket.
+    `scope` is of type http or websocket.
     """
     headers: dict[str, tuple[str, ...]] = {}
     for name, value in scope["headers"]:

@@ -45,9 +45,6 @@ def trusts_code() -> bool:
 def require_trust(asked: bool) -> None:
     """Refuses what would run a model's own code on a server that was not started for it.
 
-    Args:
-        asked: the study's `trust_remote_code`.
-
     Raises:
         SettingsError: it is asked for, and this server may not.
     """

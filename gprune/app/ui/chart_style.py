@@ -156,12 +156,7 @@ def label(method: str) -> str:
 def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -> go.Figure:
     """Titles the axes and sets what all figures share.
 
-    Args:
-        figure: changed in place and returned.
-        x: title of the horizontal axis, with its unit.
-        y: title of the vertical axis, with its unit.
-        height: in pixels.
-        layout: further entries of the layout.
+    `figure` is changed in place and returned; `height` is in pixels.
     """
     shared: dict[str, Any] = {
         "height": height,

@@ -38,12 +38,7 @@ class Goods:
 
 
 def button(key: str, goods: Goods) -> None:
-    """Draws the button that opens them; nothing where there are none.
-
-    Args:
-        key: prefix of the widgets.
-        goods: what the card has.
-    """
+    """Draws the button that opens them; nothing where there are none."""
     if not goods.figures and goods.table is None:
         return
     if sticky_button.pressed(

@@ -17,10 +17,6 @@ def begins(url: str, root: str) -> bool:
     """Whether this is a first visit: of the first page, by an address that asks for nothing.
 
     Nothing begins by itself where GPRUNE_AUTOSTART is 0.
-
-    Args:
-        url: address of the page.
-        root: the cache folder.
     """
     fresh = not st.session_state.get(_SEEN)
     st.session_state[_SEEN] = True
@@ -29,11 +25,7 @@ def begins(url: str, root: str) -> bool:
 
 
 def end(root: str) -> None:
-    """Notes that the tour was ended or skipped; where the cache cannot be written, it begins next time again.
-
-    Args:
-        root: the cache folder.
-    """
+    """Notes that the tour was ended or skipped; where the cache cannot be written, it begins again."""
     path = _path(root)
     try:
         make_folder(path.parent)

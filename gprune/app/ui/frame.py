@@ -44,11 +44,7 @@ the dark, white on the buttons' blue would be too pale"""
 
 
 def run(sections: Mapping[str, Sequence[Any]]) -> None:
-    """Draws the frame around the page that was asked for, and the page.
-
-    Args:
-        sections: all pages, by the heading that they stand under.
-    """
+    """Draws the frame around the page that was asked for, and the page."""
     page = st.navigation(dict(sections), position="hidden")
     _require_door()
     url_state.begin(page.url_path)

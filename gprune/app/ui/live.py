@@ -34,13 +34,7 @@ _SESSION = "frame_session"
 
 
 def follow(situation: work.Situation, page: str, shown: str) -> None:
-    """Draws the running jobs, and the page again when something of it has changed.
-
-    Args:
-        situation: what the page is drawn from.
-        page: its address.
-        shown: name of the run that it shows; empty where there is none.
-    """
+    """Draws the running jobs, and the page again when something of it has changed."""
     sessions = followers()
     whose = None if page in EVERYTHING or not shown else shown
     patience = random.uniform(0.0, REST_EACH * (sessions - 1))
@@ -56,12 +50,7 @@ def followers() -> int:
 def _watch(root: str, whose: str | None, marks: work.Marks, drawn: float, patience: float) -> None:
     """Draws the running jobs and reruns the page when something has changed.
 
-    Args:
-        root: the cache folder.
-        whose: the run that is shown; None where all are.
-        marks: what the page was drawn in.
-        drawn: when that was, on the clock of `time.monotonic`.
-        patience: seconds by which this session comes later than others to what does not concern its run.
+    For all parameters see `due`.
     """
     sessions, seen = followers(), shared_poll.look(root)
     if due(seen, whose, marks, time.monotonic() - drawn, sessions, patience):

@@ -18,10 +18,6 @@ from gprune.records import PruningMasks
 def masks(run: Run, choice: whatif.LabChoice) -> PruningMasks:
     """The masks of a choice; nothing is learned anew.
 
-    Args:
-        run: the run whose scores, modules and learned thresholds are used.
-        choice: method, retention, text and RASA setting.
-
     Raises:
         MissingResultError: the run lacks what GPrune's masks follow from.
         MethodError: the method cannot be decided here, see `whatif.obstacle`.
@@ -37,10 +33,7 @@ def masks(run: Run, choice: whatif.LabChoice) -> PruningMasks:
 def of_text(run: Run, method: str, text: str) -> PruningMasks:
     """The masks of a method at the run's own retention, were one text's scores alone to decide.
 
-    Args:
-        run: the run.
-        method: name in METHODS.
-        text: whatif.PRIMARY or whatif.AUXILIARY.
+    `text` is whatif.PRIMARY or whatif.AUXILIARY.
 
     Raises:
         MissingResultError: as `masks`.

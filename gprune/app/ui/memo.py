@@ -30,9 +30,6 @@ def memoized(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     An argument whose name begins with `_` is no part of the key: the others decide what it holds. Of several
     threads that ask for the same one computes it; an error is kept for nobody.
-
-    Args:
-        most: results that are kept at once.
     """
 
     def declared(make: Callable[P, R]) -> Callable[P, R]:

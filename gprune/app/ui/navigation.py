@@ -15,11 +15,7 @@ SHARED = (RUN, *unit.KEYS)
 
 
 def show(sections: Mapping[str, Sequence[Any]]) -> None:
-    """Draws the links.
-
-    Args:
-        sections: pages by the heading that they stand under.
-    """
+    """Draws the links."""
     for heading, pages in sections.items():
         st.caption(heading)
         for page in pages:

@@ -17,12 +17,7 @@ from gprune.system.errors import GpruneError
 def draw(run: Run, arguments: tuple[str, ...], title: str, *, words: str, key: str) -> None:
     """Draws the state of the job, the command, and the button that starts it unless it is at work.
 
-    Args:
-        run: the run that the job is about.
-        arguments: the command of the job, after `python -m gprune`; the job is known by it.
-        title: what to call the job; the run is named after it.
-        words: of the button.
-        key: of the button.
+    `arguments` follow `python -m gprune`; the job is known by them.
     """
     job = next((job for job in frame.situation().jobs if job.arguments == arguments), None)
     active = job is not None and job.active

@@ -136,11 +136,6 @@ def _from(reads: Mapping[str, str]) -> Asked:
 def in_range(name: str, value: int | None, count: int) -> int:
     """A whole number from 0 that is one of so many; the middle one where there is none.
 
-    Args:
-        name: of the option.
-        value: as it was given.
-        count: how many there are.
-
     Raises:
         SettingsError: there are not so many.
     """

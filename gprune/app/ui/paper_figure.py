@@ -29,9 +29,7 @@ def width(columns: str) -> int:
 def fitted(figure: go.Figure, columns: str) -> go.Figure:
     """A copy of a figure at the width of its columns; the figure stays as it is.
 
-    Args:
-        figure: as a card draws it.
-        columns: one or two.
+    `columns` are one or two.
     """
     made = as_shapes(figure)
     size = width(columns)
@@ -53,11 +51,7 @@ def fitted(figure: go.Figure, columns: str) -> go.Figure:
 
 
 def as_shapes(figure: go.Figure) -> go.Figure:
-    """A copy of a figure whose points are shapes: those drawn by the graphics card would be a picture in SVG.
-
-    Args:
-        figure: as a card draws it.
-    """
+    """A copy of a figure whose points are shapes, which the graphics card would make a picture in SVG."""
     plain: dict[str, Any] = figure.to_plotly_json()
     for trace in plain["data"]:
         if trace.get("type") == "scattergl":

@@ -57,11 +57,7 @@ def button() -> None:
 
 
 def enlarged(figure: go.Figure) -> go.Figure:
-    """A figure as an audience can read it; the figure itself, which others may be shown, stays as it is.
-
-    Args:
-        figure: as a card draws it.
-    """
+    """A figure as an audience can read it; the figure itself, which others may be shown, stays as it is."""
     if not on():
         return figure
     letters = {"font": {"size": _LETTERS}}

@@ -16,8 +16,7 @@ _MOST = 3
 def show(found: Iterable[Stamp | None]) -> None:
     """Draws the stamps of some figures, each once; of many the first ones.
 
-    Args:
-        found: the stamps; None where the protocol is not known.
+    None stands for a protocol that is not known.
     """
     lines = protocol.lines(found)
     for line in lines[:_MOST]:

@@ -28,9 +28,7 @@ def choose_run(name: str) -> None:
 def forget(name: str, left: list[Run]) -> None:
     """Lets the next drawing show another run, where a run that was deleted here is the one shown.
 
-    Args:
-        name: the run that was deleted.
-        left: the runs that are there now, the newest first.
+    `left` are the runs that are there now, the newest first.
     """
     if st.session_state.get(SHOWN) == name:
         url_state.put(RUN, _default(left))
@@ -119,9 +117,7 @@ def warn(asked: str) -> None:
 def listed(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
     """The runs to choose from: those of a series of studies last, and only where they are asked for.
 
-    Args:
-        runs: all runs, the newest first.
-        always: names that are listed in any case, those of hidden runs as well.
+    `runs` stand the newest first; names of `always` are listed in any case, those of hidden runs as well.
     """
     wanted = set(always)
     own, of_studies = _apart([run for run in runs if not run.about.hidden or run.name in wanted])

@@ -32,11 +32,7 @@ _followers: dict[str, float] = {}
 
 
 def look(root: str) -> Look:
-    """Runs and jobs as one of the sessions has seen them less than a second ago.
-
-    Args:
-        root: the cache folder.
-    """
+    """Runs and jobs as one of the sessions has seen them less than a second ago."""
     with _LOOKING:
         known, now = _looks.get(root), time.monotonic()
         if known is None or now - known.at >= FRESH_SECONDS:
@@ -49,11 +45,7 @@ def look(root: str) -> Look:
 def follow(session: str) -> int:
     """Notes that a session follows what is computed.
 
-    Args:
-        session: what tells it from others.
-
-    Returns:
-        How many sessions do, at least 1.
+    Gives how many sessions do, at least 1.
     """
     now = time.monotonic()
     with _LOOKING:

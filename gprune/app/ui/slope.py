@@ -13,13 +13,7 @@ _GOES_UP, _GOES_DOWN = "higher on B", "higher on A"
 
 
 def slopes(found: Movers, height: int, chosen: int | None = None) -> go.Figure:
-    """One line a neuron, in the hue of the text that ranks it higher.
-
-    Args:
-        found: the neurons.
-        height: in pixels.
-        chosen: the neuron to mark, if it is among them.
-    """
+    """One line a neuron, in the hue of the text that ranks it higher."""
     figure = go.Figure()
     up = found.second > found.first
     for name, color, members in ((_GOES_DOWN, TEXT_A, ~up), (_GOES_UP, TEXT_B, up)):

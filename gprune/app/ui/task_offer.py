@@ -18,12 +18,7 @@ def left_out(run: Run) -> None:
 
 
 def draw(run: Run, key: str) -> None:
-    """Says that there is no accuracy, and offers what needs no data.
-
-    Args:
-        run: the run.
-        key: of the button.
-    """
+    """Says that there is no accuracy, and offers what needs no data."""
     if not run.complete and job_runs.is_live(run):
         st.info(
             "This run is at work: its accuracies stand here at its end, if asked for.", icon=":material/info:"

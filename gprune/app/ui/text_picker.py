@@ -16,14 +16,7 @@ def known() -> dict[str, str]:
 def pick(label: str, key: str, default: str, optional: bool = True) -> str:
     """One text by name or path.
 
-    Args:
-        label: what the text is for.
-        key: key of the widget.
-        default: chosen at first; an unknown one is offered as well.
-        optional: whether leaving it empty is allowed.
-
-    Returns:
-        The text as typed; empty if none is chosen.
+    Gives the text as typed, empty if none is chosen. A `default` that is unknown is offered as well.
     """
     names = list(known())
     options = names if not default or default in names else [default, *names]

@@ -12,12 +12,7 @@ MOST = 7
 def logarithmic(lowest: float, highest: float) -> dict[str, Any]:
     """Entries of an axis that place and name the ticks between two positive values.
 
-    Args:
-        lowest: smallest value on the axis, above 0.
-        highest: largest value on the axis.
-
-    Returns:
-        Type, mode, values and names of the ticks: powers of ten over a wide range, else 1, 2 and 5 of each.
+    Gives type, mode, values and names of the ticks: powers of ten over a wide range, else 1, 2 and 5 of each.
     """
     first, last = math.floor(math.log10(lowest)), math.ceil(math.log10(highest))
     for digits in (tuple(range(1, 10)), (1, 2, 5), (1, 3), (1,)):

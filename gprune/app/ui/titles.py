@@ -37,12 +37,7 @@ def title(study: Study, name: str) -> str:
 
 
 def outlook(run: Run, progress: JobProgress | None = None) -> Outlook:
-    """How far a run is.
-
-    Args:
-        run: the run, as its record stands now.
-        progress: the latest event of the job that makes it, where there is one.
-    """
+    """How far a run is."""
     ended = {*run.stages, *run.unavailable}
     if progress is None:
         return Outlook.of(run.outlook, ended, 0.0)

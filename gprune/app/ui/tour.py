@@ -94,11 +94,7 @@ _NUMBERS = [*(str(number) for number in range(1, len(STEPS) + 1)), ""]
 
 
 def begin(url: str) -> None:
-    """Begins the tour where the app is opened for the first time; called before a page is drawn.
-
-    Args:
-        url: address of the page.
-    """
+    """Begins the tour where the app is opened for the first time; called before a page is drawn."""
     if first_visit.begins(url, root()):
         url_state.put(TOUR, "1")
 
@@ -113,12 +109,7 @@ def begin_button() -> None:
 
 
 def banner(url: str, run: Run | None) -> None:
-    """Draws the step that is under way above a page; nothing where nobody takes the tour.
-
-    Args:
-        url: address of the page below.
-        run: the run at hand.
-    """
+    """Draws the step that is under way above a page; nothing where nobody takes the tour."""
     number = url_state.choice(TOUR, _NUMBERS, "")
     if not number:
         return

@@ -25,8 +25,7 @@ Options = Mapping[str, str] | Sequence[str]
 def begin(page: str) -> None:
     """Takes over what the address holds; called before a page is drawn.
 
-    Args:
-        page: which page; complaints about an address end with it.
+    Complaints about an address end with `page`.
     """
     state = url_session.current()
     if page != state.page:
@@ -58,8 +57,7 @@ def _by_history() -> bool:
 def finish(slot: Any) -> None:
     """Writes what the page has read into the address; called after a page was drawn.
 
-    Args:
-        slot: container at the top of the page, for what an address brought and no page can use.
+    `slot` is the place for what an address brought and no page can use.
     """
     state = url_session.current()
     state.collecting = False
@@ -108,9 +106,7 @@ def in_fragment() -> bool:
 def link(page: str, shared: Iterable[str]) -> dict[str, list[str]]:
     """What the address of another page holds, as it was left: for links that lead there.
 
-    Args:
-        page: which page.
-        shared: keys that go with the reader from page to page.
+    Keys of `shared` go with the reader from page to page.
     """
     state = url_session.current()
     known = {

@@ -69,8 +69,7 @@ class Situation:
     def marks(self, whose: str | None) -> Marks:
         """What a page is drawn from.
 
-        Args:
-            whose: the run that it shows; where it is None the page shows all of them.
+        Where `whose` is None the page shows all runs.
         """
         if whose is None:
             return Marks(self.states, "", self.signature)
@@ -125,13 +124,7 @@ def resume(root: str, job_id: str) -> Job:
 def start(root: str, study: Study, arguments: tuple[str, ...] = ()) -> Job | None:
     """Submits a study; a double click or a second tab gets the job that is there already.
 
-    Args:
-        root: the cache.
-        study: what is to run.
-        arguments: what its command is told besides.
-
-    Returns:
-        The job, or None after the reason has been shown on the page.
+    Gives the job, or None after the reason has been shown on the page.
     """
     try:
         packed.require_here(root, study)
@@ -144,14 +137,7 @@ def start(root: str, study: Study, arguments: tuple[str, ...] = ()) -> Job | Non
 def begin(root: str, study: Study, title: str, arguments: tuple[str, ...]) -> Job | None:
     """Submits a job, and says that it was started; while one is at work on the same, that one is returned.
 
-    Args:
-        root: the cache.
-        study: what is to run, or what the job is about.
-        title: what to call the job.
-        arguments: its command, or what that is told besides; see `submit`.
-
-    Returns:
-        The job, or None after the reason has been shown on the page.
+    Gives the job, or None after the reason has been shown on the page.
     """
     try:
         job = submit(root, study, title, arguments)
@@ -165,13 +151,7 @@ def begin(root: str, study: Study, title: str, arguments: tuple[str, ...]) -> Jo
 def start_in_slurm(root: str, studies: Sequence[Study], settings: SlurmSettings) -> list[Job]:
     """Puts studies into Slurm as one array, and says so.
 
-    Args:
-        root: the cache.
-        studies: what is to run.
-        settings: what the cluster wants.
-
-    Returns:
-        The job of each; none after the reason has been shown on the page.
+    Gives the job of each; none after the reason has been shown on the page.
     """
     try:
         for study in studies:
@@ -198,8 +178,7 @@ def job_label(study: Study) -> str:
 def preferred(runs: list[Run]) -> Run | None:
     """The run to show where none was chosen: the newest that is done, else one at work, else the newest.
 
-    Args:
-        runs: the newest first.
+    `runs` stand the newest first.
     """
     at_work = (run for run in runs if run.state == "running")
     done = (run for run in runs if run.complete)

@@ -63,10 +63,7 @@ def show(run: Run, method: str, found: Edited) -> None:
 def look(run: Run, asked: list[str], draw: object) -> None:
     """Shows answers, and looks again as long as windows are still coming.
 
-    Args:
-        run: the run.
-        asked: identities of the answers.
-        draw: told the answers, in the same order.
+    `draw` is told the answers in the order of `asked`, their identities.
     """
 
     def latest() -> list[Answer | None]:

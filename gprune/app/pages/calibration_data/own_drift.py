@@ -112,9 +112,7 @@ def _written(study: Study, inputs: Inputs) -> dict[str, str]:
 def study_of(study: Study, usable: int) -> Study:
     """The study that has an own text as its C and asks for its drift alone; no key depends on its name.
 
-    Args:
-        study: the study to start from.
-        usable: sequences that the text gives.
+    `usable` is the number of sequences that the text gives.
     """
     changes = {
         "substitute": _NAME,
@@ -178,9 +176,7 @@ def _follow(asked: str) -> None:
 def seconds(run: Run, graph: Graph) -> float | None:
     """What measuring takes by what is known of this machine; None where that cannot be told, or no page may.
 
-    Args:
-        run: the run, whose own pass says how fast this machine is.
-        graph: of the study with the text.
+    The pass of `run` says how fast this machine is.
     """
     results = stages.Results(run.results.store, graph)
     wanted = stages.order([stages.drift(graph, *pair) for pair in OWN_PAIRS.values()], results.holds)

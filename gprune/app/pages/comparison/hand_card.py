@@ -34,13 +34,7 @@ def sets(shown: Shown) -> list[tuple[Run, MaskSet]]:
 
 
 def show(drawn: Card, shown: Shown, there: list[tuple[Run, MaskSet]]) -> None:
-    """Draws the card.
-
-    Args:
-        drawn: the card.
-        shown: what the view compares.
-        there: the sets, at least one.
-    """
+    """Draws the card."""
     rows: list[dict[str, Any]] = []
     missing: list[tuple[Run, MaskSet]] = []
     for run, chosen in there:

@@ -45,12 +45,6 @@ def height(table: pd.DataFrame) -> int:
 
 
 def exports(drawn: Card, table: pd.DataFrame, numbers: Callable[[], pd.DataFrame]) -> None:
-    """Offers the table for a paper, and the numbers behind it as CSV.
-
-    Args:
-        drawn: the card that the table stands on.
-        table: the table as it is shown.
-        numbers: makes the numbers.
-    """
+    """Offers the table for a paper, and the numbers behind it as CSV."""
     drawn.reads(lambda: table)
     drawn.tools(numbers, switch=False)

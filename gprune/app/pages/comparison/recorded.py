@@ -67,11 +67,7 @@ def _document(path: Path, _changed: int) -> Document:
 
 
 def parts_of(text: str) -> Document:
-    """A Markdown document by its headings of the second level.
-
-    Args:
-        text: begins with a heading of the first level.
-    """
+    """A Markdown document by its headings of the second level."""
     opening, *parts = f"\n{text}".split(f"\n{_PART}")
     title, _, rest = opening.strip().partition("\n")
     named = [part.partition("\n") for part in parts]

@@ -38,12 +38,7 @@ def axis_title(column: str) -> str:
 
 
 def rows(table: list[Setting], column: str) -> go.Figure:
-    """Every setting as a dot with its spread; controls are open.
-
-    Args:
-        table: the settings, top first.
-        column: what is shown.
-    """
+    """Every setting as a dot with its spread; controls are open."""
     figure, names = go.Figure(), _distinct([in_figure(setting.name) for setting in table])
     shown = [(s, name) for s, name in zip(table, names, strict=True) if np.isfinite(s.mean(column))]
     for setting, name in shown:
@@ -84,9 +79,7 @@ def _distinct(names: list[str]) -> list[str]:
 def slopes(gains: pd.DataFrame, column: str) -> go.Figure:
     """Each base metric beside GPrune on it, one panel a retention: falling lines are gains in perplexity.
 
-    Args:
-        gains: lines of `tables.gain_by_retention` on this column.
-        column: what is shown.
+    `gains` are lines of `tables.gain_by_retention` on this column.
     """
     lines = gains[np.isfinite(gains[["before", "after"]].astype(float)).all(axis=1)]
     kept = sorted(lines["retention"].unique(), reverse=True)
@@ -156,9 +149,7 @@ def gain_lines(gains: pd.DataFrame, column: str) -> go.Figure:
 def bins(table: list[Setting], curves: dict[str, str]) -> go.Figure:
     """Figures 3a and 3b: measures of drift bins, from the most stable to the most unstable.
 
-    Args:
-        table: one setting a bin.
-        curves: column of each curve and its method; an empty method is a reference in grey.
+    `table` has one setting a bin; `curves` gives each column its method, an empty one to a reference in grey.
     """
     figure = go.Figure()
     for column, method in curves.items():

@@ -31,12 +31,7 @@ _BIN_WORDS = {
 
 
 def show(table: StudyTable, made: catalogue.Reproduction | None) -> None:
-    """Draws the figures of a table that has numbers.
-
-    Args:
-        table: the table.
-        made: the reproduction it belongs to.
-    """
+    """Draws the figures of a table that has numbers."""
     if table.name in MAIN_LIKE:
         _gains(table)
         return

@@ -21,9 +21,7 @@ _ROW = 44
 def likelihoods(table: pd.DataFrame, rule: str) -> go.Figure:
     """A line an option, a mark a model; the right option is marked and shaded.
 
-    Args:
-        table: see `flipped.of_question`.
-        rule: ACC or ACC_NORM.
+    `table` is that of `flipped.of_question`; `rule` is ACC or ACC_NORM.
     """
     drawn = _drawn(table)
     rows = [f"{name}{_RIGHT if right else ''}" for name, right in zip(drawn.option, drawn.right, strict=True)]

@@ -28,13 +28,6 @@ MOST_NAMED = 3
 def draw(drawn: Card, found: list[TaskAnswers], chosen: TaskAnswers, method: str, rule: str) -> None:
     """Draws the table, one row a task and method.
 
-    Args:
-        drawn: the card.
-        found: the tasks that have answers.
-        chosen: the task that the page shows.
-        method: the method that it shows.
-        rule: the figure that counts.
-
     Raises:
         StoreError: answers are damaged.
     """

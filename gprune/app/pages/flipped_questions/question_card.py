@@ -17,12 +17,7 @@ from gprune.pipeline import stages
 def draw(drawn: Card, found: TaskAnswers, method: str, number: int, rule: str) -> None:
     """Draws a question.
 
-    Args:
-        drawn: the card.
-        found: the task.
-        method: the method that the page shows.
-        number: of the question, from 0.
-        rule: the figure that counts.
+    `number` counts from 0.
 
     Raises:
         StoreError: answers or questions are damaged.

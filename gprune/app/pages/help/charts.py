@@ -10,11 +10,7 @@ from gprune.app.ui.chart_style import GREY, METHOD_COLORS, label, style
 def kept(both: int, ours: int, base: int, other: str) -> go.Figure:
     """Neurons kept by both methods and by one only, as one bar.
 
-    Args:
-        both: neurons that both keep.
-        ours: neurons that GPrune alone keeps.
-        base: neurons that the other alone keeps.
-        other: name of the other method.
+    `ours` are kept by GPrune alone, `base` by the method `other` alone.
     """
     figure = go.Figure()
     parts = (

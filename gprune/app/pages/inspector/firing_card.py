@@ -30,12 +30,6 @@ UNTIL_POSITIONS = ("--until", "positions")
 def draw(run: Run, drawn: Card, unit: Selection, key: str) -> None:
     """Draws the card.
 
-    Args:
-        run: the run.
-        drawn: its card.
-        unit: the neuron.
-        key: prefix of the widgets.
-
     Raises:
         ModelError: the model's tokenizer cannot be had.
         StoreError: a result is damaged.

@@ -23,11 +23,6 @@ _ROWS = 360
 def draw(run: Run, drawn: Card, unit: Selection) -> None:
     """Draws the card of a module, or of a layer.
 
-    Args:
-        run: the run.
-        drawn: its card.
-        unit: what is inspected.
-
     Raises:
         MissingResultError: the run has no scores yet.
     """

@@ -24,13 +24,7 @@ _AMONG = {"module": "Its module", "layer": "Its layer"}
 
 
 def draw(run: Run, drawn: Card, unit: Selection) -> None:
-    """Draws the card of a neuron.
-
-    Args:
-        run: the run.
-        drawn: its card.
-        unit: the neuron.
-    """
+    """Draws the card of a neuron."""
     layer, neuron = unit.layer or 0, unit.neuron or 0
     standings = panels.standings(run, layer)
     shown = panels.neuron_ranks(run, layer=layer, neuron=neuron)

@@ -32,9 +32,7 @@ PIN = "ins_pin"
 def pinned(run: Run, written: str) -> Selection:
     """What is pinned, as far as the run has it.
 
-    Args:
-        run: the run.
-        written: layer, module and neuron as the address has them, `x` for none.
+    `written` is layer, module and neuron as the address has them, `x` for none.
     """
     parts = written.split("-")
     if len(parts) != 3 or not all(part == "x" or (part.isdecimal() and len(part) < 9) for part in parts):

@@ -29,11 +29,6 @@ _COLUMNS = {
 def draw(run: Run, drawn: Card, shown: Selection) -> None:
     """Draws the card.
 
-    Args:
-        run: the run.
-        drawn: its card.
-        shown: what is selected; its layer can be looked at alone.
-
     Raises:
         MissingResultError: no method has decided yet.
     """

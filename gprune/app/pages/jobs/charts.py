@@ -20,12 +20,7 @@ def column(history: LearningHistory, name: str) -> Array | None:
 
 
 def losses(history: LearningHistory, names: dict[str, str]) -> go.Figure:
-    """Losses over the steps.
-
-    Args:
-        history: the record.
-        names: display name of each column to draw.
-    """
+    """Losses over the steps."""
     figure = go.Figure()
     for name, title in names.items():
         values = column(history, name)

@@ -28,12 +28,7 @@ _SEEDS_HELP = (
 
 
 def methods_field(demo: Study, words: str) -> tuple[str, ...]:
-    """The methods side by side, with the controls where the switch is on.
-
-    Args:
-        demo: the study whose methods are chosen to begin with.
-        words: the documentation of the field.
-    """
+    """The methods side by side, with the controls where the switch is on."""
     chosen = st.multiselect(
         "Methods side by side", list(choices()), demo.methods, format_func=label, key="launch_methods",
         help=words,

@@ -34,11 +34,7 @@ def offered(root: str) -> tuple[SlurmSettings | None, str]:
 def choose(root: str) -> SlurmSettings | None:
     """Asks where to run; without Slurm the choice is closed, and says why.
 
-    Args:
-        root: the cache.
-
-    Returns:
-        The settings for Slurm; None for this machine.
+    Gives the settings for Slurm, None for this machine.
     """
     found, refused = offered(root)
     chosen = st.radio(

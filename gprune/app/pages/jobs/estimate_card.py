@@ -23,14 +23,9 @@ def show(
 ) -> tuple[str, ...] | None:
     """Shows what a whole run of a study takes, if nothing of it is there yet.
 
-    Args:
-        study: what is to run.
-        records: of the runs of the cache, the latest first; they tell how fast this machine is.
-        key: of the widgets.
-        elsewhere: whether it runs on another machine, which says itself what fits there.
-
-    Returns:
-        What the job is told beside the study; None where it cannot fit and nobody wants it nevertheless.
+    Gives what the job is told beside the study; None where it cannot fit and nobody wants it nevertheless.
+    The `records` of the cache, the latest first, tell how fast this machine is; where it runs `elsewhere`,
+    that machine says itself what fits there.
     """
     found = anew(study, records)
     if found is None:

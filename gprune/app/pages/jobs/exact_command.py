@@ -10,13 +10,7 @@ from gprune.study import Study
 
 
 def show(studies: list[Study], arguments: tuple[str, ...], slurm: bool) -> None:
-    """Shows the exact command, and the same as Python.
-
-    Args:
-        studies: the study of each seed.
-        arguments: what the command is told besides.
-        slurm: whether Slurm is to run them.
-    """
+    """Shows the exact command, and the same as Python."""
     st.caption("The exact command")
     words = in_slurm(*studies) if slurm else command(*studies, told=arguments)
     st.code(words, language="bash", wrap_lines=True)

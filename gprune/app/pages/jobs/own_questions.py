@@ -21,12 +21,7 @@ EXAMPLE = '{"question": "2 + 2 is", "choices": ["four", "five"], "answer": 0}'
 def uploader(root: str, key: str) -> str:
     """Draws the field and says what is wrong with a file, or how many questions it holds.
 
-    Args:
-        root: the cache folder.
-        key: prefix of the widget's key.
-
-    Returns:
-        Path of the file in the cache; empty where there is none or it cannot be used.
+    Gives the path of the file in the cache; empty where there is none or it cannot be used.
     """
     uploaded = st.file_uploader(
         f"Own questions ({SUFFIX}, UTF-8)",
@@ -63,12 +58,7 @@ def _counted(digest: str, name: str, _raw: bytes) -> int:
 def check(name: str, raw: bytes) -> int:
     """Checks every row as the measurement will.
 
-    Args:
-        name: name of the file as the person knows it.
-        raw: its bytes.
-
-    Returns:
-        Number of questions, at least 1.
+    Gives the number of questions, at least 1.
 
     Raises:
         CorpusError: the file is too large or not UTF-8, or a row is not a question; names line and column.

@@ -32,14 +32,7 @@ def fields(section: str) -> dict[str, tuple[Any, Any]]:
 def section(name: str, leave_out: tuple[str, ...], key: str, start: Study | None = None) -> dict[str, Any]:
     """Draws every field of a section but those left out.
 
-    Args:
-        name: section of the study.
-        leave_out: field names that are asked for elsewhere.
-        key: prefix of the widgets' keys.
-        start: the study whose values the widgets begin with; the defaults where left out.
-
-    Returns:
-        Values that differ from the default, by dotted name.
+    Gives values that differ from the default, by dotted name. The widgets begin with the values of `start`.
     """
     changed: dict[str, Any] = {}
     with st.grid(3, min_column_width=220):
@@ -60,15 +53,7 @@ def section(name: str, leave_out: tuple[str, ...], key: str, start: Study | None
 
 
 def widget(label: str, hint: Any, default: Any, words: str, key: str) -> Any:
-    """The widget that fits a field's type.
-
-    Args:
-        label: what stands above it.
-        hint: the field's type.
-        default: the field's default.
-        words: the field's documentation.
-        key: key of the widget.
-    """
+    """The widget that fits a field's type."""
     shared: dict[str, Any] = {"help": words or None, "key": key}
     if typing.get_origin(hint) is Literal:
         options = list(typing.get_args(hint))

@@ -18,12 +18,7 @@ from gprune.system.errors import CorpusError, GpruneError
 def ask(root: str, key: str) -> dict[str, Any]:
     """Draws the fields; `begin` has given them their values.
 
-    Args:
-        root: the cache folder.
-        key: prefix of the widgets' keys.
-
-    Returns:
-        tasks, limit, task_folder and speed of ``EvaluationSettings``.
+    Gives tasks, limit, task_folder and speed of ``EvaluationSettings``.
     """
     fields = st.container()
     with st.expander("Your own questions", icon=":material/quiz:"):
@@ -37,11 +32,6 @@ def begin(start: EvaluationSettings, key: str, owner: str) -> None:
     """Gives the fields of a form their first values; they keep what was typed until the owner changes.
 
     A widget with a fixed key would keep the values of the run that was shown before.
-
-    Args:
-        start: the values to begin with.
-        key: prefix of the widgets' keys.
-        owner: whose values these are.
     """
     state = st.session_state
     first = {

@@ -201,10 +201,6 @@ def between(run: Run, method: str, base: str) -> Atlas:
 def between_texts(run: Run, method: str) -> Atlas:
     """One method with B's scores alone against itself with A's alone, module by module.
 
-    Args:
-        run: the run.
-        method: name of its masks.
-
     Raises:
         MissingResultError: the run has not come that far.
         MethodError: the method cannot be decided anew without a run.

@@ -63,11 +63,8 @@ class Colouring:
 def of(run: Run, layer: int, colour: str, method: str) -> Colouring:
     """The colouring of a layer.
 
-    Args:
-        run: the run at hand.
-        layer: counted from 0.
-        colour: one of COLOURS.
-        method: masks that TEXTS decides anew, or that METHODS_KEPT holds GPrune's against.
+    `colour` is one of COLOURS; TEXTS decides the masks of `method` anew, METHODS_KEPT holds GPrune's against
+    them.
 
     Raises:
         MissingResultError: the run has not come that far.
@@ -98,8 +95,7 @@ def _named(masks: str) -> str:
 def by_module(labels: Array) -> tuple[Group, ...]:
     """A group for every module: hues in turn, and a further symbol each time that they are through.
 
-    Args:
-        labels: (neurons,) module of each neuron.
+    `labels` are (neurons,).
     """
     found = []
     for module in range(int(labels.max()) + 1):

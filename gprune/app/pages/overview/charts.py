@@ -71,8 +71,7 @@ def _right_end(beyond: dict[str, Array]) -> float:
 def costs(found: list[Cost]) -> go.Figure:
     """Perplexity of every method as a multiple of the dense model's, with two paired standard errors.
 
-    Args:
-        found: at least one, the cheapest first; a line each, its name above its mark.
+    `found` has at least one, the cheapest first.
     """
     figure = go.Figure()
     drawn = _shown(found)
@@ -159,9 +158,7 @@ def _mark(figure: go.Figure, cost: Cost, height: int) -> None:
 def strip(rows: dict[str, Array], chosen: Selection = NOTHING) -> go.Figure:
     """One row a quantity, one column a layer, all on the scale from 0 to 1.
 
-    Args:
-        rows: (layers,) values by name, drawn from top to bottom.
-        chosen: what is selected; its layer is framed.
+    `rows` are (layers,) values by name, drawn from top to bottom.
     """
     names = list(rows)
     values = np.stack([rows[name] for name in names])

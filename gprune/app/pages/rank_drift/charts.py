@@ -154,12 +154,8 @@ def joint(
 ) -> go.Figure:
     """Rank on A against rank on B of one layer: points while they are few, else counts in cells.
 
-    Args:
-        primary: (neurons,) scores on A.
-        auxiliary: (neurons,) scores on B.
-        layer: which layer this is.
-        modules: (neurons,) module of each neuron, where there are modules.
-        chosen: marked if it is a neuron or a module of this layer.
+    `primary` and `auxiliary` are (neurons,) scores on A and on B, `modules` (neurons,) where there are
+    modules.
     """
     figure, top = go.Figure(), max(len(primary) - 1, 1)
     x, y = ((ranks(scores) / top).astype(np.float32) for scores in (primary, auxiliary))

@@ -14,12 +14,7 @@ from gprune.study import ReliabilitySettings
 
 
 def show(run: Run, settings: ReliabilitySettings) -> None:
-    """Draws the card.
-
-    Args:
-        run: the run.
-        settings: the rule as it stands.
-    """
+    """Draws the card."""
     with card_of(panels.changes, run) as drawn:
         changed = panels.changed_by(run, settings)
         if changed.total or changed.heads:

@@ -32,11 +32,8 @@ def scatter(
 ) -> go.Figure:
     """Modules by drift and mean score, with the lines of the rule and the region that it adapts.
 
-    Args:
-        statistics: position and size of every module.
-        adapted: what becomes of them, and both thresholds.
-        log: whether the score is drawn on a log scale.
-        selection: the rule: the corner of both lines, all right of the drift line, or no region at all.
+    The region follows from `selection`: the corner of both lines, all right of the drift line, or none at
+    all.
     """
     figure = go.Figure()
     size, group = _diameters(statistics.size), thresholds.groups(adapted)
@@ -153,8 +150,7 @@ def by_layer(counts: Array) -> go.Figure:
 def sets(table: pd.DataFrame) -> go.Figure:
     """Modules that each threshold set adapts, stacked by scoring text.
 
-    Args:
-        table: one set a row: set, rule, adapted, from B.
+    `table` has one set a row: set, rule, adapted, from B.
     """
     figure = go.Figure()
     counts = (table["adapted"] - table["from B"], table["from B"])

@@ -51,14 +51,7 @@ def show(
 ) -> None:
     """Draws chart, what each method keeps at the line, and the numbers.
 
-    Args:
-        run: the run.
-        drawn: the card.
-        choice: what the lab has.
-        methods: the methods of the curve.
-        text: the text that perplexity is of.
-        points: what is known, at least one window of each.
-        refused: why a method has not all points, by method.
+    `points` have at least one window each; `refused` says by method why it has not all of them.
     """
     st.markdown(f"**Perplexity on {plain(text)} against retention**")
     retention_line.draw(

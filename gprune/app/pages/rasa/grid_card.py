@@ -14,12 +14,7 @@ from gprune.study import ReliabilitySettings
 
 
 def show(run: Run, settings: ReliabilitySettings) -> None:
-    """Draws the card.
-
-    Args:
-        run: the run.
-        settings: the rule as it stands.
-    """
+    """Draws the card."""
     with card_of(panels.quantiles, run) as drawn:
         derived_cache.preview(run, settings)
         if settings.selection != "drift_and_score":

@@ -28,13 +28,7 @@ _MARK = ", RASA "
 
 
 def show(run: Run, settings: ReliabilitySettings, on_select: Callable[[], None]) -> None:
-    """Draws the card.
-
-    Args:
-        run: the run.
-        settings: the rule as it stands.
-        on_select: called after a module was selected.
-    """
+    """Draws the card."""
     with card_of(panels.modules, run) as drawn:
         found = derived_cache.preview(run, settings)
         log = url_state.flag("rasa_log", True)

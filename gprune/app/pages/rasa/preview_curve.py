@@ -22,12 +22,7 @@ Known = tuple[str, float, Answer]
 
 
 def measured(cells: Sequence[Measurement], text: str) -> list[Known]:
-    """What a run itself has measured on a text, as answers that are whole; nothing without the dense model.
-
-    Args:
-        cells: every perplexity of the run.
-        text: the evaluation text.
-    """
+    """What a run has measured on a text, as answers that are whole; nothing without the dense model."""
     here = {cell.method: cell for cell in cells if cell.text == text and len(cell.losses)}
     dense = here.pop(DENSE, None)
     return [
@@ -38,11 +33,7 @@ def measured(cells: Sequence[Measurement], text: str) -> list[Known]:
 
 
 def series(points: Sequence[Known]) -> list[Series]:
-    """Perplexity of every method at every retention that is known.
-
-    Args:
-        points: what is known, at least one window of each.
-    """
+    """Perplexity of every method at every retention that is known."""
     dense = reference(points)
     return [
         Series(method, tuple(_point(level, answer, dense) for level, answer in own))

@@ -31,13 +31,7 @@ def owner(place: str) -> str:
 
 
 def look(run: Run, identity: str, show: Callable[[Reading], None]) -> None:
-    """Shows a reading, and looks again as long as it is not complete.
-
-    Args:
-        run: the run.
-        identity: of the reading.
-        show: draws what is known of it.
-    """
+    """Shows a reading, and looks again as long as it is not complete."""
     now = preview.pool().reading(identity)
     refining = now is None or now.progress == "open"
 

@@ -8,14 +8,7 @@ import streamlit as st
 
 
 def area(label: str, key: str, default: str = "", **options: Any) -> str:
-    """A field of several lines.
-
-    Args:
-        label: what is typed.
-        key: unique in the app.
-        default: what stands there at first.
-        options: further arguments of `st.text_area`.
-    """
+    """A field of several lines."""
     widget = f"{key}_area"
     if widget not in st.session_state:
         st.session_state[widget] = st.session_state.get(key, default)

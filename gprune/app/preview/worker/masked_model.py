@@ -48,8 +48,7 @@ class MaskedModel:
     def __init__(self, model: dict[str, Any]) -> None:
         """Loads the model.
 
-        Args:
-            model: see gprune.app.preview.request.Source.
+        For `model` see gprune.app.preview.request.Source.
 
         Raises:
             ModelError: the model is gone, has changed since the run, or does not fit into the memory.
@@ -99,8 +98,7 @@ class MaskedModel:
     def losses(self, question: dict[str, Any]) -> list[float]:
         """Mean loss of some windows while units are silent.
 
-        Args:
-            question: see gprune.app.preview.worker.messages.
+        For `question` see gprune.app.preview.worker.messages.
 
         Raises:
             GpruneError: with one sentence that says what is wrong and what to do.
@@ -171,11 +169,7 @@ def require_same_text(
 ) -> None:
     """Checks that a text says what it said when the run has read it.
 
-    Args:
-        name: name of the text.
-        role: what it is read for.
-        digest: what the run knows its content by.
-        tokens: how many of them the run reads; None for all.
+    `digest` is what the run knows its content by, `tokens` how many of them it reads; None for all.
 
     Raises:
         CorpusError: it is gone or has changed.

@@ -22,12 +22,8 @@ from gprune.system.errors import SettingsError
 def drifts(masked: MaskedModel, question: dict[str, Any]) -> dict[str, str]:
     """Measures the drift of every pair and leaves it in the folder of the question.
 
-    Args:
-        masked: the model.
-        question: see gprune.app.preview.worker.messages.
-
-    Returns:
-        The key of the drift in that folder, by the name of its pair.
+    For `question` see gprune.app.preview.worker.messages. Gives the key of the drift in that folder, by the
+    name of its pair.
 
     Raises:
         GpruneError: with one sentence that says what is wrong and what to do.

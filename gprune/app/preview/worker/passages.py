@@ -89,9 +89,7 @@ def pieces(ids: Array, tokenizer: Any) -> list[tuple[str, int, int]]:
     A character may be split over several tokens, none of which is text by itself: the first of them has the
     text and the others none.
 
-    Args:
-        ids: (tokens,) token ids.
-        tokenizer: their tokenizer.
+    `ids` are (tokens,) of `tokenizer`.
     """
     found: list[tuple[str, int, int]] = []
     before: list[int] = []

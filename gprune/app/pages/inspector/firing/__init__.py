@@ -39,11 +39,7 @@ class Passage:
 def draw(passages: Sequence[Passage], color: str, alt: str, key: str) -> None:
     """Draws passages below each other.
 
-    Args:
-        passages: the strongest first.
-        color: hue of the text, as #RRGGBB.
-        alt: what they are, in words.
-        key: of the component; unique in the app.
+    The strongest stand first, in `color`, the text's hue as #RRGGBB; `alt` says in words what they are.
     """
     data = {"passages": [asdict(one) for one in passages], "color": color, "alt": alt}
     _COMPONENT(key=key, data=data, height="content")
