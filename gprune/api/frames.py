@@ -1,7 +1,5 @@
 """Results as data frames: one row a unit, a module or a measurement; docs/arrays.md says what each holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models that a run leaves, made from the dense one and the run's masks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gprune.models import identity

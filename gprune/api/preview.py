@@ -1,7 +1,5 @@
 """What RASA would decide under other thresholds, and what would then be kept; nothing is learned or run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a study will take, as the command line prints it before anything runs."""
 
-from __future__ import annotations
-
 import sys
 
 from gprune.pipeline.estimate import Forecast, judged

@@ -5,8 +5,6 @@ Beside model folders it measures true shapes with random weights, `random:llama2
 width in every layer, `random:llama2-7b@0.5`: speed depends on shapes, not on what the weights are.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import csv

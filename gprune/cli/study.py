@@ -1,7 +1,5 @@
 """`study`: write a study as JSON, from options that are the study's own fields."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Whatever is asked is put on a request_queue and answered by the one worker; looking never waits.
 """
 
-from __future__ import annotations
-
 import atexit
 import time
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The queue of jobs holds no lock on a device, so a preview looks at the queue. On
 the worker ends as soon as a job for this GPU waits or runs, and gives its memory back; on a CPU it rests.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path

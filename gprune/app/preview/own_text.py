@@ -5,8 +5,6 @@ second model for it. The text is written to a folder that only this user can rea
 answer.
 """
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 from collections.abc import Mapping

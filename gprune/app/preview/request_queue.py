@@ -3,8 +3,6 @@
 The part of the bookkeeping that does not depend on what is asked. Pure: no process, no clock, no lock.
 """
 
-from __future__ import annotations
-
 import itertools
 from abc import ABC, abstractmethod
 from collections import OrderedDict

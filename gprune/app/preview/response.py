@@ -4,8 +4,6 @@ Both sides are measured on the same windows, and only windows that both sides ha
 windows are visited in a random order that never changes, so that the first ones stand for all of the text.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

@@ -6,8 +6,6 @@ between: always as many, because a model rounds a token that it reads with other
 alone, and near ties would otherwise fall as the clock has it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence

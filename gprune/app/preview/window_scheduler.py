@@ -3,8 +3,6 @@
 Pure bookkeeping: no process, no clock and no lock of its own, so that the pool can be read without it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence

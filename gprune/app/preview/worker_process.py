@@ -1,7 +1,5 @@
 """The worker's process as the app sees it: started, spoken to, listened to, ended."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import queue

@@ -5,8 +5,6 @@ written. The policy in the head of the file lets the two scripts run that are kn
 be fetched; styles have to be free, because Plotly sets them on its drawings.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

@@ -1,7 +1,5 @@
 """What a report holds: figures of a run with the words and the numbers of their cards."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The report of a run: one way for the page, the command line and the Python API."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where the numbers of a report come from: the run, its settings, its protocols, versions and machine."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime

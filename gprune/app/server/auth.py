@@ -5,8 +5,6 @@ what names this server exactly, comes from none but its own pages, and carries t
 server's token gives.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import secrets

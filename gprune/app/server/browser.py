@@ -1,7 +1,5 @@
 """Opens the app in a browser of this machine without showing the token to its other users."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

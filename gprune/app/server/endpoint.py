@@ -1,7 +1,5 @@
 """Answers: where is a server to be found, can it listen there, and what is a person told about it?"""
 
-from __future__ import annotations
-
 import errno
 import getpass
 import socket

@@ -1,7 +1,5 @@
 """The small pages of those who stay outside: plain HTML without scripts, in the look of the app."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from html import escape
 

@@ -4,8 +4,6 @@ Streamlit tells a browser about Plotly's script, 4.7 MB that must be read and co
 chart; and imports a page's modules only for the first visitor of it. Both can go on while the frame is drawn.
 """
 
-from __future__ import annotations
-
 import importlib
 import logging
 import pkgutil

@@ -1,7 +1,5 @@
 """Answers: what does a request ask for, and from where, as far as its browser says?"""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The command that serves the app notes its terms here, in the memory of its own p
 variable of the environment can change them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gprune.system.errors import SettingsError

@@ -3,8 +3,6 @@
 Streamlit is imported only when a server is started, so that every other command stays quick.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import sys

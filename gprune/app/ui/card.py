@@ -4,8 +4,6 @@ A title that states the finding, the chart, one sentence on how to read it, its 
 of ours becomes one sentence on the card; the rest of the page survives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any

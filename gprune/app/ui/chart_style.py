@@ -6,8 +6,6 @@ shows magnitude, purple-orange shows signs, and grey is kept for floors and refe
 come from the app's theme, light or dark.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

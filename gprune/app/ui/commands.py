@@ -1,7 +1,5 @@
 """The exact command line that does what the page does, so that every result can be made again."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from typing import Any

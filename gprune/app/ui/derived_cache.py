@@ -1,7 +1,5 @@
 """Small results that the pages draw, each computed once for its keys."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

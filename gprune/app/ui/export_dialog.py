@@ -4,8 +4,6 @@ Nothing of it is made before somebody opens it: a card costs one button. The fig
 it will be printed, and Plotly's own camera writes it; no other program is needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

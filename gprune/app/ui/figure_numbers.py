@@ -1,7 +1,5 @@
 """The numbers of a figure as a table, where its card has none of its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whether somebody has had the tour on this cache: until then the app opens on it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

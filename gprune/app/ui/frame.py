@@ -1,7 +1,5 @@
 """The frame around every page: which run is shown, what is being computed, and the run's settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
 from typing import Any

@@ -4,8 +4,6 @@ It exists only while a job is active, draws the progress, and reruns the page wh
 shown has been finished, so that charts appear by themselves. All sessions of a server share one look.
 """
 
-from __future__ import annotations
-
 import random
 import time
 import uuid

@@ -1,7 +1,5 @@
 """Marks that figures share: cells that can be clicked, and what is selected."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

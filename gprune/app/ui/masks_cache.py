@@ -3,8 +3,6 @@
 Each is composed once for its keys, for every page that asks for it; gprune.analysis.whatif decides.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from gprune.analysis import whatif

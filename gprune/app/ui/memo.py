@@ -1,7 +1,5 @@
 """Small results that are computed once for their keys, and shared by all who look at them."""
 
-from __future__ import annotations
-
 import inspect
 import threading
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """Links to all pages; each leads to its page as it was left, in one step of the browser's history."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

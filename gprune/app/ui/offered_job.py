@@ -1,7 +1,5 @@
 """What a job would make, the command that makes it too, and how far the job is: one form for every page."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

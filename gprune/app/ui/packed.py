@@ -1,7 +1,5 @@
 """Runs that were read from a pack: what they did not bring, and what can be done about it."""
 
-from __future__ import annotations
-
 from gprune.models import identity
 from gprune.pipeline import stages
 from gprune.pipeline.archive.contents import STEP, TEXTS

@@ -1,7 +1,5 @@
 """How a page shows an answer of the preview: the value, its verdict, and the paired change with its error."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.analysis.formatting import percent, signed

@@ -3,8 +3,6 @@
 The card of a page, the report and the Python API all take it from that function, so that they say the same.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Plotly's own camera, in the browser, then writes it as SVG.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import plotly.graph_objects as go

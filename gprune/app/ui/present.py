@@ -1,7 +1,5 @@
 """The presenter's view: a page alone, in larger type; `present=1` in its address."""
 
-from __future__ import annotations
-
 import plotly.graph_objects as go
 import streamlit as st
 

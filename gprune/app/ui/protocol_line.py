@@ -1,7 +1,5 @@
 """The line below figures that says by what protocol they were measured, and what their marks stand for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import streamlit as st

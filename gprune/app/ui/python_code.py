@@ -1,7 +1,5 @@
 """The calls of the Python API that give what a card shows, to be copied."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Which run the pages show: the choice in the sidebar, kept in the address."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import streamlit as st

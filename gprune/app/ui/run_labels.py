@@ -1,7 +1,5 @@
 """What lists call a run."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from gprune.analysis import thresholds

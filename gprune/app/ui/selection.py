@@ -1,7 +1,5 @@
 """The one selection that every page marks: a layer, a module in it, a neuron in it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

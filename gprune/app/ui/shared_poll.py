@@ -1,7 +1,5 @@
 """One look at runs and jobs for all sessions of a server, however many of them follow what is computed."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The slope chart: neurons of one layer, from their rank on A to their rank on B."""
 
-from __future__ import annotations
-
 import numpy as np
 import plotly.graph_objects as go
 

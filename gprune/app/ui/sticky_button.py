@@ -5,8 +5,6 @@ again, without the click that it was about to see. So a click is noted where not
 noted until the script has come to the button.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """What a run says, for the overview, the tour and the help: each from the results that are there."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gprune import records

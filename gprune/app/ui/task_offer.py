@@ -1,7 +1,5 @@
 """What a run that has been measured on no task is offered, and why tasks were left out."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.app.ui import job_runs, sticky_button, work

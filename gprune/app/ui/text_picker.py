@@ -1,7 +1,5 @@
 """Pickers of calibration and evaluation texts: the names that are known, or any path or name."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.data import texts

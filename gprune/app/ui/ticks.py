@@ -1,7 +1,5 @@
 """Ticks of logarithmic axes: plain numbers in one size, where Plotly writes bare minor digits."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the stages of a job are called, and how far its run is."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 

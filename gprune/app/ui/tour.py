@@ -4,8 +4,6 @@ A step is an address: the page, and `tour` with the number of the step. Findings
 what is not there yet is said, and the tour goes on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal

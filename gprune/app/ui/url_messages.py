@@ -1,7 +1,5 @@
 """What an address says: how it writes a value, and what is told of one that no page can use."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What one session knows of its address: the values outside all widgets, and how they are written into it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar

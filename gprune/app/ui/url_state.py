@@ -6,8 +6,6 @@ not its default is in its address afterwards, under stable names, so that a copi
 view.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast

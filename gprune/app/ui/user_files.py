@@ -1,7 +1,5 @@
 """Files that a person gives the app: kept below the cache, whatever they are called, and by their content."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

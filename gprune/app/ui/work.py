@@ -1,7 +1,5 @@
 """Jobs as the pages see them: which run a job makes, what is going on now, and the demo's first start."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What a list of edits costs: perplexity beside the method's own masks, paired over windows."""
 
-from __future__ import annotations
-
 import uuid
 
 import streamlit as st

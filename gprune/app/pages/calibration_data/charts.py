@@ -1,7 +1,5 @@
 """Figures of the calibration data page: the pair matrix and the sample-size curve."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go

@@ -1,7 +1,5 @@
 """The card of one calibration text: is it good enough, and would another one give another model?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 

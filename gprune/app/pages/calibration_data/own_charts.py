@@ -1,7 +1,5 @@
 """Figures of a text of one's own: its drift beside that of the run's texts, and its ranks by layer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The rank drift of a text of one's own against A and B: at once on a small model, else from its jobs."""
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 import uuid

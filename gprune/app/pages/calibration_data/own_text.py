@@ -1,7 +1,5 @@
 """Bring your own text: its tokens and its distance to the other texts at once, and the jobs of its drift."""
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 from collections.abc import Sequence

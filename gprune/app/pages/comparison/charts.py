@@ -1,7 +1,5 @@
 """Figures of the compare page: perplexities, differences to a pinned method, units that two methods keep."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What the Methods view compares: runs, their methods, and the pinned line; all of it is in the address."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.analysis import run_settings

@@ -1,7 +1,5 @@
 """Mask sets that were made by hand, beside the method each starts from and the pinned line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The card of kept units: what the pinned method and another one both keep, in total and by layer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st

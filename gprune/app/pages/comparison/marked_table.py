@@ -1,7 +1,5 @@
 """A table of measured text cells: one row is the reference, and the best two of a column carry a sign."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

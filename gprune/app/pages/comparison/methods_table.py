@@ -1,7 +1,5 @@
 """The table of methods against a pinned baseline: numbers in columns, and what may be called a difference."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Four views: the methods of runs side by side, the studies of the paper made here
 comes with the project, and what the paper reports.
 """
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.analysis import run_settings

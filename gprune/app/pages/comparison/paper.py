@@ -1,7 +1,5 @@
 """What the paper reports: every published table, tagged as published, with what in it cannot be right."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

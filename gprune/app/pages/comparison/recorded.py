@@ -1,7 +1,5 @@
 """The fair comparison that comes with the project, on other models, as its command wrote it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reads reproduced tables for the pages, and says what it takes to make those that are not there yet."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Studies of the paper, made here: its tables row by row, against a pinned row, and their figures."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any

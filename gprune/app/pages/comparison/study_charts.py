@@ -1,7 +1,5 @@
 """Figures of the studies: what GPrune changes at every retention, rows side by side, and Figures 1 and 3."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The figures below a study's table: gains by retention, rows side by side, and Figures 1 and 3."""
 
-from __future__ import annotations
-
 import pandas as pd
 import streamlit as st
 

@@ -1,7 +1,5 @@
 """The figure of the page: how likely every model finds the options of a question."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The card of counts: how often every method loses and gains an answer against the dense model."""
 
-from __future__ import annotations
-
 import pandas as pd
 import streamlit as st
 

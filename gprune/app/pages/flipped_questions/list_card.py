@@ -1,7 +1,5 @@
 """The card of flipped questions: a list of them, of which one is opened."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

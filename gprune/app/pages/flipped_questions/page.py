@@ -1,7 +1,5 @@
 """Flipped questions: what does the dense model answer that a pruned one does not, and the other way round?"""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.analysis.changed_answers import ACC

@@ -1,7 +1,5 @@
 """The card of one question: its words, its options, and how likely every model finds each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st

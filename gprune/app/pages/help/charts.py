@@ -1,7 +1,5 @@
 """Small figures of the help."""
 
-from __future__ import annotations
-
 import plotly.graph_objects as go
 
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, label, style

@@ -1,7 +1,5 @@
 """The figures of the page by name, each from a run and what can be set beside its card."""
 
-from __future__ import annotations
-
 from gprune.analysis.decisions import chance_jaccard
 from gprune.analysis.headline import OURS
 from gprune.app.pages.help import charts

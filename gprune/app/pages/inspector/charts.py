@@ -1,7 +1,5 @@
 """Figures of the Inspector: ranks with their whiskers, and histograms of scores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

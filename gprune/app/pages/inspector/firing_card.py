@@ -1,7 +1,5 @@
 """Where a neuron answers most: its strongest positions on every text, side by side, with their context."""
 
-from __future__ import annotations
-
 import streamlit as st
 from tokenizers import Tokenizer
 

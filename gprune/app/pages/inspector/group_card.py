@@ -1,7 +1,5 @@
 """A module or a layer: its members, its scores on every text, its repeatability, and what RASA did."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import streamlit as st

@@ -1,7 +1,5 @@
 """One neuron: its rank and scores on every text, its drift, its module, who keeps it and who is near."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import streamlit as st

@@ -1,7 +1,5 @@
 """Inspector: what is this neuron, module or layer, on each text, and where does it answer most?"""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.analysis import inspection

@@ -1,7 +1,5 @@
 """The Inspector's measures and figures: everything is read from slices of one layer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

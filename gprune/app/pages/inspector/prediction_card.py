@@ -1,7 +1,5 @@
 """Which quantity predicts that a method keeps a neuron, and who contradicts it most?"""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import streamlit as st

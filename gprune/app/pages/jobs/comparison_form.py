@@ -1,7 +1,5 @@
 """What a run is compared with, as the launch form asks it: methods, controls, and further seeds."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

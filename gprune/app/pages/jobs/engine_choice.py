@@ -1,7 +1,5 @@
 """Where a run of the launch form runs: on this machine, or in Slurm where it is set up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import streamlit as st

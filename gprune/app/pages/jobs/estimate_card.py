@@ -1,7 +1,5 @@
 """What a study of the form will take: memory and time, and whether it fits on this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What starts the same run elsewhere: the command line, and Python."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.app.ui import python_code

@@ -1,7 +1,5 @@
 """What the launch form calls the fields of a study, and the keys of their widgets."""
 
-from __future__ import annotations
-
 from gprune.app.pages.jobs import comparison_form
 
 LABELS = {

@@ -1,7 +1,5 @@
 """The launch form: a study from widgets, its exact command, and the two ways to start it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The runs of the cache: what each is called, what it takes, and what to do with it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime
 from functools import partial

@@ -1,7 +1,5 @@
 """Own questions dropped into a form: checked row by row at once, and kept in the cache to be measured on."""
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 from pathlib import Path

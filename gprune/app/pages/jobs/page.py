@@ -1,7 +1,5 @@
 """Launch & jobs: start runs, watch them, cancel and resume them."""
 
-from __future__ import annotations
-
 import time
 from datetime import datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The figures of the page by name, each from a run."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from gprune.app.pages.jobs import charts

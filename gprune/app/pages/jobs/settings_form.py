@@ -1,7 +1,5 @@
 """Widgets made from the fields of a study, with the fields' own documentation as their help."""
 
-from __future__ import annotations
-
 import types
 import typing
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The part of a form that asks what to measure besides perplexity: zero-shot tasks, own questions, speed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """Figures of the mask atlas: layers by modules, and layers by key/value groups."""
 
-from __future__ import annotations
-
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots

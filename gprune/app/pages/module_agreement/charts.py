@@ -1,7 +1,5 @@
 """Figures of the module agreement page (Fig. 1b)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the colour of a neuron says: its module, its drift, its score, or who keeps it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

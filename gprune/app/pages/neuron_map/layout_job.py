@@ -1,7 +1,5 @@
 """What has to be laid out by a job: UMAP, and all that needs the model's weights."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.app.pages.neuron_map import panels

@@ -1,7 +1,5 @@
 """Neuron map: which neurons of a layer are alike, and do those that are alike share a fate?"""
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """The neurons inside a box or a lasso: their table, and the way to each of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

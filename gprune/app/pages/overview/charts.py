@@ -1,7 +1,5 @@
 """Figures of the overview: by how much more than noise ranks move, what pruning costs, and the layers."""
 
-from __future__ import annotations
-
 import numpy as np
 import plotly.graph_objects as go
 

@@ -1,7 +1,5 @@
 """The first screen of the overview: the run in one sentence, and the three figures behind it."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.app.pages.overview import panels

@@ -1,7 +1,5 @@
 """Overview: what does this run say in half a minute, and can it be trusted?"""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What changes: the neurons that other thresholds decide differently, as far as that is known unlearned."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.analysis import mask_diff

@@ -1,7 +1,5 @@
 """The chart of perplexity against retention, whose line sets how much is kept."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The plane of both quantiles: how much is adapted anywhere, and where the present lines stand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st

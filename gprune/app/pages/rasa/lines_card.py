@@ -1,7 +1,5 @@
 """The card with the lines: modules by drift and score, the counts, and the way to a run of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """RASA thresholds (section 3.2): which modules are sensitive and weakly supported, and what if?"""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.analysis import thresholds

@@ -1,7 +1,5 @@
 """What a choice of the lab costs on unseen text: measured in a worker, and refined while one looks."""
 
-from __future__ import annotations
-
 import functools
 import uuid
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Points that still lack windows are seen on different ones. What they have in com
 stands at the dense perplexity, over the most windows that are known, times its own paired ratio to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What visibly moves a model: how much is kept, whose scores decide, and by which method."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.analysis import whatif

@@ -1,7 +1,5 @@
 """Figures of the lab: what other thresholds and another retention would change."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go

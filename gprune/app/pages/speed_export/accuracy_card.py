@@ -1,7 +1,5 @@
 """The card of zero-shot accuracy: every task and method, both figures, chance, and what was left out."""
 
-from __future__ import annotations
-
 import pandas as pd
 import streamlit as st
 

@@ -1,7 +1,5 @@
 """Figures of the speed page: tokens a second beside the dense model, and what every layer keeps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go

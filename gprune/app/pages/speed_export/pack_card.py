@@ -1,7 +1,5 @@
 """The card of packs: the run as one file, and how another machine reads it."""
 
-from __future__ import annotations
-
 import io
 import shlex
 from pathlib import Path

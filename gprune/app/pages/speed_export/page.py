@@ -1,7 +1,5 @@
 """Speed & export: how much faster the pruned model is, how wide its layers are, and how it leaves the app."""
 
-from __future__ import annotations
-
 import pandas as pd
 import streamlit as st
 

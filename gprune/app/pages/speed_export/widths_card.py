@@ -1,7 +1,5 @@
 """The card of widths: what every layer keeps, what padding would cost, and other alignments beside it."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

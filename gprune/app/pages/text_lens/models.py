@@ -1,7 +1,5 @@
 """Which two pruned models the page holds beside the dense one: methods of the run, or sets edited by hand."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """Text lens: what does the pruned model get wrong, token by token, and how does it go on?"""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.app.pages.text_lens import models, polling, reading_card, writing_card

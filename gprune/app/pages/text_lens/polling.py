@@ -1,7 +1,5 @@
 """How a card waits for the worker: it looks again as long as more will come."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 

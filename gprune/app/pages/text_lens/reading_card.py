@@ -1,7 +1,5 @@
 """The card that colours a passage, and lists the tokens that pruned models do worst on."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 

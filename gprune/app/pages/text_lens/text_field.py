@@ -1,7 +1,5 @@
 """A field for a text of any length: kept while the session lasts, whichever page is shown, in no address."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st

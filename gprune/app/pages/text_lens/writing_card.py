@@ -1,7 +1,5 @@
 """The card that has the dense model and pruned ones go on from one prompt."""
 
-from __future__ import annotations
-
 import functools
 
 import streamlit as st

@@ -4,8 +4,6 @@ Model, device, number type, text and windows are those of the run's perplexity s
 what the run has read: a number on a page is one of the run at hand or none.
 """
 
-from __future__ import annotations
-
 import json
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ The stages are the study's own, made with the model on the masked. What the cach
 is computed here nothing goes into it, and the text itself is forgotten with the question.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

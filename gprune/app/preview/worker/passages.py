@@ -4,8 +4,6 @@ A window of an evaluation text is the run's own, tokens and all; what is typed i
 tokenises a document, with the special tokens that the tokenizer adds. Only the last text is kept.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 What comes from a text goes to the browser as data and into the page as text content, never as mark-up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ callback, and where it stands is said to it with the data. While it moves, the b
 perplexity off the drawn curve.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
