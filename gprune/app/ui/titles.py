@@ -21,6 +21,13 @@ _BESIDE = {
     "measure": "measuring a mask set",
 }
 """what a job reports besides the stages of its study"""
+SPEEDS = {
+    "none": "not measured",
+    "auto": "auto: gpu where there is one, else cpu",
+    "cpu": "cpu: batch 1, prompt 128, 64 new tokens",
+    "gpu": "gpu: the paper's setting, batch 8, prompt 2048, 512 new tokens",
+}
+"""presets of the speed measurement, in words"""
 
 
 @lru_cache(maxsize=256)

@@ -13,7 +13,6 @@ from typing import Any, TypeVar, cast
 import streamlit as st
 from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
 
-from gprune.app.ui import url_messages as sentences
 from gprune.app.ui import url_session
 
 T = TypeVar("T")
@@ -62,7 +61,7 @@ def finish(slot: Any) -> None:
     for key, found in state.unclaimed.items():
         state.values.pop(key, None)
         if found:
-            state.faults[key] = sentences.stranger(key, found)
+            state.faults[key] = url_session.stranger(key, found)
     state.unclaimed = {}
     state.write()
     for sentence in state.faults.values():
@@ -125,7 +124,7 @@ def whole(key: str, default: int, low: int, high: int) -> int:
 
 def choice(key: str, options: Options, default: str) -> str:
     """One of the names of `options`."""
-    return _read(key, default, lambda found: _member(str(found), options), sentences.listed(options))
+    return _read(key, default, lambda found: _member(str(found), options), url_session.listed(options))
 
 
 def flag(key: str, default: bool = False) -> bool:
@@ -140,7 +139,7 @@ def several(key: str, options: Options, default: Iterable[str]) -> list[str]:
     found = [name for name in (arrived or state.values.get(key, default)) if name]
     unknown = [name for name in found if name not in options]
     if arrived is not None and unknown:
-        state.faults[key] = sentences.complaint(key, ", ".join(unknown), sentences.listed(options))
+        state.faults[key] = url_session.complaint(key, ", ".join(unknown), url_session.listed(options))
     chosen = [name for name in dict.fromkeys(found) if name in options]
     if arrived is not None:
         state.values[key] = chosen
@@ -242,9 +241,9 @@ def _read(key: str, default: T, parse: Callable[[Any], T], wanted: str) -> T:
             state.values[key] = parse(arrived[-1])
             state.faults.pop(key, None)
             if len(set(arrived)) > 1:
-                state.faults[key] = sentences.ambiguous(key, arrived)
+                state.faults[key] = url_session.ambiguous(key, arrived)
         except (ValueError, OverflowError):
-            state.faults[key] = sentences.complaint(key, arrived[-1], wanted)
+            state.faults[key] = url_session.complaint(key, arrived[-1], wanted)
     try:
         # another run can have fewer layers or methods: its own default serves then, and the value is kept
         value = parse(state.values[key]) if state.values.get(key) is not None else default

@@ -11,7 +11,7 @@ import streamlit as st
 
 from gprune.app.ui import frame, run_choice, sticky_button, tables, url_state, work
 from gprune.app.ui.card import card
-from gprune.app.ui.run_labels import labels
+from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
 from gprune.pipeline.cache import removal
 from gprune.pipeline.cache import usage as cache_usage

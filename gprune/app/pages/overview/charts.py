@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 
 from gprune.analysis import drift as ranks
 from gprune.analysis.cost import Cost
-from gprune.app.ui import marks, ticks
+from gprune.app.ui import chart_style, marks
 from gprune.app.ui.chart_style import (
     GREY,
     MAGNITUDE,
@@ -82,7 +82,7 @@ def costs(found: list[Cost]) -> go.Figure:
     style(figure, "change of perplexity (log scale)", "", FIRST_SCREEN, margin=_NARROW | {"l": 14})
     known = [value for cost in drawn for value in (cost.low, cost.high) if np.isfinite(value)] or [1.0]
     low, high = 0.96 * min(1.0, *known), 1.08 * max(1.1, *known)
-    axis = ticks.logarithmic(low, high)
+    axis = chart_style.log_ticks(low, high)
     values = _apart(axis["tickvals"], (high / low) ** TICK_GAP)
     axis |= {"tickvals": values, "tickangle": 0, "ticktext": [_change(value) for value in values]}
     figure.update_xaxes(**axis, range=[np.log10(low), np.log10(high)])

@@ -5,7 +5,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from gprune.analysis import drift as analysis
-from gprune.app.ui import marks, ticks
+from gprune.app.ui import chart_style, marks
 from gprune.app.ui.chart_style import GREY, MAGNITUDE, PAIR, layer_axis, style
 from gprune.app.ui.unit import NOTHING, Selection
 from gprune.pruning.ranking import ranks
@@ -78,7 +78,9 @@ def histogram(curves: list[analysis.Distribution], log: bool) -> go.Figure:
     if log:
         shares = np.concatenate([curve.shares for curve in curves])
         shown = shares[shares > 0]
-        figure.update_yaxes(rangemode="normal", **ticks.logarithmic(float(shown.min()), float(shown.max())))
+        figure.update_yaxes(
+            rangemode="normal", **chart_style.log_ticks(float(shown.min()), float(shown.max()))
+        )
     return figure
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from gprune.analysis import thresholds
-from gprune.app.ui import ticks
+from gprune.app.ui import chart_style
 from gprune.app.ui.chart_style import GREY, TEXT_A, TEXT_B, layer_axis, style
 from gprune.app.ui.text import in_figure
 from gprune.records import AdaptedScores, Array, ModuleStatistics
@@ -80,7 +80,7 @@ def _ranges(figure: go.Figure, statistics: ModuleStatistics, log: bool) -> tuple
         figure.update_yaxes(range=[low, high], type="log" if log else "linear", exponentformat="power")
         return (10.0**low, 10.0**high) if log else (low, high)
     low, high = _padded(np.log10(positive))
-    figure.update_yaxes(range=[low, high], **ticks.logarithmic(10.0**low, 10.0**high))
+    figure.update_yaxes(range=[low, high], **chart_style.log_ticks(10.0**low, 10.0**high))
     return 10.0**low, 10.0**high
 
 

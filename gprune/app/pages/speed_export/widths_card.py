@@ -15,7 +15,7 @@ from gprune.app.ui import frame, selection, sticky_button, tables, url_state, wo
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
-from gprune.app.ui.run_labels import labels
+from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, short
 from gprune.models import identity
 from gprune.pipeline import stages
