@@ -7,10 +7,7 @@ from gprune.system.units import duration
 
 
 def shown_forecast(found: Forecast | None) -> None:
-    """Prints memory and time of the stages that are to be made, and whether they fit, on stderr.
-
-    None stands for a model that is not on this machine.
-    """
+    """Prints memory and time of what is to be made, and whether they fit, on stderr; None is not known."""
     if found is None:
         print("memory and time: not known before the model is on this machine", file=sys.stderr)
         return

@@ -21,10 +21,7 @@ class JobGate:
     """What the queue of jobs said last, for every model that is loaded or wanted."""
 
     def __init__(self, waits_for: Callable[[Path, str], str]) -> None:
-        """Looks at nothing yet.
-
-        `waits_for` says why a preview has to wait, as `hindrance` does.
-        """
+        """Looks at nothing yet; `waits_for` says why a preview has to wait, as `hindrance` does."""
         self._waits_for = waits_for
         self._said: dict[str, tuple[float, str]] = {}
 
@@ -42,10 +39,7 @@ class JobGate:
 
 
 def hindrance(root: Path, device: str) -> str:
-    """Why the preview has to wait, in one sentence; empty where nothing stands against it.
-
-    `device` is where the model of the preview is loaded: cpu, cuda or cuda:1.
-    """
+    """Why a preview on cpu, cuda or cuda:1 has to wait, in a sentence; empty where it has not."""
     for job in reconciliation.at_work(root):
         if device == CPU or _wants(job, _card(device)):
             return f"the preview waits while a job is at work: {job.label}"

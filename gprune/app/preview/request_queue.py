@@ -59,10 +59,7 @@ class RequestQueue(ABC, Generic[E, I]):
     """The questions of one kind, of every session."""
 
     def __init__(self, turns: Iterator[int] | None = None) -> None:
-        """Knows nothing yet.
-
-        `turns` are running numbers, shared by the queues that take turns with each other.
-        """
+        """Knows nothing yet; `turns` are running numbers, shared by queues that take turns."""
         self._entries: OrderedDict[str, E] = OrderedDict()
         self._faults: dict[str, tuple[str, float]] = {}
         self._turns = itertools.count(1) if turns is None else turns

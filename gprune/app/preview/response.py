@@ -98,10 +98,7 @@ class Answer:
 
 
 def verdict(found: Difference | None, done: int, windows: int) -> str:
-    """A difference in words.
-
-    `found` is over the windows measured so far, None before the first.
-    """
+    """A difference over the windows measured so far, None before the first, in words."""
     if found is None or (done < FEWEST_WINDOWS and done < windows):
         return f"too early to tell: {done} of {windows} windows" if windows else "too early to tell"
     if found.close:

@@ -66,9 +66,7 @@ class Endpoint:
 
 
 def found(address: str, port: int, public: Sequence[str] = ()) -> Endpoint:
-    """A place where a server can listen, with new secrets.
-
-    `port` 0 takes a free one; for `public` see gprune.app.server.allowed_hosts.names.
+    """A place where a server can listen, with new secrets; port 0 takes a free one.
 
     Raises:
         SettingsError: it cannot listen there, or an address is none.

@@ -78,10 +78,7 @@ class Request:
 
 
 def read(scope: Mapping[str, Any]) -> Request:
-    """A request as ASGI gives it.
-
-    `scope` is of type http or websocket.
-    """
+    """A request, of type http or websocket, as ASGI gives it."""
     headers: dict[str, tuple[str, ...]] = {}
     for name, value in scope["headers"]:
         key = name.decode("latin-1").lower()

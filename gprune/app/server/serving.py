@@ -25,10 +25,7 @@ _REFUSED = "ASGI callable returned without completing handshake."
 
 
 def serve(place: Endpoint, terms: ServerOptions, shown: AbstractContextManager[None]) -> None:
-    """Serves the app until it is interrupted.
-
-    `shown` is entered once the server listens, and left when it ends.
-    """
+    """Serves the app until it is interrupted; `shown` is entered while the server listens."""
     open_with(terms)
     # beside the script Streamlit looks for its settings, and that folder is where imports are looked for
     sys.argv = [str(SCRIPT)]

@@ -37,10 +37,7 @@ class Card:
     """What a page can do with the card that it has opened."""
 
     def __init__(self, key: str, title: str, run: Run | None) -> None:
-        """Draws the frame; `title` stands until the finding is known.
-
-        `key` is unique in the app, and the prefix of the card's widgets.
-        """
+        """Draws the frame; `title` stands until the finding is known, `key` begins those of its widgets."""
         self.key, self.run = key, run
         self._calls: list[Call] = []
         self._options: dict[str, Any] = {}
@@ -256,10 +253,7 @@ def _link(run: Run, key: str) -> str:
 
 @contextmanager
 def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
-    """Opens a card; an error of ours inside it is shown on it and goes no further.
-
-    `key` is unique in the app; `title` stands until the finding is known.
-    """
+    """Opens a card, its key unique in the app; an error of ours inside is shown on it and goes no further."""
     # cards that stand side by side are equally high
     with st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
         drawn = Card(key, title, run)

@@ -155,10 +155,7 @@ def label(method: str) -> str:
 
 
 def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -> go.Figure:
-    """Titles the axes and sets what all figures share.
-
-    `figure` is changed in place and returned; `height` is in pixels.
-    """
+    """Titles the axes of a figure, sets what all share and its height in pixels, and returns it."""
     shared: dict[str, Any] = {
         "height": height,
         "margin": {"l": 64, "r": 16, "t": 16, "b": 52},

@@ -66,10 +66,7 @@ def shared_look(root: str) -> Look:
 
 
 def _following(session: str) -> int:
-    """Notes that a session follows what is computed.
-
-    Gives how many sessions do, at least 1.
-    """
+    """Notes that a session follows what is computed; how many do, at least 1."""
     now = time.monotonic()
     with _LOOKING:
         _followers[session] = now
@@ -93,10 +90,7 @@ def followers() -> int:
 
 
 def _watch(root: str, whose: str | None, marks: work.Marks, drawn: float, patience: float) -> None:
-    """Draws the running jobs and reruns the page when something has changed.
-
-    For all parameters see `due`.
-    """
+    """Draws the running jobs and reruns the page when something has changed; see `due`."""
     sessions, seen = followers(), shared_look(root)
     if due(seen, whose, marks, time.monotonic() - drawn, sessions, patience):
         st.rerun()

@@ -29,9 +29,7 @@ def masks(run: Run, choice: whatif.LabChoice) -> PruningMasks:
 
 
 def of_text(run: Run, method: str, text: str) -> PruningMasks:
-    """The masks of a method at the run's own retention, were one text's scores alone to decide.
-
-    `text` is whatif.PRIMARY or whatif.AUXILIARY.
+    """The masks of a method at the run's retention, were PRIMARY or AUXILIARY of whatif alone to decide.
 
     Raises:
         MissingResultError: as `masks`.

@@ -15,10 +15,7 @@ from gprune.system.errors import GpruneError
 
 
 def draw(run: Run, arguments: tuple[str, ...], title: str, *, words: str, key: str) -> None:
-    """Draws the state of the job, the command, and the button that starts it unless it is at work.
-
-    `arguments` follow `python -m gprune`; the job is known by them.
-    """
+    """Draws the state of the job that its arguments name, its command, and the button that starts it."""
     job = next((job for job in frame.situation().jobs if job.arguments == arguments), None)
     active = job is not None and job.active
     if job is not None and active:

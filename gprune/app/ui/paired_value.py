@@ -8,10 +8,7 @@ from gprune.app.ui.text import plain, said
 
 
 def show(text: str, answer: Answer | None, against: str, slot: str | None = None) -> None:
-    """Draws the answer for one text; no digit stands in its slot before a value is known.
-
-    `answer` is None where nothing is known.
-    """
+    """Draws the answer for one text; no digit stands in its slot before a value is known."""
     if answer is not None and answer.problem:
         st.error(f"{plain(text)}: {said(answer.problem)}", icon=":material/error:")
         return

@@ -25,10 +25,7 @@ def width(columns: str) -> int:
 
 
 def fitted(figure: go.Figure, columns: str) -> go.Figure:
-    """A copy of a figure at the width of its columns; the figure stays as it is.
-
-    `columns` are one or two.
-    """
+    """A copy of a figure at the width of one or two columns; the figure stays as it is."""
     made = as_shapes(figure)
     size = width(columns)
     made.update_layout(

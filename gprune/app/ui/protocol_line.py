@@ -12,10 +12,7 @@ _MOST = 3
 
 
 def show(found: Iterable[Stamp | None]) -> None:
-    """Draws the stamps of some figures, each once; of many the first ones.
-
-    None stands for a protocol that is not known.
-    """
+    """Draws the stamps that are known of some figures, each once; of many the first ones."""
     lines = protocol.lines(found)
     for line in lines[:_MOST]:
         st.caption(f":material/straighten: {plain(line)}.")

@@ -63,10 +63,7 @@ def choose_run(name: str) -> None:
 
 
 def forget(name: str, left: list[Run]) -> None:
-    """Lets the next drawing show another run, where a run that was deleted here is the one shown.
-
-    `left` are the runs that are there now, the newest first.
-    """
+    """Has another of the runs that are left shown, the newest first, where a deleted run is the one shown."""
     if st.session_state.get(SHOWN) == name:
         url_state.put(RUN, _default(left))
 

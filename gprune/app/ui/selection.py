@@ -60,10 +60,7 @@ def _take_layer(key: str) -> None:
 
 
 def table(frame: pd.DataFrame, key: str, then: Callable[[], None] | None = None, **options: Any) -> None:
-    """A table in which a chosen row selects; columns are named layer, module, neuron, as far as there.
-
-    `then` is called after a row was chosen; `options` go to `st.dataframe`.
-    """
+    """A table in which a chosen row selects, and `then` is called; see KEYS for the columns that count."""
 
     def take() -> None:
         rows = st.session_state[key]["selection"]["rows"]

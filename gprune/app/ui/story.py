@@ -68,10 +68,7 @@ def curves(run: Run, layer: int | None = None) -> list[ranks.Distribution]:
 
 
 def movers_of(run: Run, layer: int | None, among: int | None) -> neurons.Movers:
-    """The neurons that move most in a layer, or else in the one that drifts most.
-
-    A neuron of `among` is among them, however little it moves.
-    """
+    """The neurons that move most in a layer, else in the one that drifts most, `among` with them."""
     first, second = (run.key(stages.scores, role) for role in stages.PAIR)
     return _movers(run.root, run.key(stages.drift), first, second, layer, among)
 

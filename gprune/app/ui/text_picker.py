@@ -12,10 +12,7 @@ def known() -> dict[str, str]:
 
 
 def pick(label: str, key: str, default: str, optional: bool = True) -> str:
-    """One text by name or path.
-
-    Gives the text as typed, empty if none is chosen. A `default` that is unknown is offered as well.
-    """
+    """One text by name or path as typed, empty if none is chosen; an unknown default is offered as well."""
     names = list(known())
     options = names if not default or default in names else [default, *names]
     chosen = st.selectbox(

@@ -20,10 +20,7 @@ Options = Mapping[str, str] | Sequence[str]
 
 
 def begin(page: str) -> None:
-    """Takes over what the address holds; called before a page is drawn.
-
-    Complaints about an address end with `page`.
-    """
+    """Takes over what the address holds, without faults of another page; called before a page is drawn."""
     state = url_session.current()
     if page != state.page:
         state.page, state.faults = page, {}
@@ -52,10 +49,7 @@ def _by_history() -> bool:
 
 
 def finish(slot: Any) -> None:
-    """Writes what the page has read into the address; called after a page was drawn.
-
-    `slot` is the place for what an address brought and no page can use.
-    """
+    """Writes what the page has read into the address, and into the slot what of it no page can use."""
     state = url_session.current()
     state.collecting = False
     for key, found in state.unclaimed.items():
@@ -101,10 +95,7 @@ def in_fragment() -> bool:
 
 
 def link(page: str, shared: Iterable[str]) -> dict[str, list[str]]:
-    """What the address of another page holds, as it was left: for links that lead there.
-
-    Keys of `shared` go with the reader from page to page.
-    """
+    """What the address of another page holds, as it was left, with the shared keys: for links to it."""
     state = url_session.current()
     known = {
         key: default for key, default in state.defaults.get(state.page, {}).items() if key in set(shared)

@@ -59,10 +59,7 @@ def show(run: Run, method: str, found: Edited) -> None:
 
 
 def look(run: Run, asked: list[str], draw: object) -> None:
-    """Shows answers, and looks again as long as windows are still coming.
-
-    `draw` is told the answers in the order of `asked`, their identities.
-    """
+    """Shows answers while windows are still coming; `draw` is told them in the order of `asked`."""
 
     def latest() -> list[Answer | None]:
         return [preview.pool().latest(identity) for identity in asked]

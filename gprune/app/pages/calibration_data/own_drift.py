@@ -119,10 +119,7 @@ def _written(study: Study, inputs: Inputs) -> dict[str, str]:
 
 
 def study_of(study: Study, usable: int) -> Study:
-    """The study that has an own text as its C and asks for its drift alone; no key depends on its name.
-
-    `usable` is the number of sequences that the text gives.
-    """
+    """The study that has an own text of so many usable sequences as its C and asks for its drift alone."""
     changes = {
         "substitute": _NAME,
         "methods": ["dense"],

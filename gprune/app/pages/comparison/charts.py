@@ -145,10 +145,7 @@ def _changes(marks: tuple[Mark, ...], titles: tuple[str, ...], rows: tuple[str, 
 
 
 def kept(found: Overlap, methods: tuple[str, str], names: tuple[str, str], kind: str) -> go.Figure:
-    """Stacked bars of every layer: kept by the first only, by both, by the second only.
-
-    `kind` is one of gprune.analysis.kept_units.KINDS.
-    """
+    """Stacked bars of every layer: units of KINDS kept by the first only, by both, by the second only."""
     figure, layers = go.Figure(), np.arange(len(found.both))
     for name, counts, marker in zip(
         (f"only {names[0]}", "both", f"only {names[1]}"),
@@ -187,10 +184,7 @@ def _rows_of(figure: go.Figure, names: list[str]) -> None:
 
 
 def logarithmic(values: Iterable[float]) -> dict[str, Any]:
-    """A log axis of perplexities: its range, and ticks at round numbers, the finest set that stays readable.
-
-    Values that are not finite and positive are left out.
-    """
+    """A log axis of the finite, positive ones: range, and the finest round ticks that stay readable."""
     known = np.array([value for value in values if np.isfinite(value) and value > 0])
     if not len(known):
         return {"type": "log"}

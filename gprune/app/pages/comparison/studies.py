@@ -52,9 +52,7 @@ def title(made: catalogue.Reproduction) -> str:
 
 
 def read(root: str, made: catalogue.Reproduction, name: str, rule: str = "max") -> StudyTable | None:
-    """One table of a reproduction; None where it has not been made.
-
-    `rule` of accuracy is max or fixed.
+    """One table of a reproduction, its accuracies max or fixed; None where it has not been made.
 
     Raises:
         StoreError: its index or the table is damaged.

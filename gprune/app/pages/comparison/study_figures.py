@@ -205,10 +205,7 @@ def _distinct(names: list[str]) -> list[str]:
 
 
 def slope_panels(gains: pd.DataFrame, column: str) -> go.Figure:
-    """Each base metric beside GPrune on it, one panel a retention: falling lines are gains in perplexity.
-
-    `gains` are lines of `tables.gain_by_retention` on this column.
-    """
+    """Each base metric beside GPrune on it, one panel a retention; lines of `tables.gain_by_retention`."""
     lines = gains[np.isfinite(gains[["before", "after"]].astype(float)).all(axis=1)]
     kept = sorted(lines["retention"].unique(), reverse=True)
     titles, panels = [f"keep {percent(retention)}" for retention in kept], max(len(kept), 1)

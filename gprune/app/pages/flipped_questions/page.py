@@ -101,9 +101,7 @@ def _again(run: Run, why: str) -> None:
 
 
 def _one(drawn: Card, found: TaskAnswers, method: str, number: int, rule: str) -> None:
-    """Draws a question.
-
-    `number` counts from 0.
+    """Draws a question by its number, from 0.
 
     Raises:
         StoreError: answers or questions are damaged.

@@ -103,10 +103,7 @@ def _finding(found: TaskAnswers, method: str, number: int, rule: str) -> str:
 
 
 def likelihoods(table: pd.DataFrame, rule: str) -> go.Figure:
-    """A line an option, a mark a model; the right option is marked and shaded.
-
-    `table` is that of `flipped.of_question`; `rule` is ACC or ACC_NORM.
-    """
+    """A line an option, a mark a model; the right one is shaded. Rules are ACC and ACC_NORM."""
     drawn = _drawn(table)
     rows = [f"{name}{_RIGHT if right else ''}" for name, right in zip(drawn.option, drawn.right, strict=True)]
     figure = go.Figure()

@@ -45,10 +45,7 @@ def kept_by_both(run: Run) -> Panel:
 
 
 def _bar(both: int, ours: int, base: int, other: str) -> go.Figure:
-    """Neurons kept by both methods and by one only, as one bar.
-
-    `ours` are kept by GPrune alone, `base` by the method `other` alone.
-    """
+    """Neurons kept by both methods, by GPrune (`ours`) and by the other one (`base`) only, as one bar."""
     figure = go.Figure()
     parts = (
         ("only GPrune", ours, METHOD_COLORS["gprune"]),

@@ -28,10 +28,7 @@ PIN = "ins_pin"
 
 
 def pinned(run: Run, written: str) -> Selection:
-    """What is pinned, as far as the run has it.
-
-    `written` is layer, module and neuron as the address has them, `x` for none.
-    """
+    """What the run has of a pinned layer, module and neuron, as the address has them, `x` for none."""
     parts = written.split("-")
     if len(parts) != 3 or not all(part == "x" or (part.isdecimal() and len(part) < 9) for part in parts):
         return NOTHING

@@ -28,10 +28,7 @@ def fields(section: str) -> dict[str, tuple[Any, Any]]:
 
 
 def section(name: str, leave_out: tuple[str, ...], key: str, start: Study | None = None) -> dict[str, Any]:
-    """Draws every field of a section but those left out.
-
-    Gives values that differ from the default, by dotted name. The widgets begin with the values of `start`.
-    """
+    """Draws fields of a section, as `start` has them; those that differ from the default, by dotted name."""
     changed: dict[str, Any] = {}
     with st.grid(3, min_column_width=220):
         for field, (hint, default) in fields(name).items():

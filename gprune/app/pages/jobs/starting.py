@@ -40,10 +40,7 @@ def offered(root: str) -> tuple[SlurmSettings | None, str]:
 
 
 def choose(root: str) -> SlurmSettings | None:
-    """Asks where to run, this machine or Slurm; without Slurm the choice is closed, and says why.
-
-    Gives the settings for Slurm, None for this machine.
-    """
+    """Asks where to run: settings for Slurm, None for this machine; without Slurm it says why not."""
     found, refused = offered(root)
     chosen = st.radio(
         "Where it runs", (_HERE, _SLURM), key=KEY, horizontal=True, disabled=found is None, help=_HELP

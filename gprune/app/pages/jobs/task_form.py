@@ -22,10 +22,7 @@ EXAMPLE = '{"question": "2 + 2 is", "choices": ["four", "five"], "answer": 0}'
 
 
 def ask(root: str, key: str) -> dict[str, Any]:
-    """Draws the fields; `begin` has given them their values.
-
-    Gives tasks, limit, task_folder and speed of ``EvaluationSettings``.
-    """
+    """Draws the fields, which `begin` has filled: tasks, limit, task_folder and speed."""
     fields = st.container()
     with st.expander("Your own questions", icon=":material/quiz:"):
         dropped = uploader(root, key)
@@ -156,10 +153,7 @@ def problem(settings: EvaluationSettings) -> str:
 
 
 def uploader(root: str, key: str) -> str:
-    """Draws the field and says what is wrong with a file, or how many questions it holds.
-
-    Gives the path of the file in the cache; empty where there is none or it cannot be used.
-    """
+    """Draws the field, and says what a file holds; its path in the cache, empty where it cannot be used."""
     uploaded = st.file_uploader(
         f"Own questions ({SUFFIX}, UTF-8)",
         type=[SUFFIX.removeprefix(".")],
@@ -193,9 +187,7 @@ def _counted(digest: str, name: str, _raw: bytes) -> int:
 
 
 def check(name: str, raw: bytes) -> int:
-    """Checks every row as the measurement will.
-
-    Gives the number of questions, at least 1.
+    """Checks every row as the measurement will; how many questions there are, at least 1.
 
     Raises:
         CorpusError: the file is too large or not UTF-8, or a row is not a question; names line and column.

@@ -95,10 +95,7 @@ def _framed(figure: go.Figure, measure: str, layers: int) -> go.Figure:
 
 
 def confusion(shared: analysis.Confusion, first: str, second: str) -> go.Figure:
-    """Where the neurons of each module of one partition are in the other.
-
-    The modules of `first` are the rows, in matched order.
-    """
+    """Where the neurons of each module of `first`, a row each in matched order, are in the other."""
     figure = go.Figure(
         go.Heatmap(
             z=100.0 * shared.shares.astype(np.float32),

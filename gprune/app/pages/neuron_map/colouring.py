@@ -91,10 +91,7 @@ def _named(masks: str) -> str:
 
 
 def by_module(labels: Array) -> tuple[Group, ...]:
-    """A group for every module: hues in turn, and a further symbol each time that they are through.
-
-    `labels` are (neurons,).
-    """
+    """A group for every module of (neurons,) labels: hues in turn, then a further symbol."""
     found = []
     for module in range(int(labels.max()) + 1):
         turn, hue = divmod(module, len(MODULES))

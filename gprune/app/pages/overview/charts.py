@@ -67,10 +67,7 @@ def _right_end(beyond: dict[str, Array]) -> float:
 
 
 def costs(found: list[Cost]) -> go.Figure:
-    """Perplexity of every method as a multiple of the dense model's, with two paired standard errors.
-
-    `found` has at least one, the cheapest first.
-    """
+    """Perplexity of every method, the cheapest first, over the dense one's, ± two paired standard errors."""
     figure = go.Figure()
     drawn = _shown(found)
     # a name stands in the middle between its own mark and the one above it, a little nearer to its own
@@ -154,10 +151,7 @@ def _mark(figure: go.Figure, cost: Cost, height: int) -> None:
 
 
 def strip(rows: dict[str, Array], chosen: Selection = NOTHING) -> go.Figure:
-    """One row a quantity, one column a layer, all on the scale from 0 to 1.
-
-    `rows` are (layers,) values by name, drawn from top to bottom.
-    """
+    """One row a quantity, (layers,) by name from top to bottom, all on the scale from 0 to 1."""
     names = list(rows)
     values = np.stack([rows[name] for name in names])
     layers = values.shape[1]

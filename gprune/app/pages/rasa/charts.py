@@ -146,10 +146,7 @@ def by_layer(counts: Array) -> go.Figure:
 
 
 def sets(table: pd.DataFrame) -> go.Figure:
-    """Modules that each threshold set adapts, stacked by scoring text.
-
-    `table` has one set a row: set, rule, adapted, from B.
-    """
+    """Modules that each threshold set adapts, stacked by scoring text; one set a row of the table."""
     figure = go.Figure()
     counts = (table["adapted"] - table["from B"], table["from B"])
     names = [in_figure(name) for name in table["set"]]

@@ -44,9 +44,7 @@ class MaskedModel:
     """One dense model with its texts."""
 
     def __init__(self, model: dict[str, Any]) -> None:
-        """Loads the model.
-
-        For `model` see gprune.app.preview.request.Source.
+        """Loads the model; see gprune.app.preview.request.Source.
 
         Raises:
             ModelError: the model is gone, has changed since the run, or does not fit into the memory.
@@ -94,9 +92,7 @@ class MaskedModel:
         return texts.stream(name, self.decoder.tokenizer, cache=self.store.texts, limit=limit)
 
     def losses(self, question: dict[str, Any]) -> list[float]:
-        """Mean loss of some windows while units are silent.
-
-        For `question` see gprune.app.preview.worker.messages.
+        """Mean loss of some windows while units are silent; see gprune.app.preview.worker.messages.
 
         Raises:
             GpruneError: with one sentence that says what is wrong and what to do.

@@ -35,9 +35,6 @@ class Passage:
 
 
 def draw(passages: Sequence[Passage], color: str, alt: str, key: str) -> None:
-    """Draws passages below each other.
-
-    The strongest stand first, in `color`, the text's hue as #RRGGBB; `alt` says in words what they are.
-    """
+    """Draws passages below each other, in the text's hue as #RRGGBB; `alt` says in words what they are."""
     data = {"passages": [asdict(one) for one in passages], "color": color, "alt": alt}
     _COMPONENT(key=key, data=data, height="content")
