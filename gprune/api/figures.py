@@ -1,7 +1,5 @@
 """The app's figures, made without the app: by the functions that its cards are made by."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import plotly.graph_objects as go

@@ -1,7 +1,5 @@
 """Results as data frames: one row a unit, a module or a measurement; docs/arrays.md says what each holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -40,8 +38,7 @@ def drift(found: RankDrift) -> pd.DataFrame:
 def of_neurons(values: Mapping[str, Array]) -> pd.DataFrame:
     """One row a neuron, in order of layer and neuron.
 
-    Args:
-        values: (layers, neurons) arrays by the names of their columns.
+    `values` are (layers, neurons) by the names of their columns.
     """
     layers, neurons = next(iter(values.values())).shape
     places = {"layer": np.repeat(np.arange(layers), neurons), "neuron": np.tile(np.arange(neurons), layers)}
@@ -51,9 +48,7 @@ def of_neurons(values: Mapping[str, Array]) -> pd.DataFrame:
 def of_units(neurons: Mapping[str, Array], groups: Mapping[str, Array]) -> pd.DataFrame:
     """One row a unit: all neurons, then all key/value groups, each in order of layer and index.
 
-    Args:
-        neurons: (layers, neurons) arrays by the names of their columns.
-        groups: (layers, key/value groups) arrays under the same names.
+    `neurons` are (layers, neurons), `groups` (layers, key/value groups), by the names of their columns.
     """
     parts = []
     for unit, values in ((NEURON, neurons), (GROUP, groups)):
@@ -86,13 +81,7 @@ def masks(found: PruningMasks) -> pd.DataFrame:
 def modules(
     partition: Partition, statistics: ModuleStatistics, adapted: AdaptedScores | None = None
 ) -> pd.DataFrame:
-    """One row a module, in order of layer and label.
-
-    Args:
-        partition: modules of every layer.
-        statistics: what RASA decides on.
-        adapted: what it has decided, where it has.
-    """
+    """One row a module, in order of layer and label."""
     values: dict[str, Any] = {
         "layer": partition.module_layer,
         "module": np.concatenate([np.arange(count) for count in partition.counts]),
@@ -125,10 +114,8 @@ def perplexity(
 ) -> pd.DataFrame:
     """One row a method and an evaluation text.
 
-    Args:
-        found: what was measured, each with its method.
-        retention: fraction of the decoder's weights that is kept, by method.
-        parameters: of the whole model, by method.
+    `retention`, the fraction of the decoder's weights that is kept, and `parameters`, of the whole model, are
+    by method.
     """
     rows = [
         {
@@ -148,11 +135,7 @@ def perplexity(
 
 
 def accuracy(found: Iterable[tuple[str, Accuracy]]) -> pd.DataFrame:
-    """One row a method and a task.
-
-    Args:
-        found: what was measured, each with its method.
-    """
+    """One row a method and a task."""
     fields = ("task", "acc", "acc_norm", "acc_error", "acc_norm_error", "samples", "chance", "version")
     rows = [{"method": method} | {name: getattr(one, name) for name in fields} for method, one in found]
     return pd.DataFrame(rows, columns=["method", *fields])

@@ -1,7 +1,5 @@
 """The masks of a run by method, as data frames."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

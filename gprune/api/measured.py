@@ -1,7 +1,5 @@
 """What a run has measured of its methods, as data frames."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from gprune.api import frames

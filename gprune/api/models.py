@@ -1,7 +1,5 @@
 """Models that a run leaves, made from the dense one and the run's masks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gprune.models import identity
@@ -14,9 +12,7 @@ from gprune.system.errors import SettingsError
 def tokenizer(run: Run, trusted: bool) -> Any:
     """The tokenizer of a run's model.
 
-    Args:
-        run: the run.
-        trusted: whether code that comes with the model may be run.
+    Code that comes with the model is run only where it is `trusted`.
 
     Raises:
         SettingsError: it would have to be, and may not.
@@ -31,10 +27,7 @@ def tokenizer(run: Run, trusted: bool) -> Any:
 def cut(run: Run, method: str, trusted: bool) -> Any:
     """The model of a method, in evaluation mode, as `from_pretrained` would give it.
 
-    Args:
-        run: the run.
-        method: one of its methods.
-        trusted: whether code that comes with the model may be run.
+    Code that comes with the model is run only where it is `trusted`.
 
     Raises:
         SettingsError: it would have to be, and may not.

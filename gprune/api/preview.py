@@ -1,7 +1,5 @@
 """What RASA would decide under other thresholds, and what would then be kept; nothing is learned or run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,9 +46,7 @@ class Preview:
 def preview(run: Loaded, changes: dict[str, Any]) -> Preview:
     """What a rule decides.
 
-    Args:
-        run: the run.
-        changes: fields of RASA's settings that are not the run's own; `retention` as well.
+    `changes` are fields of RASA's settings that are not the run's own, and `retention`.
 
     Raises:
         SettingsError: a value is not valid, or the retention cannot be reached.

@@ -23,12 +23,7 @@ _FORM = "{percentage:3.0f}%|{bar}| {desc} [{elapsed}]"
 
 @contextmanager
 def bar(store: Store, run: str) -> Iterator[Listener]:
-    """What draws a bar while it is told of stages.
-
-    Args:
-        store: where the run's record is, which says how many stages there are.
-        run: name of the run.
-    """
+    """What draws a bar while it is told of stages."""
     with warnings.catch_warnings():
         # without ipywidgets a notebook gets the bar of a terminal, which is said in the documentation
         warnings.simplefilter("ignore")

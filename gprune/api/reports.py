@@ -1,7 +1,5 @@
 """The report of a run, as the app's page makes it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

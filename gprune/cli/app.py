@@ -1,7 +1,5 @@
 """`app`: serves the pages behind a door that only the token opens."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

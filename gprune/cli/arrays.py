@@ -1,7 +1,5 @@
 """`arrays`: every result array of a study in one file."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import sys

@@ -1,7 +1,5 @@
 """`card`: is a calibration text of a run good enough, and would another one give another model?"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

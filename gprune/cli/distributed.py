@@ -28,13 +28,7 @@ EXIT_FAILED, EXIT_UNEXPECTED = 2, 1
 
 
 def require_possible(count: int, study: Study, seeds: list[int] | None, here: bool = True) -> None:
-    """Checks that a study can be run by so many processes.
-
-    Args:
-        count: processes.
-        study: what runs.
-        seeds: those that were asked for, of which there may be none.
-        here: whether on this machine.
+    """Checks that a study, of seeds or of none, can be run by so many processes, here or elsewhere.
 
     Raises:
         SettingsError: it cannot.

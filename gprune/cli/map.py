@@ -1,7 +1,5 @@
 """`map`: the neurons of one layer of a run, laid out in a plane by UMAP."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

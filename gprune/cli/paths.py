@@ -1,7 +1,5 @@
 """Names of models, texts and files as they were typed, made whole: jobs run in a folder of their own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

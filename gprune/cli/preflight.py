@@ -1,7 +1,5 @@
 """What a study will take, as the command line prints it before anything runs."""
 
-from __future__ import annotations
-
 import sys
 
 from gprune.pipeline.estimate import Forecast, judged
@@ -9,11 +7,7 @@ from gprune.system.units import duration
 
 
 def shown_forecast(found: Forecast | None) -> None:
-    """Prints memory and time of the stages that are to be made, and whether they fit, on stderr.
-
-    Args:
-        found: the forecast; None where the model is not on this machine.
-    """
+    """Prints memory and time of what is to be made, and whether they fit, on stderr; None is not known."""
     if found is None:
         print("memory and time: not known before the model is on this machine", file=sys.stderr)
         return

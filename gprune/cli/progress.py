@@ -115,12 +115,7 @@ def summary(result: dict[str, Any]) -> None:
 
 
 def seeds_summary(found: dict[str, Any], results: list[dict[str, Any]]) -> None:
-    """Prints mean and deviation over seeds of every method on stdout.
-
-    Args:
-        found: what `gprune.analysis.seeds.spread` gives.
-        results: what the runs have ended with, one a seed.
-    """
+    """Prints mean and deviation over seeds of every method on stdout."""
     console = Console(markup=False)
     seeds = [str(result["settings"]["seed"]) for result in results]
     preset = results[0]["settings"]["evaluation"]["preset"]

@@ -1,7 +1,5 @@
 """`report`: chosen figures of a run as one HTML file that stands alone."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

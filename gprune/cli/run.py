@@ -87,10 +87,8 @@ def _run(options: argparse.Namespace) -> int:
 def _run_reported(options: argparse.Namespace, study: Study | None, ranks: Ranks | None = None) -> int:
     """Runs one study; as a job it says so in the job's folder.
 
-    Args:
-        options: of the command.
-        study: what came through a pipe, which can be read once; None where it is still to be read.
-        ranks: the processes that compute together, of which this is the first; None where it is alone.
+    `study` is what came through a pipe, which can be read once, or None; `ranks` are the processes of which
+    this is the first, or None.
     """
     from gprune.jobs import log
     from gprune.jobs.reporting import JobReporter

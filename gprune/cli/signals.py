@@ -5,8 +5,6 @@ a cancellation recorded in its folder the signal comes from that: the run is can
 the process at once; of a cancelled job the supervisor sends several, and the last of them cannot be caught.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable
 from pathlib import Path

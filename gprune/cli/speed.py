@@ -5,8 +5,6 @@ Beside model folders it measures true shapes with random weights, `random:llama2
 width in every layer, `random:llama2-7b@0.5`: speed depends on shapes, not on what the weights are.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import csv
@@ -153,11 +151,7 @@ def _machine(device: str) -> dict[str, str]:
 
 
 def table(rows: list[Any]) -> list[str]:
-    """Measured speeds as lines of aligned text.
-
-    Args:
-        rows: ``gprune.evaluation.speed.Speed`` records.
-    """
+    """Measured speeds as lines of aligned text."""
     from gprune.analysis.table import Table
 
     return Table.of(_COLUMNS, map(_cells, rows)).text(left=(0, 2, 3))

@@ -1,7 +1,5 @@
 """`study`: write a study as JSON, from options that are the study's own fields."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import replace
@@ -59,12 +57,7 @@ def add(commands: Any) -> None:
 def add_field(parser: Any, option: str, field: str, more: str = "", **how: Any) -> None:
     """Adds an option that has the type and the documentation of a field of the study.
 
-    Args:
-        parser: a parser of argparse, or a group of one.
-        option: name of the option, without its dashes.
-        field: dotted name of the field.
-        more: what the help says beyond the documentation.
-        how: what ``add_argument`` is told beyond that.
+    `field` is dotted; `more` follows the documentation in the help; `how` goes to ``add_argument``.
     """
     kind = hint(field)
     inner = (get_args(kind) or (kind,))[0]

@@ -15,15 +15,15 @@ from gprune.analysis import comparison as compare
 from gprune.analysis import cost, kept_units, thresholds
 from gprune.analysis import drift as drift_analysis
 from gprune.app.pages.comparison import charts as comparison
-from gprune.app.pages.help import charts as helping
-from gprune.app.pages.jobs import charts as learning
+from gprune.app.pages.help import panels
+from gprune.app.pages.jobs import panels as learning
 from gprune.app.pages.module_agreement import charts as agreement
 from gprune.app.pages.overview import charts as overview
 from gprune.app.pages.pruning_decisions import charts as decisions
 from gprune.app.pages.rank_drift import charts as drift
 from gprune.app.pages.rasa import charts as reliability
 from gprune.app.ui import chart_style as style
-from gprune.app.ui import derived_cache, marks, slope, story, ticks
+from gprune.app.ui import derived_cache, marks, slope, story
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import ModelShape
@@ -78,7 +78,7 @@ FIGURES: dict[str, Callable[[Run], go.Figure]] = {
         derived_cache.drift_curves(run.root, run.key(stages.drift), 200)
     ),
     "costs": lambda run: overview.costs(cost.costs(story.on_unseen(run)[1])),
-    "kept by both": lambda run: helping.kept(100, 20, 30, "flap"),
+    "kept by both": lambda run: panels._bar(100, 20, 30, "flap"),
     "losses": lambda run: learning.losses(run.load(stages.learning).history, {"ce_primary": "on A"}),
     "learned retention": lambda run: learning.retention(run.load(stages.learning).history, "retention", 0.5),
     "perplexity": lambda run: _perplexity(run),
@@ -265,7 +265,7 @@ def test_the_scatter_shows_the_rule_that_is_chosen(
     ],
 )
 def test_log_ticks_are_plain_numbers(lowest: float, highest: float, names: list[str]) -> None:
-    axis = ticks.logarithmic(lowest, highest)
+    axis = style.log_ticks(lowest, highest)
     assert list(axis["ticktext"]) == names
     assert all(lowest <= value <= highest * 1.0001 for value in axis["tickvals"])
 

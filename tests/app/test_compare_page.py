@@ -14,7 +14,7 @@ from synthetic_run import a_study, exchange, names, read, write_run
 
 from gprune.analysis.formatting import signed
 from gprune.app.pages.comparison import paper
-from gprune.app.ui import derived_cache, run_choice, run_labels
+from gprune.app.ui import derived_cache, run_choice
 from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import all_runs
@@ -254,7 +254,7 @@ def test_an_address_brings_the_view_back(cache: Path) -> None:
 def offered(cache: Path) -> dict[str, str]:
     """What lists call the runs."""
     runs = all_runs(str(cache))[0]
-    return {run.name: run_choice.run_label(run, run_labels.labels(runs)) for run in runs}
+    return {run.name: run_choice.run_label(run, run_choice.labels(runs)) for run in runs}
 
 
 def test_runs_of_studies_are_offered_only_when_asked_for(cache: Path) -> None:

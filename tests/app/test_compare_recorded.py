@@ -9,7 +9,7 @@ from app_driver import linked, words
 from streamlit.testing.v1 import AppTest
 from synthetic_run import write_run
 
-from gprune.app.pages.comparison import recorded
+from gprune.app.pages.comparison import page as recorded
 
 # every test walks through pages
 pytestmark = pytest.mark.slow

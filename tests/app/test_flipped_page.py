@@ -17,7 +17,8 @@ from synthetic_measurements import EVIL
 from synthetic_run import MAKERS, a_study, folder_of, write_run
 
 from gprune.analysis import changed_answers
-from gprune.app.pages.flipped_questions import given, list_card
+from gprune.app.pages.flipped_questions import given
+from gprune.app.pages.flipped_questions import page as list_card
 from gprune.pipeline import archive, stages
 from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.records import Accuracy, Questions

@@ -14,7 +14,7 @@ from synthetic_run import a_study, write_run
 
 from gprune.analysis import mask_diff, thresholds, whatif
 from gprune.app import preview
-from gprune.app.pages.rasa import lab, preview_card, preview_curve, sets, whatif_charts
+from gprune.app.pages.rasa import curve_card, lab, preview_card, sets, whatif_charts
 from gprune.app.pages.rasa.sets import ThresholdSet
 from gprune.app.preview import Answer, State
 from gprune.app.ui import derived_cache
@@ -193,7 +193,7 @@ def test_a_curve_asks_every_retention_and_refuses_by_name(
 def test_points_on_different_windows_stand_by_their_ratio_to_the_dense_model() -> None:
     whole, half = FakePool(more=0.2), FakePool(progress="open", more=0.2, done=10)
     points = [("gprune", 0.5, whole.latest("a")), ("gprune", 0.6, half.latest("b"))]
-    line = preview_curve.series(points)[0].points
+    line = curve_card.series(points)[0].points
     dense = points[0][2].base_perplexity
     assert [point.y for point in line] == pytest.approx(
         [dense * np.exp(point[2].difference.nats) for point in points]

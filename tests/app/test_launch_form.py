@@ -13,7 +13,7 @@ from evaluation import task_files
 from streamlit.testing.v1 import AppTest
 from synthetic_run import a_study, write_run
 
-from gprune.app.pages.jobs import launch, own_questions, task_form
+from gprune.app.pages.jobs import launch, task_form
 from gprune.evaluation.tasks import known
 from gprune.jobs import queue
 from gprune.study import EvaluationSettings, Study, profiles
@@ -188,12 +188,12 @@ def test_a_wrong_file_names_its_row_and_nothing_is_kept(cache: Path, raw: bytes,
 
 
 def test_every_question_is_counted_and_checked() -> None:
-    assert own_questions.check("mine.jsonl", GOOD * 3) == 3
-    assert own_questions.check("mine.jsonl", own_questions.EXAMPLE.encode()) == 1
+    assert task_form.check("mine.jsonl", GOOD * 3) == 3
+    assert task_form.check("mine.jsonl", task_form.EXAMPLE.encode()) == 1
     rows = [json.loads(GOOD), {"question": "", "choices": ["a", "b"], "answer": "b"}]
-    assert own_questions.check("mine.jsonl", "\n".join(map(json.dumps, rows)).encode()) == 2
+    assert task_form.check("mine.jsonl", "\n".join(map(json.dumps, rows)).encode()) == 2
     with pytest.raises(CorpusError, match=r"line 2 of 'mine.jsonl'.*'choices'"):
-        own_questions.check("mine.jsonl", GOOD + b'{"question": "x", "choices": "ab", "answer": 0}')
+        task_form.check("mine.jsonl", GOOD + b'{"question": "x", "choices": "ab", "answer": 0}')
 
 
 def test_an_error_stands_at_the_top_and_marks_its_field(cache: Path) -> None:

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from synthetic_run import a_study, write_run
 
-from gprune.app.ui import gc_freeze, live, shared_poll, work
+from gprune.app.ui import gc_freeze, live, work
 from gprune.pipeline import stages
 
 
 @pytest.fixture(autouse=True)
 def nobody() -> Iterator[None]:
     """No session follows anything yet."""
-    for known in (shared_poll._looks, shared_poll._followers):
+    for known in (live._looks, live._followers):
         known.clear()
     yield
-    for known in (shared_poll._looks, shared_poll._followers):
+    for known in (live._looks, live._followers):
         known.clear()
 
 
@@ -41,7 +41,7 @@ def further(situation: work.Situation, name: str, **changes: object) -> work.Sit
 
 def drawn_anew(before: work.Situation, now: work.Situation, whose: str | None, **given: float) -> bool:
     asked = {"ago": 0.0, "sessions": 1, "patience": 0.0} | given
-    return live.due(shared_poll.Look(now, 0.0), whose, before.marks(whose), **asked)  # type: ignore[arg-type]
+    return live.due(live.Look(now, 0.0), whose, before.marks(whose), **asked)  # type: ignore[arg-type]
 
 
 def test_a_stage_redraws_the_page_of_its_run_and_those_of_all_runs(
@@ -86,8 +86,8 @@ def test_one_look_serves_every_session_for_a_second(tmp_path: Path, monkeypatch:
     empty = work.Situation(str(tmp_path), [], [], [], "")
     monkeypatch.setattr(work, "look", lambda root: looks.append(root) or empty)
     moments = iter([0.0, 0.0, 0.5, 0.99, 1.0, 1.0, 1.5])
-    monkeypatch.setattr(shared_poll.time, "monotonic", lambda: next(moments))
-    found = [shared_poll.look("here") for _ in range(5)]
+    monkeypatch.setattr(live.time, "monotonic", lambda: next(moments))
+    found = [live.shared_look("here") for _ in range(5)]
     assert len(looks) == 2 and found[0] is found[1] is found[2] and found[3] is found[4] is not found[0]
 
 
@@ -96,11 +96,11 @@ def test_more_sessions_look_less_often_and_rest_longer(monkeypatch: pytest.Monke
     assert live.rest([]) == live.SOONEST and live.rest([], 20) == 20 * live.REST_EACH
 
     now = [0.0]
-    monkeypatch.setattr(shared_poll.time, "monotonic", lambda: now[0])
-    assert shared_poll.follow("first") == shared_poll.follow("first") == 1
-    assert shared_poll.follow("second") == 2
-    now[0] = shared_poll.GONE_SECONDS + 1
-    assert shared_poll.follow("second") == 1, "the first has closed its tab"
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    assert live._following("first") == live._following("first") == 1
+    assert live._following("second") == 2
+    now[0] = live.GONE_SECONDS + 1
+    assert live._following("second") == 1, "the first has closed its tab"
 
 
 def test_what_lasts_is_not_searched_for_garbage_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:

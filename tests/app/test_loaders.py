@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from synthetic_run import SMALL, a_study, folder_of, read, write_run
 
-from gprune.app.ui import derived_cache, run_labels
+from gprune.app.ui import derived_cache, run_choice
 from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
 from gprune.pipeline.runs import opened
@@ -181,17 +181,17 @@ def test_labels_say_what_a_run_is_and_how_it_ended(tmp_path: Path) -> None:
     failed = write_run(
         tmp_path, study=a_study(name="", seed=3, retention=0.7, reliability=rule), state="failed"
     )
-    labels = run_labels.labels(all_runs(str(tmp_path))[0])
+    labels = run_choice.labels(all_runs(str(tmp_path))[0])
     assert labels[done] == "Synthetic"
     assert labels[failed] == "demo · failed · γ 0.80/0.855 · seed 3"
 
 
 def test_labels_are_as_long_as_it_takes_to_tell_runs_apart(tmp_path: Path) -> None:
     half, more = write_run(tmp_path), write_run(tmp_path, study=a_study(retention=0.7))
-    labels = run_labels.labels(all_runs(str(tmp_path))[0])
+    labels = run_choice.labels(all_runs(str(tmp_path))[0])
     assert labels == {half: "Synthetic · FLAP · keep 50 %", more: "Synthetic · FLAP · keep 70 %"}
     texts = write_run(tmp_path, study=a_study(auxiliary="c4", substitute=""))
-    labels = run_labels.labels(all_runs(str(tmp_path))[0])
+    labels = run_choice.labels(all_runs(str(tmp_path))[0])
     assert labels[half] == f"Synthetic · FLAP · keep 50 % · {half.rsplit('-', 1)[-1][:6]}"
     assert labels[texts] == f"Synthetic · FLAP · keep 50 % · {texts.rsplit('-', 1)[-1][:6]}"
     assert labels[more] == "Synthetic · FLAP · keep 70 %"

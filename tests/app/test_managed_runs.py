@@ -13,7 +13,7 @@ from synthetic_run import a_study, read, write_run
 
 from gprune.app.pages.jobs import managed
 from gprune.app.ui import run_choice
-from gprune.app.ui.run_labels import labels
+from gprune.app.ui.run_choice import labels
 from gprune.jobs import folder as job_files
 from gprune.jobs import job as job_records
 from gprune.jobs.local import worker_command

@@ -15,7 +15,8 @@ from synthetic_run import a_study, exchange, write_run
 from gprune.analysis import whatif
 from gprune.analysis.text_colours import MODULES
 from gprune.app.pages.neuron_map import charts as figures
-from gprune.app.pages.neuron_map import colouring, panels, region
+from gprune.app.pages.neuron_map import colouring, panels
+from gprune.app.pages.neuron_map import page as region
 from gprune.app.ui import chart_style, masks_cache
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, all_runs

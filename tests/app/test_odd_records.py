@@ -11,7 +11,7 @@ import pytest
 from app_driver import CHARTS, PAGES, charts, on, opened, words
 from synthetic_run import a_study, read, write_run
 
-from gprune.app.ui.run_labels import labels
+from gprune.app.ui.run_choice import labels
 from gprune.pipeline import runs as run_records
 from gprune.pipeline.runs.opened import all_runs
 from gprune.store import Store

@@ -11,7 +11,7 @@ from app_driver import CHARTS, PAGES, charts, on, opened, words
 from synthetic_run import write_run
 
 from gprune import pipeline
-from gprune.app.pages.speed_export import pack_card
+from gprune.app.pages.speed_export import page as pack_card
 from gprune.pipeline import archive
 from gprune.store import Store
 from gprune.study import from_dict

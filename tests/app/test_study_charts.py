@@ -14,7 +14,7 @@ from gprune.analysis.comparison import rows as rows_of
 from gprune.analysis.paired_test import Measurement
 from gprune.analysis.studies import StudyRow, settings
 from gprune.app.pages.comparison import charts as comparison
-from gprune.app.pages.comparison import study_charts as studies
+from gprune.app.pages.comparison import study_figures
 from gprune.app.pages.rasa import retention_line
 from gprune.app.ui import chart_style as style
 from gprune.study.methods import METHODS
@@ -84,7 +84,7 @@ def test_a_log_axis_has_round_ticks_within_its_range(values: tuple[float, ...], 
 
 def test_rows_are_dots_in_their_order_and_controls_are_open() -> None:
     table = settings(rows({"flap": 50.0, "gprune:flap": 40.0}) + rows({"wanda_sp_dense": 45.0}, control=True))
-    figure = studies.rows(table, "ppl:wiki")
+    figure = study_figures.row_dots(table, "ppl:wiki")
     assert [trace.y[0] for trace in figure.data] == ["flap", "gprune:flap", "wanda_sp_dense"]
     assert [trace.marker.color for trace in figure.data] == [style.ORANGE, style.BLUE, style.GREEN]
     assert [trace.marker.symbol for trace in figure.data] == ["square", "circle", "diamond-open"]
@@ -95,14 +95,17 @@ def test_rows_are_dots_in_their_order_and_controls_are_open() -> None:
 
 def test_the_height_grows_with_the_rows_and_equal_names_stay_apart() -> None:
     one, many = (settings(rows({f"m{i}": 10.0 + i for i in range(count)})) for count in (1, 20))
-    grown = studies.rows(many, "ppl:wiki").layout.height - studies.rows(one, "ppl:wiki").layout.height
-    assert grown == 19 * studies.ROW_PIXELS
+    grown = (
+        study_figures.row_dots(many, "ppl:wiki").layout.height
+        - study_figures.row_dots(one, "ppl:wiki").layout.height
+    )
+    assert grown == 19 * study_figures.ROW_PIXELS
     twins = settings([StudyRow({"method": "a"}, m, 0.5, 0, "", {"ARI": 0.5}) for m in ("flap", "fang")])
-    assert [trace.y[0] for trace in studies.rows(twins, "ARI").data] == ["a (1)", "a (2)"]
+    assert [trace.y[0] for trace in study_figures.row_dots(twins, "ARI").data] == ["a (1)", "a (2)"]
 
 
 def test_slopes_have_a_panel_a_retention_and_leave_out_what_overflowed() -> None:
-    figure = studies.slopes(GAINS, "ppl:wiki")
+    figure = study_figures.slope_panels(GAINS, "ppl:wiki")
     assert [note.text for note in figure.layout.annotations] == ["keep 80 %", "keep 50 %"]
     assert [(trace.y, trace.xaxis) for trace in figure.data] == [
         ((20.0, 18.0), "x"),
@@ -116,11 +119,11 @@ def test_slopes_have_a_panel_a_retention_and_leave_out_what_overflowed() -> None
 
 
 def test_gains_are_percent_of_perplexity_and_points_of_accuracy() -> None:
-    figure = studies.gain_lines(GAINS[GAINS["base"] == "wanda_sp"], "ppl:wiki")
+    figure = study_figures.gain_lines(GAINS[GAINS["base"] == "wanda_sp"], "ppl:wiki")
     assert figure.data[0].x == ("80 %", "50 %") and figure.data[0].y == pytest.approx((-10.0, -70.0))
     assert "(%)" in figure.layout.yaxis.title.text and len(figure.layout.shapes) == 1
     points = GAINS.iloc[[0]].assign(gain=3.5, metric="accuracy")
-    figure = studies.gain_lines(points, "accuracy")
+    figure = study_figures.gain_lines(points, "accuracy")
     assert figure.data[0].y == (3.5,) and "points" in figure.layout.yaxis.title.text
 
 
@@ -129,7 +132,7 @@ def test_bins_draw_methods_in_colour_and_chance_as_a_grey_dash() -> None:
     table = settings(
         [StudyRow({"drift bin": f"bin {i}"}, "gprune:flap", 0.5, 0, "", values) for i in range(5)]
     )
-    figure = studies.bins(table, {"Jaccard": "gprune", "Jaccard by chance": ""})
+    figure = study_figures.bin_lines(table, {"Jaccard": "gprune", "Jaccard by chance": ""})
     ours, chance = figure.data
     assert (ours.line.color, ours.line.dash) == (style.BLUE, "solid")
     assert (chance.line.color, chance.line.dash, chance.mode) == (style.GREY, "dash", "lines")
@@ -140,7 +143,9 @@ def test_drift_curves_are_blue_across_texts_and_grey_within_one() -> None:
     edges = np.linspace(0, 1, 11)
     names = ("A | B", "half A | half B", "A re-sampled", "B re-sampled")
     shares = {f"{name}, % of neurons": [50.0, 30.0, 20.0, *[0.0] * 7] for name in names}
-    figure = studies.drift_curves(pd.DataFrame({"drift from": edges[:-1], "drift to": edges[1:]} | shares))
+    figure = study_figures.drift_curves(
+        pd.DataFrame({"drift from": edges[:-1], "drift to": edges[1:]} | shares)
+    )
     assert [trace.name for trace in figure.data] == list(names)
     assert [trace.line.color for trace in figure.data] == [style.BLUE] * 2 + [style.GREY] * 2
     assert figure.layout.xaxis.range == (0, pytest.approx(0.3))

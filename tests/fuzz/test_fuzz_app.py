@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from gprune.analysis.table import Table
 from gprune.app.pages.calibration_data import own_text
-from gprune.app.pages.jobs import own_questions
+from gprune.app.pages.jobs import task_form
 from gprune.app.pages.rasa import sets
 from gprune.app.ui import url_session, url_state, user_files
 from gprune.app.ui.text import said
@@ -164,7 +164,7 @@ def test_uploaded_texts(fuzz, tmp_path):
 
 def test_uploaded_questions(fuzz):
     question = {"question": "two and two is", "choices": ["four", "five"], "answer": 0}
-    fuzz(st.tuples(odd.words, odd.lines(question)), lambda case: own_questions.check(*case))
+    fuzz(st.tuples(odd.words, odd.lines(question)), lambda case: task_form.check(*case))
 
 
 def test_threshold_sets(fuzz, tmp_path):

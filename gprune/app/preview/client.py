@@ -3,8 +3,6 @@
 Whatever is asked is put on a request_queue and answered by the one worker; looking never waits.
 """
 
-from __future__ import annotations
-
 import atexit
 import time
 from collections.abc import Sequence
@@ -52,14 +50,8 @@ class Client(WorkerManager):
     def read(self, source: Source, what: Passage | Prompt, models: Sequence[Question], owner: str) -> str:
         """Has models read a passage token by token, or go on from a prompt; the owner's last is dropped.
 
-        Args:
-            source: the run.
-            what: what is read, or what to go on from.
-            models: whose text counts not: method and masks.
-            owner: who asks; see `ask`.
-
-        Returns:
-            The identity under which `reading` has the answer.
+        Of `models`, text counts not. Gives the identity under which `reading` has the answer; for `owner` see
+        `ask`.
 
         Raises:
             SettingsError: there is no such text or method, or its model needs code that is not run here.
@@ -82,12 +74,8 @@ class Client(WorkerManager):
     def hold(self, text: OwnText, owner: str) -> str:
         """Has a text held against those of a run; what the owner asked before is dropped before its turn.
 
-        Args:
-            text: the text.
-            owner: who asks, one name a session.
-
-        Returns:
-            The identity under which `held` has the answer; asking the same again is cheap.
+        Gives the identity under which `held` has the answer; asking the same again is cheap. `owner` is one
+        name a session.
 
         Raises:
             SettingsError: the model needs code that this server does not run.

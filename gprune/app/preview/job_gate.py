@@ -4,8 +4,6 @@ The queue of jobs holds no lock on a device, so a preview looks at the queue. On
 the worker ends as soon as a job for this GPU waits or runs, and gives its memory back; on a CPU it rests.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -23,11 +21,7 @@ class JobGate:
     """What the queue of jobs said last, for every model that is loaded or wanted."""
 
     def __init__(self, waits_for: Callable[[Path, str], str]) -> None:
-        """Looks at nothing yet.
-
-        Args:
-            waits_for: says why a preview has to wait, as `hindrance` does.
-        """
+        """Looks at nothing yet; `waits_for` says why a preview has to wait, as `hindrance` does."""
         self._waits_for = waits_for
         self._said: dict[str, tuple[float, str]] = {}
 
@@ -45,12 +39,7 @@ class JobGate:
 
 
 def hindrance(root: Path, device: str) -> str:
-    """Why the preview has to wait, in one sentence; empty where nothing stands against it.
-
-    Args:
-        root: the cache folder with its jobs.
-        device: where the model of the preview is loaded: cpu, cuda or cuda:1.
-    """
+    """Why a preview on cpu, cuda or cuda:1 has to wait, in a sentence; empty where it has not."""
     for job in reconciliation.at_work(root):
         if device == CPU or _wants(job, _card(device)):
             return f"the preview waits while a job is at work: {job.label}"

@@ -5,8 +5,6 @@ second model for it. The text is written to a folder that only this user can rea
 answer.
 """
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 from collections.abc import Mapping
@@ -116,13 +114,8 @@ class OwnTexts(RequestQueue[Asked, Task]):
     def put(self, text: OwnText, owner: str, now: float) -> str:
         """Takes a text up; what the owner asked before is dropped unless it has its turn.
 
-        Args:
-            text: the text.
-            owner: who asks, one name a session.
-            now: seconds on any clock.
-
-        Returns:
-            The identity under which `look` has the answer; asking the same again is cheap.
+        Gives the identity under which `look` has the answer; asking the same again is cheap. `now` is seconds
+        on any clock.
         """
         identity = text.identity
         entry = self._entries.setdefault(identity, Asked(identity=identity, text=text))

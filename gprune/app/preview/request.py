@@ -5,8 +5,6 @@ in the store already. Its identity is a hash of all that its numbers depend on, 
 each other's numbers, and get the same ones where they ask the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The part of the bookkeeping that does not depend on what is asked. Pure: no process, no clock, no lock.
 """
 
-from __future__ import annotations
-
 import itertools
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -61,11 +59,7 @@ class RequestQueue(ABC, Generic[E, I]):
     """The questions of one kind, of every session."""
 
     def __init__(self, turns: Iterator[int] | None = None) -> None:
-        """Knows nothing yet.
-
-        Args:
-            turns: running numbers, shared by request_queues that take turns with each other.
-        """
+        """Knows nothing yet; `turns` are running numbers, shared by queues that take turns."""
         self._entries: OrderedDict[str, E] = OrderedDict()
         self._faults: dict[str, tuple[str, float]] = {}
         self._turns = itertools.count(1) if turns is None else turns

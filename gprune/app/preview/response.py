@@ -4,8 +4,6 @@ Both sides are measured on the same windows, and only windows that both sides ha
 windows are visited in a random order that never changes, so that the first ones stand for all of the text.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -100,13 +98,7 @@ class Answer:
 
 
 def verdict(found: Difference | None, done: int, windows: int) -> str:
-    """A difference in words.
-
-    Args:
-        found: the difference over the windows measured so far; None before the first.
-        done: windows measured.
-        windows: windows in all.
-    """
+    """A difference over the windows measured so far, None before the first, in words."""
     if found is None or (done < FEWEST_WINDOWS and done < windows):
         return f"too early to tell: {done} of {windows} windows" if windows else "too early to tell"
     if found.close:

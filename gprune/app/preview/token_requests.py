@@ -6,8 +6,6 @@ between: always as many, because a model rounds a token that it reads with other
 alone, and near ties would otherwise fall as the clock has it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -208,13 +206,7 @@ class TokenRequests(RequestQueue[Asked, Turn]):
     def put(self, wanted: tuple[ModelRequest, ...], owner: str, now: float) -> str:
         """Takes a reading up; the owner's other ones are dropped.
 
-        Args:
-            wanted: its parts, at least one.
-            owner: who asks.
-            now: seconds on any clock.
-
-        Returns:
-            The identity of the answer.
+        `wanted` has at least one part. Gives the identity of the answer. `now` is seconds on any clock.
         """
         identity = digest([part.identity for part in wanted])
         if identity not in self._entries:

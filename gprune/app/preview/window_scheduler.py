@@ -3,8 +3,6 @@
 Pure bookkeeping: no process, no clock and no lock of its own, so that the pool can be read without it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -77,14 +75,8 @@ class WindowScheduler(RequestQueue[Compared, Item]):
     def put(self, pairs: Sequence[tuple[Resolved, Resolved]], owner: str, kind: str, now: float) -> list[str]:
         """Takes questions up; the owner's others of this kind are dropped.
 
-        Args:
-            pairs: questions, each with its base.
-            owner: who asks.
-            kind: PREVIEW or CURVE.
-            now: seconds on any clock.
-
-        Returns:
-            The identities of the answers.
+        `pairs` are questions, each with its base; `kind` is PREVIEW or CURVE. Gives the identities of the
+        answers. `now` is seconds on any clock.
         """
         asked = [self._entry(question, base) for question, base in pairs]
         identities = self._take_up(asked, owner, kind, now)

@@ -5,8 +5,6 @@ own or a few tokens of a continuation at a time, so that something newer, a job,
 for more than that. It ends itself when there is neither a worker nor a question.
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time

@@ -1,7 +1,5 @@
 """The worker's process as the app sees it: started, spoken to, listened to, ended."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import queue
@@ -26,9 +24,8 @@ class WorkerProcess:
     def __init__(self, model: dict[str, Any], on_reply: Callable[[], None]) -> None:
         """Starts the process and has it load a model.
 
-        Args:
-            model: see gprune.app.preview.request.Source.
-            on_reply: called from another thread whenever `replies` has something new.
+        For `model` see gprune.app.preview.request.Source. `on_reply` is called from another thread whenever
+        `replies` has something new.
 
         Raises:
             OSError: the system cannot start a process.

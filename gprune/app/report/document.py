@@ -5,8 +5,6 @@ written. The policy in the head of the file lets the two scripts run that are kn
 be fetched; styles have to be free, because Plotly sets them on its drawings.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html
@@ -29,12 +27,7 @@ _LOOKS = {"light": "plotly_white", "dark": "plotly_dark"}
 
 
 def page(origin: Origin, entries: Sequence[Entry]) -> bytes:
-    """The file.
-
-    Args:
-        origin: where the numbers come from.
-        entries: the figures, in the order in which they are to stand.
-    """
+    """The file."""
     title = f"Report of {origin.title}"
     plotly, drawing = _scripts()
     parts = [

@@ -1,7 +1,5 @@
 """What a report holds: figures of a run with the words and the numbers of their cards."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,20 +49,12 @@ def names() -> tuple[str, ...]:
 
 
 def page_of(name: str) -> str:
-    """What the page of a figure is called.
-
-    Args:
-        name: what the figure is called.
-    """
+    """What the page of a figure is called."""
     return NAMES[KNOWN[name].make.__module__.split(".")[-2]]
 
 
 def about(name: str) -> str:
-    """What a figure shows: the first line of its description.
-
-    Args:
-        name: what the figure is called.
-    """
+    """What a figure shows: the first line of its description."""
     return KNOWN[name].about
 
 
@@ -73,10 +63,7 @@ def gather(run: Run, chosen: Sequence[str], values: Mapping[str, Any] | None = N
 
     A page can show a figure more than once, as the perplexity on each text: then the report does as well.
 
-    Args:
-        run: the run.
-        chosen: names of figures; at least one.
-        values: what is set on the pages, as the address of a session has it; as by itself where left out.
+    `values` are what is set on the pages, as the address of a session has it; as by itself where left out.
 
     Raises:
         SettingsError: nothing is chosen, or what is chosen is no figure.

@@ -1,7 +1,5 @@
 """The report of a run: one way for the page, the command line and the Python API."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +28,8 @@ class Report:
 def make(run: Run, cards: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> Report:
     """Makes the report of a run.
 
-    Args:
-        run: the run.
-        cards: names of figures, in the order in which they are to stand; all where left out.
-        values: what is set on the pages, as the address of a session has it; as by itself where left out.
+    `cards` are names of figures in their order, all where left out; `values` are what is set on the pages, as
+    the address of a session has it; as by itself where left out.
 
     Raises:
         SettingsError: what is chosen is no figure.

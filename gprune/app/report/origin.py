@@ -1,7 +1,5 @@
 """Where the numbers of a report come from: the run, its settings, its protocols, versions and machine."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -44,12 +42,7 @@ class Origin:
 
 
 def of(run: Run, now: datetime | None = None) -> Origin:
-    """The origin of a run.
-
-    Args:
-        run: the run.
-        now: when the report is made; this moment where left out.
-    """
+    """The origin of a run."""
     moment = (now or datetime.now(UTC)).astimezone(UTC)
     record: dict[str, Any] = run.record
     texts = {f"text: {role}": words for role, words in (record.get("texts") or {}).items()}

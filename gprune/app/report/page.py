@@ -1,7 +1,5 @@
 """Report: which figures shall go into one file that people can open anywhere?"""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """Answers: under which addresses does the server answer, and what is the one that a person opens?"""
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ what names this server exactly, comes from none but its own pages, and carries t
 server's token gives.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import secrets
@@ -67,13 +65,7 @@ class Guard:
     """Stands before an ASGI app."""
 
     def __init__(self, app: App, names: Names, keys: Keys) -> None:
-        """Puts a guard before an app.
-
-        Args:
-            app: what is guarded.
-            names: what the server is called.
-            keys: its secrets.
-        """
+        """Puts a guard before an app."""
         self._app, self._names, self._keys = app, names, keys
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -144,8 +136,7 @@ def _turned(request: Request, origin: str, session: str) -> Answer:
 def cookie_name(host: str) -> str:
     """Name of the cookie: browsers send it to every port of a host, so the port is in its name.
 
-    Args:
-        host: the header Host, so the port that the browser sees, which a tunnel may have changed.
+    `host` is the header, so the port that the browser sees, which a tunnel may have changed.
     """
     port = urlsplit(f"//{host}").port
     return f"gprune-{port or 'default'}"

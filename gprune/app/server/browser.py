@@ -1,7 +1,5 @@
 """Opens the app in a browser of this machine without showing the token to its other users."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys
@@ -33,10 +31,7 @@ def opened(address: str, folder: Path, show: Callable[[str], object] = webbrowse
     A browser gets its address as an argument, which every user of the machine can read while it runs. So it
     gets that of a file, which only this user can read, and the file leads on.
 
-    Args:
-        address: what to open, with the token in it.
-        folder: where the file is put; one that a confined browser can read, so not that of temporary files.
-        show: hands an address to a browser; replaced in tests.
+    A confined browser can read `folder`, so it is not that of temporary files.
     """
     try:
         handle, name = tempfile.mkstemp(prefix="open-", suffix=".html", dir=folder)

@@ -1,7 +1,5 @@
 """Answers: where is a server to be found, can it listen there, and what is a person told about it?"""
 
-from __future__ import annotations
-
 import errno
 import getpass
 import socket
@@ -68,12 +66,7 @@ class Endpoint:
 
 
 def found(address: str, port: int, public: Sequence[str] = ()) -> Endpoint:
-    """A place where a server can listen, with new secrets.
-
-    Args:
-        address: what to listen on.
-        port: its port; 0 takes a free one.
-        public: see gprune.app.server.allowed_hosts.names.
+    """A place where a server can listen, with new secrets; port 0 takes a free one.
 
     Raises:
         SettingsError: it cannot listen there, or an address is none.

@@ -1,7 +1,5 @@
 """The small pages of those who stay outside: plain HTML without scripts, in the look of the app."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from html import escape
 
@@ -32,13 +30,7 @@ code {font-size: .9em; background: var(--field); border-radius: .25rem; padding:
 
 
 def token_form(action: str, fields: Iterable[tuple[str, str]], problem: str = "") -> str:
-    """Asks for the token and then leads to the page that was wanted.
-
-    Args:
-        action: the wanted page, a whole address of this server.
-        fields: its query.
-        problem: what was wrong with the token before.
-    """
+    """Asks for the token and then leads to the page that was wanted."""
     hidden = "".join(
         f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in fields
     )
@@ -58,9 +50,6 @@ def once_more(address: str) -> str:
     """Opens an address again from this server's own page.
 
     Browsers leave the cookie out where a page elsewhere led here, and send it where this one does.
-
-    Args:
-        address: the wanted page, a whole address of this server.
     """
     again = f'<meta http-equiv="refresh" content="0; url={escape(address)}">'
     return _page(f'<p><a href="{escape(address)}">Open GPrune Studio</a></p>', again)

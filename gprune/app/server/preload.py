@@ -4,8 +4,6 @@ Streamlit tells a browser about Plotly's script, 4.7 MB that must be read and co
 chart; and imports a page's modules only for the first visitor of it. Both can go on while the frame is drawn.
 """
 
-from __future__ import annotations
-
 import importlib
 import logging
 import pkgutil
@@ -32,10 +30,8 @@ class Hint:
     def __init__(self, app: App, scripts: Path) -> None:
         """Puts the hint around an app.
 
-        Args:
-            app: Streamlit's.
-            scripts: the folder that it serves at /static/js; where no file has the name that the script has
-                today, there is no hint.
+        Where no file of `scripts`, the folder served at /static/js, has the name that the script has today,
+        there is no hint.
         """
         self._app, self._link = app, _link(scripts)
 

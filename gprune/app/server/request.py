@@ -1,7 +1,5 @@
 """Answers: what does a request ask for, and from where, as far as its browser says?"""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -80,11 +78,7 @@ class Request:
 
 
 def read(scope: Mapping[str, Any]) -> Request:
-    """A request as ASGI gives it.
-
-    Args:
-        scope: of type http or websocket.
-    """
+    """A request, of type http or websocket, as ASGI gives it."""
     headers: dict[str, tuple[str, ...]] = {}
     for name, value in scope["headers"]:
         key = name.decode("latin-1").lower()

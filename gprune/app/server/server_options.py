@@ -4,8 +4,6 @@ The command that serves the app notes its terms here, in the memory of its own p
 variable of the environment can change them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gprune.system.errors import SettingsError
@@ -44,9 +42,6 @@ def trusts_code() -> bool:
 
 def require_trust(asked: bool) -> None:
     """Refuses what would run a model's own code on a server that was not started for it.
-
-    Args:
-        asked: the study's `trust_remote_code`.
 
     Raises:
         SettingsError: it is asked for, and this server may not.

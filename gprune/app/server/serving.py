@@ -3,8 +3,6 @@
 Streamlit is imported only when a server is started, so that every other command stays quick.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import sys
@@ -27,13 +25,7 @@ _REFUSED = "ASGI callable returned without completing handshake."
 
 
 def serve(place: Endpoint, terms: ServerOptions, shown: AbstractContextManager[None]) -> None:
-    """Serves the app until it is interrupted.
-
-    Args:
-        place: where it is served.
-        terms: what the server may do.
-        shown: entered once the server listens, and left when it ends.
-    """
+    """Serves the app until it is interrupted; `shown` is entered while the server listens."""
     open_with(terms)
     # beside the script Streamlit looks for its settings, and that folder is where imports are looked for
     sys.argv = [str(SCRIPT)]
@@ -48,12 +40,7 @@ def _worth_saying(record: logging.LogRecord) -> bool:
 
 
 def app(place: Endpoint, shown: AbstractContextManager[None]) -> Any:
-    """The app behind its door, for any ASGI server.
-
-    Args:
-        place: where it is served.
-        shown: see `serve`.
-    """
+    """The app behind its door, for any ASGI server."""
     import streamlit as st
     from starlette.middleware import Middleware
     from starlette.routing import Route

@@ -4,8 +4,6 @@ A title that states the finding, the chart, one sentence on how to read it, its 
 of ours becomes one sentence on the card; the rest of the page survives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -39,13 +37,7 @@ class Card:
     """What a page can do with the card that it has opened."""
 
     def __init__(self, key: str, title: str, run: Run | None) -> None:
-        """Draws the frame; `title` stands until the finding is known.
-
-        Args:
-            key: unique in the app; prefix of the card's widgets.
-            title: what the card shows.
-            run: the run whose name goes into file names.
-        """
+        """Draws the frame; `title` stands until the finding is known, `key` begins those of its widgets."""
         self.key, self.run = key, run
         self._calls: list[Call] = []
         self._options: dict[str, Any] = {}
@@ -154,12 +146,7 @@ class Card:
             self.tools(panel.table, switch, panel.how, panel.caption)
 
     def beside(self, panel: Panel, key: str) -> None:
-        """Draws another figure of the card, with its caption.
-
-        Args:
-            panel: what is shown.
-            key: of the chart.
-        """
+        """Draws another figure of the card, with its caption."""
         self.offers(panel)
         st.plotly_chart(panel.figure, key=key, config={"displaylogo": False}, alt=panel.alt or panel.caption)
         st.caption(panel.caption)
@@ -214,14 +201,7 @@ class Card:
         how: str = "",
         caption: str = "",
     ) -> None:
-        """What stands below a chart: how to read it, a switch that shows the numbers, and their CSV.
-
-        Args:
-            table: makes the numbers.
-            switch: whether to offer the table besides the CSV.
-            how: what to know for reading the chart.
-            caption: one line on how to read it.
-        """
+        """What stands below a chart: how to read it, a switch that shows the numbers, and their CSV."""
         self._table = self._table or table
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if caption:
@@ -273,13 +253,7 @@ def _link(run: Run, key: str) -> str:
 
 @contextmanager
 def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
-    """Opens a card; an error of ours inside it is shown on it and goes no further.
-
-    Args:
-        key: unique in the app.
-        title: heading until the finding is known.
-        run: the run that is shown.
-    """
+    """Opens a card, its key unique in the app; an error of ours inside is shown on it and goes no further."""
     # cards that stand side by side are equally high
     with st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
         drawn = Card(key, title, run)
@@ -293,12 +267,7 @@ def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
 
 
 def card_of(panel: PanelFunction[...], run: Run) -> AbstractContextManager[Card]:
-    """Opens the card of a figure, as `card` does.
-
-    Args:
-        panel: makes the figure.
-        run: the run that is shown.
-    """
+    """Opens the card of a figure, as `card` does."""
     return card(panel.card, panel.heading, run)
 
 

@@ -1,7 +1,5 @@
 """What a card says where it cannot show what it is for: a result is missing, or something went wrong."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.app.ui import job_runs, packed

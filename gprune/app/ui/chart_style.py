@@ -6,8 +6,7 @@ shows magnitude, purple-orange shows signs, and grey is kept for floors and refe
 come from the app's theme, light or dark.
 """
 
-from __future__ import annotations
-
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -22,6 +21,8 @@ TEXT_A, TEXT_B, TEXT_C, PAIR = "#8661C1", "#D55E00", "#8C6D31", "#B0305C"
 GREY, PALE = "#8C8C8C", "rgba(140, 140, 140, 0.45)"
 MAGNITUDE, SIGNS = "Cividis", "PuOr"
 """colours of what has no sign, and of what has one: orange below 0, purple above"""
+MOST_TICKS = 7
+"""labelled ticks of an axis at most"""
 
 
 class Looks(Mapping[str, str]):
@@ -154,15 +155,7 @@ def label(method: str) -> str:
 
 
 def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -> go.Figure:
-    """Titles the axes and sets what all figures share.
-
-    Args:
-        figure: changed in place and returned.
-        x: title of the horizontal axis, with its unit.
-        y: title of the vertical axis, with its unit.
-        height: in pixels.
-        layout: further entries of the layout.
-    """
+    """Titles the axes of a figure, sets what all share and its height in pixels, and returns it."""
     shared: dict[str, Any] = {
         "height": height,
         "margin": {"l": 64, "r": 16, "t": 16, "b": 52},
@@ -206,3 +199,35 @@ def waiting(sentence: str) -> go.Figure:
 def payload(figure: go.Figure) -> int:
     """Bytes that a figure sends to the browser."""
     return len(figure.to_json().encode())
+
+
+def log_ticks(lowest: float, highest: float) -> dict[str, Any]:
+    """Entries of an axis that place and name the ticks between two positive values.
+
+    Gives type, mode, values and names of the ticks: powers of ten over a wide range, else 1, 2 and 5 of each.
+    """
+    first, last = math.floor(math.log10(lowest)), math.ceil(math.log10(highest))
+    for digits in (tuple(range(1, 10)), (1, 2, 5), (1, 3), (1,)):
+        values = [digit * 10.0**power for power in range(first, last + 1) for digit in digits]
+        values = [value for value in values if lowest <= value <= highest]
+        if len(values) <= MOST_TICKS:
+            break
+    else:
+        values = values[:: -(-len(values) // MOST_TICKS)]
+    if len(values) < 2:
+        step = (highest - lowest) / 3
+        values = [float(f"{lowest + number * step:.3g}") for number in range(4)]
+    return {
+        "type": "log",
+        "tickmode": "array",
+        "tickvals": values,
+        "ticktext": [_named(value) for value in values],
+        "minor": {"ticks": "", "showgrid": False},
+    }
+
+
+def _named(value: float) -> str:
+    if 1e-4 <= value < 1e6:
+        return f"{value:.10f}".rstrip("0").rstrip(".") if value < 1 else f"{value:,.10g}"
+    mantissa, exponent = f"{value:.2e}".split("e")
+    return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"

@@ -1,7 +1,5 @@
 """The exact command line that does what the page does, so that every result can be made again."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from typing import Any
@@ -42,13 +40,7 @@ def words(study: Study) -> list[str]:
 
 
 def command(study: Study, *others: Study, told: tuple[str, ...] = ()) -> str:
-    """Shell commands that run this study, and others that differ from it in their seed alone.
-
-    Args:
-        study: the study.
-        others: the same under other seeds.
-        told: what `run` is told besides.
-    """
+    """Shell commands that run this study, and others that differ from it in their seed alone."""
     seeds = "".join(f" {one.seed}" for one in (study, *others)) if others else ""
     more = (f" --seeds{seeds}" if seeds else "") + "".join(f" {word}" for word in told)
     if study == demo_study():

@@ -1,7 +1,5 @@
 """Small results that the pages draw, each computed once for its keys."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 
@@ -116,13 +114,8 @@ def measurement(
 ) -> Measurement:
     """A perplexity with what it takes to compare it.
 
-    Args:
-        run: the run.
-        name: of what was measured: a method, or a mask set made by hand.
-        text: an evaluation text of the run.
-        stage: the result.
-        retention: kept fraction of the decoder's weights, NaN where it is not known.
-        parameters: of the whole model, 0 where not known.
+    `name` is that of a method or of a mask set made by hand; `retention`, of the decoder's weights, is NaN
+    and `parameters`, of the whole model, 0 where they are not known.
 
     Raises:
         MissingResultError: the result is not there.
@@ -176,10 +169,7 @@ def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tupl
 def size_of(run: Run, method: str, kept: records.PruningMasks) -> tuple[float, int]:
     """Retained fraction of the decoder's weights, and parameters of the whole model (0 if not known).
 
-    Args:
-        run: the run.
-        method: whose masks they are, or were before they were edited: its repairs may add biases.
-        kept: the masks.
+    `method` is whose masks they are, or were before they were edited: its repairs may add biases.
     """
     shape, size = run.shape, run.size
     if shape is None or size is None:

@@ -4,8 +4,6 @@ Nothing of it is made before somebody opens it: a card costs one button. The fig
 it will be printed, and Plotly's own camera writes it; no other program is needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -38,12 +36,7 @@ class Goods:
 
 
 def button(key: str, goods: Goods) -> None:
-    """Draws the button that opens them; nothing where there are none.
-
-    Args:
-        key: prefix of the widgets.
-        goods: what the card has.
-    """
+    """Draws the button that opens them; nothing where there are none."""
     if not goods.figures and goods.table is None:
         return
     if sticky_button.pressed(

@@ -1,7 +1,5 @@
 """The numbers of a figure as a table, where its card has none of its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,11 +10,7 @@ from gprune.app.ui.text import from_figure
 
 
 def of(figure: go.Figure) -> pd.DataFrame | None:
-    """What a figure draws, one mark a row under the titles of its axes; None where it draws no marks.
-
-    Args:
-        figure: of points, lines and bars, or of cells.
-    """
+    """What a figure draws, one mark a row under the titles of its axes; None where it draws no marks."""
     parts = [part for trace in figure.data if (part := _marks(trace, figure)) is not None]
     if not parts:
         return None

@@ -1,7 +1,5 @@
 """The frame around every page: which run is shown, what is being computed, and the run's settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
 from typing import Any
@@ -44,11 +42,7 @@ the dark, white on the buttons' blue would be too pale"""
 
 
 def run(sections: Mapping[str, Sequence[Any]]) -> None:
-    """Draws the frame around the page that was asked for, and the page.
-
-    Args:
-        sections: all pages, by the heading that they stand under.
-    """
+    """Draws the frame around the page that was asked for, and the page."""
     page = st.navigation(dict(sections), position="hidden")
     _require_door()
     url_state.begin(page.url_path)

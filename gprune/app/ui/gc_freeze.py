@@ -4,8 +4,6 @@ Streamlit searches all of memory for garbage after every script, also those of f
 looks at are modules, a hundred thousand objects and more, which are never garbage.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading

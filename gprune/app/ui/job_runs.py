@@ -1,7 +1,5 @@
 """Which run a job makes, and whether a process is at work on a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gprune.app.ui.memo import memoized

@@ -4,16 +4,16 @@ It exists only while a job is active, draws the progress, and reruns the page wh
 shown has been finished, so that charts appear by themselves. All sessions of a server share one look.
 """
 
-from __future__ import annotations
-
 import random
+import threading
 import time
 import uuid
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import streamlit as st
 
-from gprune.app.ui import shared_poll, titles, work
+from gprune.app.ui import titles, work
 from gprune.app.ui.text import plain, said
 from gprune.jobs import Job, JobProgress, queue
 from gprune.jobs.job import SLURM
@@ -21,6 +21,10 @@ from gprune.study import Study
 from gprune.system.errors import GpruneError
 from gprune.system.units import duration
 
+FRESH_SECONDS = 1.0
+"""a look that is younger serves the next session as well"""
+GONE_SECONDS = 30.0
+"""a session that has not looked for so long follows nothing any more"""
 POLL_SECONDS = 2.0
 SOONEST, LATEST, SHARE = 4.0, 20.0, 0.1
 """stages can end faster than a page is drawn, and drawing takes its time from the run: a page rests for a
@@ -33,14 +37,46 @@ _SESSION = "frame_session"
 """key of what tells this session from others"""
 
 
-def follow(situation: work.Situation, page: str, shown: str) -> None:
-    """Draws the running jobs, and the page again when something of it has changed.
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen, and when."""
 
-    Args:
-        situation: what the page is drawn from.
-        page: its address.
-        shown: name of the run that it shows; empty where there is none.
-    """
+    situation: work.Situation
+    at: float
+    """on the clock of `time.monotonic`"""
+    told: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """sentence and share of each job that was described since"""
+
+
+_LOOKING = threading.Lock()
+_looks: dict[str, Look] = {}
+_followers: dict[str, float] = {}
+"""when each session has looked last, by its identity"""
+
+
+def shared_look(root: str) -> Look:
+    """Runs and jobs as one of the sessions has seen them less than a second ago."""
+    with _LOOKING:
+        known, now = _looks.get(root), time.monotonic()
+        if known is None or now - known.at >= FRESH_SECONDS:
+            # one server looks at one cache; a second one is that of a test
+            _looks.clear()
+            known = _looks[root] = Look(work.look(root), time.monotonic())
+        return known
+
+
+def _following(session: str) -> int:
+    """Notes that a session follows what is computed; how many do, at least 1."""
+    now = time.monotonic()
+    with _LOOKING:
+        _followers[session] = now
+        for name in [name for name, seen in _followers.items() if now - seen > GONE_SECONDS]:
+            del _followers[name]
+        return len(_followers)
+
+
+def follow(situation: work.Situation, page: str, shown: str) -> None:
+    """Draws the running jobs, and the page again when something of it has changed."""
     sessions = followers()
     whose = None if page in EVERYTHING or not shown else shown
     patience = random.uniform(0.0, REST_EACH * (sessions - 1))
@@ -50,29 +86,19 @@ def follow(situation: work.Situation, page: str, shown: str) -> None:
 
 def followers() -> int:
     """Notes that this session follows what is computed, and counts those that do."""
-    return shared_poll.follow(st.session_state.setdefault(_SESSION, uuid.uuid4().hex))
+    return _following(st.session_state.setdefault(_SESSION, uuid.uuid4().hex))
 
 
 def _watch(root: str, whose: str | None, marks: work.Marks, drawn: float, patience: float) -> None:
-    """Draws the running jobs and reruns the page when something has changed.
-
-    Args:
-        root: the cache folder.
-        whose: the run that is shown; None where all are.
-        marks: what the page was drawn in.
-        drawn: when that was, on the clock of `time.monotonic`.
-        patience: seconds by which this session comes later than others to what does not concern its run.
-    """
-    sessions, seen = followers(), shared_poll.look(root)
+    """Draws the running jobs and reruns the page when something has changed; see `due`."""
+    sessions, seen = followers(), shared_look(root)
     if due(seen, whose, marks, time.monotonic() - drawn, sessions, patience):
         st.rerun()
     for job in seen.situation.active[:3]:
         _card(seen, job)
 
 
-def due(
-    seen: shared_poll.Look, whose: str | None, drawn: work.Marks, ago: float, sessions: int, patience: float
-) -> bool:
+def due(seen: Look, whose: str | None, drawn: work.Marks, ago: float, sessions: int, patience: float) -> bool:
     """Whether a page is to be drawn anew.
 
     Args:
@@ -103,14 +129,14 @@ def rest(active: list[Job], sessions: int = 1) -> float:
     return max(min(max(SHARE * elapsed, SOONEST), LATEST), REST_EACH * sessions)
 
 
-def _card(seen: shared_poll.Look, job: Job) -> None:
+def _card(seen: Look, job: Job) -> None:
     with st.container(border=True, key=f"live_{job.id}"):
         sentence, fraction = told(seen, job)
         st.markdown(sentence)
         st.progress(fraction)
 
 
-def told(seen: shared_poll.Look, job: Job) -> tuple[str, float]:
+def told(seen: Look, job: Job) -> tuple[str, float]:
     """What `describe` says; made once for all sessions that see the same."""
     if job.id not in seen.told:
         seen.told[job.id] = describe(seen.situation, job)

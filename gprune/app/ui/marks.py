@@ -1,7 +1,5 @@
 """Marks that figures share: cells that can be clicked, and what is selected."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,12 +92,7 @@ def ring(figure: go.Figure, x: Any, y: Any, words: str) -> None:
 def excess(figure: go.Figure, curves: Sequence[drift.Distribution]) -> tuple[Array, dict[str, Array]]:
     """Shades the share of neurons that drift across texts moves beyond the higher re-sampling floor.
 
-    Args:
-        figure: changed in place.
-        curves: see `drift.distributions`.
-
-    Returns:
-        (bins + 1,) drifts, and by curve the percent of neurons that move so far or further.
+    Gives (bins + 1,) drifts, and by curve the percent of neurons that move so far or further.
     """
     edges = np.linspace(0.0, 1.0, len(curves[0].shares) + 1)
     beyond = {curve.name: drift.beyond(curve) for curve in curves}

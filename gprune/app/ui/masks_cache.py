@@ -3,8 +3,6 @@
 Each is composed once for its keys, for every page that asks for it; gprune.analysis.whatif decides.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from gprune.analysis import whatif
@@ -17,10 +15,6 @@ from gprune.records import PruningMasks
 
 def masks(run: Run, choice: whatif.LabChoice) -> PruningMasks:
     """The masks of a choice; nothing is learned anew.
-
-    Args:
-        run: the run whose scores, modules and learned thresholds are used.
-        choice: method, retention, text and RASA setting.
 
     Raises:
         MissingResultError: the run lacks what GPrune's masks follow from.
@@ -35,12 +29,7 @@ def masks(run: Run, choice: whatif.LabChoice) -> PruningMasks:
 
 
 def of_text(run: Run, method: str, text: str) -> PruningMasks:
-    """The masks of a method at the run's own retention, were one text's scores alone to decide.
-
-    Args:
-        run: the run.
-        method: name in METHODS.
-        text: whatif.PRIMARY or whatif.AUXILIARY.
+    """The masks of a method at the run's retention, were PRIMARY or AUXILIARY of whatif alone to decide.
 
     Raises:
         MissingResultError: as `masks`.

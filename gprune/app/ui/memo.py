@@ -1,7 +1,5 @@
 """Small results that are computed once for their keys, and shared by all who look at them."""
 
-from __future__ import annotations
-
 import inspect
 import threading
 from collections import OrderedDict
@@ -30,9 +28,6 @@ def memoized(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     An argument whose name begins with `_` is no part of the key: the others decide what it holds. Of several
     threads that ask for the same one computes it; an error is kept for nobody.
-
-    Args:
-        most: results that are kept at once.
     """
 
     def declared(make: Callable[P, R]) -> Callable[P, R]:

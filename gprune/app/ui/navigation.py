@@ -1,7 +1,5 @@
 """Links to all pages; each leads to its page as it was left, in one step of the browser's history."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,11 +13,7 @@ SHARED = (RUN, *unit.KEYS)
 
 
 def show(sections: Mapping[str, Sequence[Any]]) -> None:
-    """Draws the links.
-
-    Args:
-        sections: pages by the heading that they stand under.
-    """
+    """Draws the links."""
     for heading, pages in sections.items():
         st.caption(heading)
         for page in pages:

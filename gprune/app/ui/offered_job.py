@@ -1,29 +1,21 @@
 """What a job would make, the command that makes it too, and how far the job is: one form for every page."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 
 import streamlit as st
 
-from gprune.app.ui import frame, sticky_button, work
+from gprune.app.ui import frame, job_runs, sticky_button, work
 from gprune.app.ui.text import plain, said
+from gprune.app.ui.titles import called
+from gprune.evaluation.tasks import STANDARD_TASKS, known
 from gprune.jobs import Job, queue
 from gprune.pipeline.runs.opened import Run
 from gprune.system.errors import GpruneError
 
 
 def draw(run: Run, arguments: tuple[str, ...], title: str, *, words: str, key: str) -> None:
-    """Draws the state of the job, the command, and the button that starts it unless it is at work.
-
-    Args:
-        run: the run that the job is about.
-        arguments: the command of the job, after `python -m gprune`; the job is known by it.
-        title: what to call the job; the run is named after it.
-        words: of the button.
-        key: of the button.
-    """
+    """Draws the state of the job that its arguments name, its command, and the button that starts it."""
     job = next((job for job in frame.situation().jobs if job.arguments == arguments), None)
     active = job is not None and job.active
     if job is not None and active:
@@ -45,3 +37,28 @@ def _state(run: Run, job: Job) -> str:
     except GpruneError as error:
         return said(error)
     return f"At work: {plain(progress.message or 'starting')} ({progress.done}/{progress.total or 1})."
+
+
+def tasks_left_out(run: Run) -> None:
+    """Says of every task that could not be measured why."""
+    for task, reason in run.missing_tasks.items():
+        st.warning(f"{plain(called(task))} was left out: {said(reason)}", icon=":material/warning:")
+
+
+def tasks(run: Run, key: str) -> None:
+    """Says that there is no accuracy, and offers what needs no data."""
+    if not run.complete and job_runs.is_live(run):
+        st.info(
+            "This run is at work: its accuracies stand here at its end, if asked for.", icon=":material/info:"
+        )
+        return
+    if not run.missing_tasks:
+        st.info("This run has been measured on no task.", icon=":material/quiz:")
+    built_in = [name for name in known() if name not in STANDARD_TASKS]
+    st.caption(
+        f"The built-in questions ({plain(', '.join(built_in))}) need no data. The seven tasks of the paper "
+        "and your own questions are chosen on the page Launch & jobs, under Measure an existing run."
+    )
+    if sticky_button.pressed("Measure on the built-in questions", key=key, icon=":material/play_arrow:"):
+        if work.start(run.root, run.study.with_settings({"evaluation.tasks": built_in})) is not None:
+            st.rerun()

@@ -1,7 +1,5 @@
 """Runs that were read from a pack: what they did not bring, and what can be done about it."""
 
-from __future__ import annotations
-
 from gprune.models import identity
 from gprune.pipeline import stages
 from gprune.pipeline.archive.contents import STEP, TEXTS
@@ -19,12 +17,7 @@ _OPTIONS = {TEXTS: "--with-contexts", STEP: "--with-steps"}
 
 
 def reason(run: Run, title: str) -> str:
-    """Why a result did not come with the pack of a run, and how to get it; empty where that is not why.
-
-    Args:
-        run: the run.
-        title: of the stage that makes it.
-    """
+    """Why a result did not come with the pack of a run, and how to get it; empty where that is not why."""
     known = stages.named(run.graph)
     named = {known[name].title: why for name, why in run.left_out.items() if name in known}
     option = _OPTIONS.get(named.get(title, ""))
@@ -63,10 +56,6 @@ def lacking(run: Run) -> str:
 
 def require_here(root: str, study: Study) -> None:
     """Refuses to compute a study whose model is not here: a job would only fail after a while.
-
-    Args:
-        root: the cache folder.
-        study: what is to be computed.
 
     Raises:
         ModelError: the model is missing, or a text of one that is known from packs alone.

@@ -1,7 +1,5 @@
 """How a page shows an answer of the preview: the value, its verdict, and the paired change with its error."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.analysis.formatting import percent, signed
@@ -10,14 +8,7 @@ from gprune.app.ui.text import plain, said
 
 
 def show(text: str, answer: Answer | None, against: str, slot: str | None = None) -> None:
-    """Draws the answer for one text; no digit stands in its slot before a value is known.
-
-    Args:
-        text: the evaluation text.
-        answer: what is known; None where nothing is.
-        against: what it is held against, in words.
-        slot: key of what holds the value.
-    """
+    """Draws the answer for one text; no digit stands in its slot before a value is known."""
     if answer is not None and answer.problem:
         st.error(f"{plain(text)}: {said(answer.problem)}", icon=":material/error:")
         return

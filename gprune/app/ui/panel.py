@@ -3,8 +3,6 @@
 The card of a page, the report and the Python API all take it from that function, so that they say the same.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -135,11 +133,6 @@ def _from(reads: Mapping[str, str]) -> Asked:
 
 def in_range(name: str, value: int | None, count: int) -> int:
     """A whole number from 0 that is one of so many; the middle one where there is none.
-
-    Args:
-        name: of the option.
-        value: as it was given.
-        count: how many there are.
 
     Raises:
         SettingsError: there are not so many.

@@ -3,8 +3,6 @@
 Plotly's own camera, in the browser, then writes it as SVG.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import plotly.graph_objects as go
@@ -27,12 +25,7 @@ def width(columns: str) -> int:
 
 
 def fitted(figure: go.Figure, columns: str) -> go.Figure:
-    """A copy of a figure at the width of its columns; the figure stays as it is.
-
-    Args:
-        figure: as a card draws it.
-        columns: one or two.
-    """
+    """A copy of a figure at the width of one or two columns; the figure stays as it is."""
     made = as_shapes(figure)
     size = width(columns)
     made.update_layout(
@@ -53,11 +46,7 @@ def fitted(figure: go.Figure, columns: str) -> go.Figure:
 
 
 def as_shapes(figure: go.Figure) -> go.Figure:
-    """A copy of a figure whose points are shapes: those drawn by the graphics card would be a picture in SVG.
-
-    Args:
-        figure: as a card draws it.
-    """
+    """A copy of a figure whose points are shapes, which the graphics card would make a picture in SVG."""
     plain: dict[str, Any] = figure.to_plotly_json()
     for trace in plain["data"]:
         if trace.get("type") == "scattergl":

@@ -1,7 +1,5 @@
 """The presenter's view: a page alone, in larger type; `present=1` in its address."""
 
-from __future__ import annotations
-
 import plotly.graph_objects as go
 import streamlit as st
 
@@ -57,11 +55,7 @@ def button() -> None:
 
 
 def enlarged(figure: go.Figure) -> go.Figure:
-    """A figure as an audience can read it; the figure itself, which others may be shown, stays as it is.
-
-    Args:
-        figure: as a card draws it.
-    """
+    """A figure as an audience can read it; the figure itself, which others may be shown, stays as it is."""
     if not on():
         return figure
     letters = {"font": {"size": _LETTERS}}

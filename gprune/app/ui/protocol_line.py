@@ -1,7 +1,5 @@
 """The line below figures that says by what protocol they were measured, and what their marks stand for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import streamlit as st
@@ -14,11 +12,7 @@ _MOST = 3
 
 
 def show(found: Iterable[Stamp | None]) -> None:
-    """Draws the stamps of some figures, each once; of many the first ones.
-
-    Args:
-        found: the stamps; None where the protocol is not known.
-    """
+    """Draws the stamps that are known of some figures, each once; of many the first ones."""
     lines = protocol.lines(found)
     for line in lines[:_MOST]:
         st.caption(f":material/straighten: {plain(line)}.")

@@ -1,7 +1,5 @@
 """The calls of the Python API that give what a card shows, to be copied."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -29,14 +27,7 @@ TABLES = {
 
 
 def code(run: Run, card: str, calls: Iterable[Call], options: Mapping[str, Any]) -> str:
-    """Code that ends with what a card shows; empty where it shows nothing of a run.
-
-    Args:
-        run: the run that is shown.
-        card: key of the card.
-        calls: what draws the figures of the card.
-        options: what is set beside a card without a figure.
-    """
+    """Code that ends with what a card shows; empty where it shows nothing of a run."""
     if card == "ov_provenance":
         return of_study(run.study)
     lines = [_written(one) for one in calls]
@@ -49,13 +40,7 @@ def code(run: Run, card: str, calls: Iterable[Call], options: Mapping[str, Any])
 
 
 def of_study(study: Study, *others: Study, anyway: bool = False) -> str:
-    """Code that runs a study, and others that differ from it in their seed alone.
-
-    Args:
-        study: the study; what is in it as by itself is left out.
-        others: the same under other seeds.
-        anyway: whether it is to start even if it cannot fit in memory.
-    """
+    """Code that runs a study, and others that differ from it in their seed alone."""
     plain = Study(model=study.model, primary=study.primary, auxiliary=study.auxiliary)
     changed = {
         name: field(study, name)

@@ -1,15 +1,16 @@
 """Which run the pages show: the choice in the sidebar, kept in the address."""
 
-from __future__ import annotations
-
+from collections import Counter
 from collections.abc import Iterable
 
 import streamlit as st
 
+from gprune.analysis import thresholds
 from gprune.app.ui import url_state, work
-from gprune.app.ui.run_labels import labels
-from gprune.app.ui.text import plain
+from gprune.app.ui.chart_style import label
+from gprune.app.ui.text import plain, short
 from gprune.pipeline.runs.opened import Run
+from gprune.study import ReliabilitySettings
 
 RUN, SHOWN = "run", "frame_shown_run"
 """key in the address; where the session keeps the name of the run that is shown"""
@@ -20,18 +21,49 @@ _LABEL, _DELETED = "frame_run_label", "frame_run_deleted"
 """what the run that is shown is called; name and label of one that was deleted while it was shown"""
 
 
+def labels(runs: list[Run]) -> dict[str, str]:
+    """Readable names of runs, by the name of their folder.
+
+    Name or model, the state of those that are not done and what is not the default; of runs that share these,
+    metric and retention as well, and of runs that share those too, a short hash: a narrow list shows it all.
+    """
+    found = {run.name: _words(run) for run in runs}
+    # no two are called alike: a browser speaks of a run by its label
+    for words in (_sizes, lambda run: run.name.rsplit("-", 1)[-1][:6], lambda run: run.name):
+        times = Counter(found.values())
+        for run in runs:
+            if times[found[run.name]] > 1:
+                found[run.name] += f" · {words(run)}"
+    return found
+
+
+def _sizes(run: Run) -> str:
+    return f"{label(run.study.metric)} · keep {100 * run.study.retention:.3g} %"
+
+
+def _words(run: Run) -> str:
+    study = run.study
+    parts = [run.title or short(study.model)]
+    if run.state != "done":
+        parts.append(run.state or "state unknown")
+    if run.about.name:
+        # whoever named it knows what tells it apart
+        return " · ".join(parts)
+    rule = thresholds.described(study.reliability)
+    if study.reliability != ReliabilitySettings() and rule not in parts[0]:
+        parts.append(rule)
+    if study.seed and f"seed {study.seed}" not in parts[0]:
+        parts.append(f"seed {study.seed}")
+    return " · ".join(parts)
+
+
 def choose_run(name: str) -> None:
     """Lets the next drawing of the frame show another run."""
     url_state.put(RUN, name)
 
 
 def forget(name: str, left: list[Run]) -> None:
-    """Lets the next drawing show another run, where a run that was deleted here is the one shown.
-
-    Args:
-        name: the run that was deleted.
-        left: the runs that are there now, the newest first.
-    """
+    """Has another of the runs that are left shown, the newest first, where a deleted run is the one shown."""
     if st.session_state.get(SHOWN) == name:
         url_state.put(RUN, _default(left))
 
@@ -119,9 +151,7 @@ def warn(asked: str) -> None:
 def listed(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
     """The runs to choose from: those of a series of studies last, and only where they are asked for.
 
-    Args:
-        runs: all runs, the newest first.
-        always: names that are listed in any case, those of hidden runs as well.
+    `runs` stand the newest first; names of `always` are listed in any case, those of hidden runs as well.
     """
     wanted = set(always)
     own, of_studies = _apart([run for run in runs if not run.about.hidden or run.name in wanted])

@@ -1,7 +1,5 @@
 """The one selection that every page marks: a layer, a module in it, a neuron in it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -40,24 +38,14 @@ def of_point(point: dict[str, Any]) -> None:
 
 
 def custom_data(point: dict[str, Any]) -> list[Any]:
-    """What a chart has stored with a clicked mark, in order; empty where it has stored nothing.
-
-    Args:
-        point: the mark, as Plotly describes it.
-    """
+    """What a chart has stored with a clicked mark, in order; empty where it has stored nothing."""
     data = point.get("customdata")
     # an array that went to the browser as bytes comes back as numbered entries
     return list(data.values() if isinstance(data, dict) else data or [])
 
 
 def layer_field(run: Run, key: str, layers: int) -> int:
-    """A field for the layer that a card draws: the selected one, else the middle one.
-
-    Args:
-        run: the run at hand.
-        key: of the widget; unique in the app.
-        layers: how many there are.
-    """
+    """A field for the layer that a card draws: the selected one, else the middle one."""
     found = current(run).layer
     layer = found if found is not None and found < layers else layers // 2
     st.session_state[key] = layer
@@ -72,14 +60,7 @@ def _take_layer(key: str) -> None:
 
 
 def table(frame: pd.DataFrame, key: str, then: Callable[[], None] | None = None, **options: Any) -> None:
-    """A table in which a chosen row selects; columns are named layer, module, neuron, as far as there.
-
-    Args:
-        frame: the rows.
-        key: of the widget; unique in the app.
-        then: called after a row was chosen.
-        options: further arguments of `st.dataframe`.
-    """
+    """A table in which a chosen row selects, and `then` is called; see KEYS for the columns that count."""
 
     def take() -> None:
         rows = st.session_state[key]["selection"]["rows"]

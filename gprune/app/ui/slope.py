@@ -1,7 +1,5 @@
 """The slope chart: neurons of one layer, from their rank on A to their rank on B."""
 
-from __future__ import annotations
-
 import numpy as np
 import plotly.graph_objects as go
 
@@ -13,13 +11,7 @@ _GOES_UP, _GOES_DOWN = "higher on B", "higher on A"
 
 
 def slopes(found: Movers, height: int, chosen: int | None = None) -> go.Figure:
-    """One line a neuron, in the hue of the text that ranks it higher.
-
-    Args:
-        found: the neurons.
-        height: in pixels.
-        chosen: the neuron to mark, if it is among them.
-    """
+    """One line a neuron, in the hue of the text that ranks it higher."""
     figure = go.Figure()
     up = found.second > found.first
     for name, color, members in ((_GOES_DOWN, TEXT_A, ~up), (_GOES_UP, TEXT_B, up)):

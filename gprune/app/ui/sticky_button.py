@@ -5,8 +5,6 @@ again, without the click that it was about to see. So a click is noted where not
 noted until the script has come to the button.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st
@@ -16,23 +14,13 @@ _PAGE = "pressed_page"
 
 
 def begin(page: str) -> None:
-    """Forgets clicks on another page; called before a page is drawn.
-
-    Args:
-        page: which page.
-    """
+    """Forgets clicks on another page; called before a page is drawn."""
     if st.session_state.get(_PAGE) != page:
         st.session_state[_PAGE], st.session_state[_NOTED] = page, set()
 
 
 def pressed(label: str, key: str, **options: Any) -> bool:
-    """Draws a button; whether it was clicked since it was last drawn.
-
-    Args:
-        label: what stands on it.
-        key: of the widget; unique in the app.
-        options: further arguments of `st.button`.
-    """
+    """Draws a button; whether it was clicked since it was last drawn."""
     st.button(label, key=key, on_click=_note, args=(key,), **options)
     noted: set[str] = st.session_state.get(_NOTED, set())
     found = key in noted

@@ -1,7 +1,5 @@
 """What a run says, for the overview, the tour and the help: each from the results that are there."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gprune import records
@@ -70,13 +68,7 @@ def curves(run: Run, layer: int | None = None) -> list[ranks.Distribution]:
 
 
 def movers_of(run: Run, layer: int | None, among: int | None) -> neurons.Movers:
-    """The neurons that move most in a layer, or else in the one that drifts most.
-
-    Args:
-        run: the run at hand.
-        layer: the layer.
-        among: a neuron that is among them, however little it moves.
-    """
+    """The neurons that move most in a layer, else in the one that drifts most, `among` with them."""
     first, second = (run.key(stages.scores, role) for role in stages.PAIR)
     return _movers(run.root, run.key(stages.drift), first, second, layer, among)
 
@@ -96,9 +88,7 @@ def example_of(run: Run, chosen: Selection) -> neurons.Example:
 
     Of the neurons that move furthest beyond their own noise, one is taken about which the methods disagree.
 
-    Args:
-        run: the run at hand.
-        chosen: the neuron, or the layer to take one of.
+    `chosen` is the neuron, or the layer to take one of.
 
     Raises:
         MissingResultError: drift or scores are not there.

@@ -1,7 +1,5 @@
 """The one way to a table on a page: what its toolbar downloads is as safe in a spreadsheet as our own CSV."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any

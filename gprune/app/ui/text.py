@@ -1,7 +1,5 @@
 """Text from outside, made safe for Markdown, for figures and for spreadsheets."""
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -1,7 +1,5 @@
 """Pickers of calibration and evaluation texts: the names that are known, or any path or name."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.data import texts
@@ -14,17 +12,7 @@ def known() -> dict[str, str]:
 
 
 def pick(label: str, key: str, default: str, optional: bool = True) -> str:
-    """One text by name or path.
-
-    Args:
-        label: what the text is for.
-        key: key of the widget.
-        default: chosen at first; an unknown one is offered as well.
-        optional: whether leaving it empty is allowed.
-
-    Returns:
-        The text as typed; empty if none is chosen.
-    """
+    """One text by name or path as typed, empty if none is chosen; an unknown default is offered as well."""
     names = list(known())
     options = names if not default or default in names else [default, *names]
     chosen = st.selectbox(

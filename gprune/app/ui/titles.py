@@ -1,7 +1,5 @@
 """What the stages of a job are called, and how far its run is."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,6 +21,13 @@ _BESIDE = {
     "measure": "measuring a mask set",
 }
 """what a job reports besides the stages of its study"""
+SPEEDS = {
+    "none": "not measured",
+    "auto": "auto: gpu where there is one, else cpu",
+    "cpu": "cpu: batch 1, prompt 128, 64 new tokens",
+    "gpu": "gpu: the paper's setting, batch 8, prompt 2048, 512 new tokens",
+}
+"""presets of the speed measurement, in words"""
 
 
 @lru_cache(maxsize=256)
@@ -37,12 +42,7 @@ def title(study: Study, name: str) -> str:
 
 
 def outlook(run: Run, progress: JobProgress | None = None) -> Outlook:
-    """How far a run is.
-
-    Args:
-        run: the run, as its record stands now.
-        progress: the latest event of the job that makes it, where there is one.
-    """
+    """How far a run is."""
     ended = {*run.stages, *run.unavailable}
     if progress is None:
         return Outlook.of(run.outlook, ended, 0.0)

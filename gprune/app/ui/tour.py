@@ -4,22 +4,50 @@ A step is an address: the page, and `tour` with the number of the step. Findings
 what is not there yet is said, and the tour goes on.
 """
 
-from __future__ import annotations
-
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
-from gprune.app.ui import first_visit, job_runs, present, story, url_state
+from gprune.app.ui import job_runs, present, story, url_state
 from gprune.app.ui.run_choice import RUN
 from gprune.app.ui.text import plain, said
+from gprune.app.ui.work import AUTOSTART_VARIABLE
 from gprune.pipeline.runs.opened import MissingResultError, Run, root
 from gprune.system.errors import GpruneError
+from gprune.system.files import make_folder, write_text
 
+_OVER, _SEEN = "tour_over", "first_visit_seen"
 TOUR = "tour"
+
+
+def _first_visit(url: str, root: str) -> bool:
+    """Whether this is a first visit: of the first page, by an address that asks for nothing.
+
+    Nothing begins by itself where GPRUNE_AUTOSTART is 0.
+    """
+    fresh = not st.session_state.get(_SEEN)
+    st.session_state[_SEEN] = True
+    wanted = os.environ.get(AUTOSTART_VARIABLE, "1") != "0"
+    return fresh and wanted and not url and not len(st.query_params) and not _over_path(root).exists()
+
+
+def _end_visit(root: str) -> None:
+    """Notes that the tour was ended or skipped; where the cache cannot be written, it begins again."""
+    path = _over_path(root)
+    try:
+        make_folder(path.parent)
+        write_text(path, "The tour of the app was ended or skipped here.\n")
+    except OSError:
+        return
+
+
+def _over_path(root: str) -> Path:
+    return Path(root) / "app" / _OVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +122,8 @@ _NUMBERS = [*(str(number) for number in range(1, len(STEPS) + 1)), ""]
 
 
 def begin(url: str) -> None:
-    """Begins the tour where the app is opened for the first time; called before a page is drawn.
-
-    Args:
-        url: address of the page.
-    """
-    if first_visit.begins(url, root()):
+    """Begins the tour where the app is opened for the first time; called before a page is drawn."""
+    if _first_visit(url, root()):
         url_state.put(TOUR, "1")
 
 
@@ -113,12 +137,7 @@ def begin_button() -> None:
 
 
 def banner(url: str, run: Run | None) -> None:
-    """Draws the step that is under way above a page; nothing where nobody takes the tour.
-
-    Args:
-        url: address of the page below.
-        run: the run at hand.
-    """
+    """Draws the step that is under way above a page; nothing where nobody takes the tour."""
     number = url_state.choice(TOUR, _NUMBERS, "")
     if not number:
         return
@@ -184,7 +203,7 @@ def _end(primary: bool = False) -> None:
 
 def _stop() -> None:
     url_state.put(TOUR, "")
-    first_visit.end(root())
+    _end_visit(root())
 
 
 def _link(number: int, run: Run | None) -> None:

@@ -1,7 +1,5 @@
 """What can be selected in a run: a layer, a module in it, a neuron in it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,19 +1,51 @@
 """What one session knows of its address: the values outside all widgets, and how they are written into it."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import streamlit as st
 
-from gprune.app.ui import url_messages as sentences
+from gprune.app.ui.text import said
 
+_LONGEST = 80
+"""characters of a value that a sentence repeats"""
 T = TypeVar("T")
 ALWAYS = ("run", "jobs_job")
 """in every address that has them: another person's newest run or job is another one"""
 _STATE = "address_state"
+
+
+def written(value: Any) -> list[str]:
+    """A value as the address writes it; nothing for an empty one, an empty entry for an empty list."""
+    if isinstance(value, bool):
+        return [str(int(value))]
+    if isinstance(value, float):
+        return [f"{value:.6g}"]
+    if isinstance(value, (list, tuple)):
+        return [str(item) for item in value] or [""]
+    return [str(value)] if value not in ("", None) else []
+
+
+def complaint(key: str, found: str, wanted: str) -> str:
+    """Of a value that is none of those meant."""
+    return said(f"The address has {key} = {found[:_LONGEST]}, which is not used here: {wanted} is meant.")
+
+
+def ambiguous(key: str, found: list[str]) -> str:
+    """Of a key that has one value and was given several."""
+    return said(f"The address has {key} {len(found)} times; the last, {found[-1][:_LONGEST]}, is used.")
+
+
+def stranger(key: str, found: str) -> str:
+    """Of a name that nothing on the page has."""
+    return said(f"The address has {key} = {found[:_LONGEST]}, which this page does not have.")
+
+
+def listed(options: Iterable[str]) -> str:
+    """The names that are meant, at most eight."""
+    names = [name for name in options if name]
+    return " or ".join(names[:8]) + (" …" if len(names) > 8 else "")
 
 
 @dataclass(slots=True)
@@ -48,7 +80,7 @@ class State:
     def wanted(self, defaults: Mapping[str, Any]) -> dict[str, list[str]]:
         """What an address is to hold of some values: those that are known and not their defaults."""
         found = {
-            key: sentences.written(self.values[key])
+            key: written(self.values[key])
             for key, default in defaults.items()
             if key in self.values and (key in ALWAYS or self.values[key] != default)
         }

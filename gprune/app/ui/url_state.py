@@ -6,8 +6,6 @@ not its default is in its address afterwards, under stable names, so that a copi
 view.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
@@ -15,7 +13,6 @@ from typing import Any, TypeVar, cast
 import streamlit as st
 from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
 
-from gprune.app.ui import url_messages as sentences
 from gprune.app.ui import url_session
 
 T = TypeVar("T")
@@ -23,11 +20,7 @@ Options = Mapping[str, str] | Sequence[str]
 
 
 def begin(page: str) -> None:
-    """Takes over what the address holds; called before a page is drawn.
-
-    Args:
-        page: which page; complaints about an address end with it.
-    """
+    """Takes over what the address holds, without faults of another page; called before a page is drawn."""
     state = url_session.current()
     if page != state.page:
         state.page, state.faults = page, {}
@@ -56,17 +49,13 @@ def _by_history() -> bool:
 
 
 def finish(slot: Any) -> None:
-    """Writes what the page has read into the address; called after a page was drawn.
-
-    Args:
-        slot: container at the top of the page, for what an address brought and no page can use.
-    """
+    """Writes what the page has read into the address, and into the slot what of it no page can use."""
     state = url_session.current()
     state.collecting = False
     for key, found in state.unclaimed.items():
         state.values.pop(key, None)
         if found:
-            state.faults[key] = sentences.stranger(key, found)
+            state.faults[key] = url_session.stranger(key, found)
     state.unclaimed = {}
     state.write()
     for sentence in state.faults.values():
@@ -106,12 +95,7 @@ def in_fragment() -> bool:
 
 
 def link(page: str, shared: Iterable[str]) -> dict[str, list[str]]:
-    """What the address of another page holds, as it was left: for links that lead there.
-
-    Args:
-        page: which page.
-        shared: keys that go with the reader from page to page.
-    """
+    """What the address of another page holds, as it was left, with the shared keys: for links to it."""
     state = url_session.current()
     known = {
         key: default for key, default in state.defaults.get(state.page, {}).items() if key in set(shared)
@@ -131,7 +115,7 @@ def whole(key: str, default: int, low: int, high: int) -> int:
 
 def choice(key: str, options: Options, default: str) -> str:
     """One of the names of `options`."""
-    return _read(key, default, lambda found: _member(str(found), options), sentences.listed(options))
+    return _read(key, default, lambda found: _member(str(found), options), url_session.listed(options))
 
 
 def flag(key: str, default: bool = False) -> bool:
@@ -146,7 +130,7 @@ def several(key: str, options: Options, default: Iterable[str]) -> list[str]:
     found = [name for name in (arrived or state.values.get(key, default)) if name]
     unknown = [name for name in found if name not in options]
     if arrived is not None and unknown:
-        state.faults[key] = sentences.complaint(key, ", ".join(unknown), sentences.listed(options))
+        state.faults[key] = url_session.complaint(key, ", ".join(unknown), url_session.listed(options))
     chosen = [name for name in dict.fromkeys(found) if name in options]
     if arrived is not None:
         state.values[key] = chosen
@@ -248,9 +232,9 @@ def _read(key: str, default: T, parse: Callable[[Any], T], wanted: str) -> T:
             state.values[key] = parse(arrived[-1])
             state.faults.pop(key, None)
             if len(set(arrived)) > 1:
-                state.faults[key] = sentences.ambiguous(key, arrived)
+                state.faults[key] = url_session.ambiguous(key, arrived)
         except (ValueError, OverflowError):
-            state.faults[key] = sentences.complaint(key, arrived[-1], wanted)
+            state.faults[key] = url_session.complaint(key, arrived[-1], wanted)
     try:
         # another run can have fewer layers or methods: its own default serves then, and the value is kept
         value = parse(state.values[key]) if state.values.get(key) is not None else default

@@ -1,7 +1,5 @@
 """Files that a person gives the app: kept below the cache, whatever they are called, and by their content."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path
@@ -13,12 +11,7 @@ from gprune.system.files import make_folder, write_bytes
 def place(root: str, folder: str, name: str, suffix: str, raw: bytes) -> Path:
     """Where a file is kept.
 
-    Args:
-        root: the cache folder.
-        folder: the part of the cache, as texts.
-        name: what the person calls it; only its letters and digits survive.
-        suffix: ending of the file, with its dot.
-        raw: its content, of which a hash becomes part of the name.
+    Of `name` only letters and digits survive; `suffix` has its dot; a hash of `raw` becomes part of the name.
     """
     stem = name.lower().removesuffix(suffix)
     safe = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:40].strip("-") or folder

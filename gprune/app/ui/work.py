@@ -1,7 +1,5 @@
 """Jobs as the pages see them: which run a job makes, what is going on now, and the demo's first start."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence
@@ -67,11 +65,7 @@ class Situation:
         return repr((jobs, runs, len(self.unreadable)))
 
     def marks(self, whose: str | None) -> Marks:
-        """What a page is drawn from.
-
-        Args:
-            whose: the run that it shows; where it is None the page shows all of them.
-        """
+        """What a page of one run, or of all where it is None, is drawn from."""
         if whose is None:
             return Marks(self.states, "", self.signature)
         run = self.run_named(whose)
@@ -123,16 +117,7 @@ def resume(root: str, job_id: str) -> Job:
 
 
 def start(root: str, study: Study, arguments: tuple[str, ...] = ()) -> Job | None:
-    """Submits a study; a double click or a second tab gets the job that is there already.
-
-    Args:
-        root: the cache.
-        study: what is to run.
-        arguments: what its command is told besides.
-
-    Returns:
-        The job, or None after the reason has been shown on the page.
-    """
+    """Submits a study, or finds the job of a double click; None after the page has been told why not."""
     try:
         packed.require_here(root, study)
     except GpruneError as error:
@@ -142,17 +127,7 @@ def start(root: str, study: Study, arguments: tuple[str, ...] = ()) -> Job | Non
 
 
 def begin(root: str, study: Study, title: str, arguments: tuple[str, ...]) -> Job | None:
-    """Submits a job, and says that it was started; while one is at work on the same, that one is returned.
-
-    Args:
-        root: the cache.
-        study: what is to run, or what the job is about.
-        title: what to call the job.
-        arguments: its command, or what that is told besides; see `submit`.
-
-    Returns:
-        The job, or None after the reason has been shown on the page.
-    """
+    """Submits a job, or finds one at work on the same; None after the page has been told why not."""
     try:
         job = submit(root, study, title, arguments)
     except GpruneError as error:
@@ -163,16 +138,7 @@ def begin(root: str, study: Study, title: str, arguments: tuple[str, ...]) -> Jo
 
 
 def start_in_slurm(root: str, studies: Sequence[Study], settings: SlurmSettings) -> list[Job]:
-    """Puts studies into Slurm as one array, and says so.
-
-    Args:
-        root: the cache.
-        studies: what is to run.
-        settings: what the cluster wants.
-
-    Returns:
-        The job of each; none after the reason has been shown on the page.
-    """
+    """Puts studies into Slurm as one array, and says so; no jobs after the page has been told why not."""
     try:
         for study in studies:
             packed.require_here(root, study)
@@ -196,21 +162,14 @@ def job_label(study: Study) -> str:
 
 
 def preferred(runs: list[Run]) -> Run | None:
-    """The run to show where none was chosen: the newest that is done, else one at work, else the newest.
-
-    Args:
-        runs: the newest first.
-    """
+    """The run to show where none was chosen: the newest that is done, else one at work, else the newest."""
     at_work = (run for run in runs if run.state == "running")
     done = (run for run in runs if run.complete)
     return next(done, None) or next(at_work, None) or next(iter(runs), None)
 
 
 def autostart(situation: Situation) -> bool:
-    """Starts the bundled demo where nothing was ever run; says whether it did.
-
-    Set GPRUNE_AUTOSTART=0 to prevent it.
-    """
+    """Starts the demo where nothing was ever run and GPRUNE_AUTOSTART is not 0; says whether it did."""
     wanted = os.environ.get(AUTOSTART_VARIABLE, "1") != "0"
     if not wanted or situation.runs or situation.jobs or situation.problem:
         return False

@@ -1,7 +1,5 @@
 """What a list of edits costs: perplexity beside the method's own masks, paired over windows."""
 
-from __future__ import annotations
-
 import uuid
 
 import streamlit as st
@@ -61,13 +59,7 @@ def show(run: Run, method: str, found: Edited) -> None:
 
 
 def look(run: Run, asked: list[str], draw: object) -> None:
-    """Shows answers, and looks again as long as windows are still coming.
-
-    Args:
-        run: the run.
-        asked: identities of the answers.
-        draw: told the answers, in the same order.
-    """
+    """Shows answers while windows are still coming; `draw` is told them in the order of `asked`."""
 
     def latest() -> list[Answer | None]:
         return [preview.pool().latest(identity) for identity in asked]

@@ -1,7 +1,5 @@
 """The card By hand: units to keep or remove, the budget met again, what it costs, and a name for it."""
 
-from __future__ import annotations
-
 import functools
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The list of edits of a session, one a run, and what becomes of a method's masks with it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """By hand: what if a person keeps or removes these units, at the same budget?"""
 
-from __future__ import annotations
-
 from gprune.app.pages.by_hand import edits_card, sets_card
 from gprune.app.ui import frame
 

@@ -1,7 +1,5 @@
 """Mask sets: what was kept under names, each measured beside the method that it started from."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Figures of the calibration data page: the pair matrix and the sample-size curve."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -17,10 +15,8 @@ _CELL = 78
 def matrix(table: pd.DataFrame, names: dict[str, str], highest: float) -> go.Figure:
     """A square of texts by texts with its numbers.
 
-    Args:
-        table: values by letter; NaN where not known.
-        names: short names of the texts by letter, safe to draw.
-        highest: value of the brightest colour.
+    `table` has values by letter, NaN where not known; `names` are safe to draw; `highest` has the brightest
+    colour.
     """
     values = table.to_numpy(dtype=np.float64)
     titles = [f"{letter} ({names[letter]})" for letter in table.index]
@@ -50,12 +46,7 @@ def matrix(table: pd.DataFrame, names: dict[str, str], highest: float) -> go.Fig
 
 
 def stability(curves: list[analysis.Curve], samples: int) -> go.Figure:
-    """Rank correlation of two parts by their size; the chosen number of sequences is marked.
-
-    Args:
-        curves: of every text, and of two texts.
-        samples: sequences that the run draws of each text, |D|.
-    """
+    """Rank correlation of two parts by their size; the chosen number of sequences is marked."""
     figure = go.Figure()
     for curve in curves:
         _draw(figure, curve, samples)

@@ -1,7 +1,5 @@
 """The card of one calibration text: is it good enough, and would another one give another model?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 
@@ -40,12 +38,7 @@ def chosen(run: Run) -> str:
 
 
 def draw(run: Run, letter: str) -> None:
-    """Draws the view of one text.
-
-    Args:
-        run: the run that is shown.
-        letter: A, B or C.
-    """
+    """Draws the view of one text."""
     found: TextCard | None = None
     with card("cd_card", f"Calibration card of {letter}", run) as drawn:
         with st.spinner("Comparing samples of the texts …"):

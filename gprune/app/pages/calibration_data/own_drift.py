@@ -1,25 +1,27 @@
 """The rank drift of a text of one's own against A and B: at once on a small model, else from its jobs."""
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from gprune.analysis import own_text as analysis
-from gprune.analysis.drift import distribution_table
+from gprune.analysis.drift import Distribution, distribution_table
+from gprune.analysis.own_text import A_B, A_OWN, B_OWN, FLOOR
 from gprune.app import preview
-from gprune.app.pages.calibration_data import own_charts as figures
 from gprune.app.preview import Held, OwnText, Source
 from gprune.app.preview.worker.messages import OWN_PAIRS
 from gprune.app.ui import packed, tables
 from gprune.app.ui.card import Card, card
-from gprune.app.ui.chart_style import label
+from gprune.app.ui.chart_style import GREY, PAIR, TEXT_A, TEXT_B, label, layer_axis, style
 from gprune.app.ui.panel import Panel
 from gprune.app.ui.text import plain, said, short
 from gprune.data import texts as corpora
@@ -44,6 +46,13 @@ _WORDS = {
     "waiting": "Waits for its turn …",
     "loading": "A process is started and reads the model …",
     "measuring": "The model reads the text …",
+}
+_HEIGHT = 380
+_LINES: dict[str, tuple[dict[str, Any], str]] = {
+    A_OWN: ({"color": TEXT_A, "width": 3}, "circle"),
+    B_OWN: ({"color": TEXT_B, "width": 3}, "square"),
+    A_B: ({"color": PAIR, "width": 2, "dash": "dash"}, "x"),
+    FLOOR: ({"color": GREY, "width": 2, "dash": "dot"}, "square-open"),
 }
 
 
@@ -110,12 +119,7 @@ def _written(study: Study, inputs: Inputs) -> dict[str, str]:
 
 
 def study_of(study: Study, usable: int) -> Study:
-    """The study that has an own text as its C and asks for its drift alone; no key depends on its name.
-
-    Args:
-        study: the study to start from.
-        usable: sequences that the text gives.
-    """
+    """The study that has an own text of so many usable sequences as its C and asks for its drift alone."""
     changes = {
         "substitute": _NAME,
         "methods": ["dense"],
@@ -178,9 +182,7 @@ def _follow(asked: str) -> None:
 def seconds(run: Run, graph: Graph) -> float | None:
     """What measuring takes by what is known of this machine; None where that cannot be told, or no page may.
 
-    Args:
-        run: the run, whose own pass says how fast this machine is.
-        graph: of the study with the text.
+    The pass of `run` says how fast this machine is.
     """
     results = stages.Results(run.results.store, graph)
     wanted = stages.order([stages.drift(graph, *pair) for pair in OWN_PAIRS.values()], results.holds)
@@ -218,7 +220,7 @@ def _histogram(drawn: Card, run: Run, text: Brought, study: Study, found: Mappin
     samples = study.calibration.samples
     anew = " A and B are drawn anew with as few." if samples < run.study.calibration.samples else ""
     made = Panel(
-        figures.histogram(analysis.curves(found, BINS)),
+        _drift_of_pairs(analysis.curves(found, BINS)),
         "Halves of the texts, all of one size; the dotted line is half of your text against its other half.",
         alt=finding,
         table=lambda: distribution_table(analysis.curves(found, BINS)),
@@ -238,8 +240,46 @@ def _layers(drawn: Card, text: Brought, found: Mapping[str, RankDrift]) -> None:
     named = plain(called(text))
     drawn.title(f"Layer {lowest} ranks {named} and A most differently: correlation {value:.2f} on halves")
     made = Panel(
-        figures.correlations(table),
+        _correlations(table),
         "On halves; 1 is the same order in a layer. Dotted: half of your text against its other half.",
         table=lambda: table,
     )
     drawn.show(made)
+
+
+def _drift_of_pairs(curves: list[Distribution]) -> go.Figure:
+    """The drift of every pair on halves, and of the own text's two."""
+    figure = go.Figure()
+    for curve in curves:
+        edges = np.linspace(0.0, 1.0, len(curve.shares) + 1)
+        figure.add_scatter(
+            x=edges,
+            y=np.append(curve.shares, curve.shares[-1]),
+            name=curve.name,
+            mode="lines",
+            line={**_LINES[curve.name][0], "shape": "hv"},
+            hovertemplate=f"d from %{{x:.3f}}: %{{y:.2f}} % of neurons<extra>{curve.name}</extra>",
+        )
+    style(figure, "rank drift d between halves", "share of neurons (%)", _HEIGHT)
+    last = max(int(np.flatnonzero(curve.shares).max()) for curve in curves)
+    figure.update_xaxes(range=[0, min(1.0, (last + 2) / len(curves[0].shares))])
+    return figure
+
+
+def _correlations(table: pd.DataFrame) -> go.Figure:
+    """The rank correlation of every layer, on halves."""
+    figure = go.Figure()
+    for name in table.columns[1:]:
+        line, symbol = _LINES[name]
+        figure.add_scatter(
+            x=table["layer"],
+            y=table[name],
+            name=name,
+            mode="lines+markers",
+            line=line,
+            marker={"symbol": symbol, "size": 8},
+            hovertemplate="layer %{x}: %{y:.3f}<extra>" + name + "</extra>",
+        )
+    style(figure, "layer", "Spearman correlation of ranks, halves", _HEIGHT)
+    layer_axis(figure, len(table))
+    return figure

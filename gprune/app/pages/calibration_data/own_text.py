@@ -1,7 +1,5 @@
 """Bring your own text: its tokens and its distance to the other texts at once, and the jobs of its drift."""
 
-from __future__ import annotations
-
 import hashlib
 import tempfile
 from collections.abc import Sequence
@@ -50,8 +48,7 @@ class Counted:
 def draw(run: Run, texts: dict[str, records.Tokens]) -> Brought | None:
     """The form, what can be said of the text at once, and the buttons that start its jobs.
 
-    Returns:
-        The text, where it has enough sequences for a drift.
+    Gives the text, where it has enough sequences for a drift.
 
     Raises:
         CorpusError: the text is empty, too large or not UTF-8, or its records hold no text.
@@ -215,11 +212,8 @@ def _command(study: Study) -> str:
 def drift_study(study: Study, auxiliary: Path, usable: int, role: str = PAIR[0]) -> Study:
     """The study that sets a text of a study against another one, and asks for nothing else.
 
-    Args:
-        study: the study to start from.
-        auxiliary: file of the other text.
-        usable: sequences that it gives.
-        role: of the text that it is set against.
+    `auxiliary` is the file of the other text, which gives `usable` sequences; `role` is that of the text that
+    it is set against.
     """
     changes = {
         "primary": getattr(study, role),

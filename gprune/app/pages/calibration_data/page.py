@@ -1,7 +1,5 @@
 """Calibration data: what is calibrated on, how far apart are the texts, and how many sequences are enough?"""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

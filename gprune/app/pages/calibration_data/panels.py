@@ -1,7 +1,5 @@
 """How far apart the texts of a run are, and how many sequences are enough: measures and figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Figures of the compare page: perplexities, differences to a pinned method, units that two methods keep."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -54,10 +52,6 @@ def _traces(marks: Iterable[Mark], what: str) -> list[tuple[int, dict[str, Any]]
     """Marks as Plotly draws them, not yet checked: one trace for each panel and hue, with the panel's number.
 
     A browser takes about as long for a trace of one dot as for one of many, and whiskers have a trace's hue.
-
-    Args:
-        marks: what is drawn.
-        what: says value and error.
     """
     groups: dict[tuple[int, str], list[Mark]] = {}
     for mark in marks:
@@ -90,13 +84,7 @@ def dots(lines: list[Line], text: str, names: dict[tuple[str, str], str]) -> go.
 
     The methods read the same windows: whiskers that overlap do not decide whether two of them differ.
 
-    Args:
-        lines: lines of the table, top first.
-        text: evaluation text.
-        names: what to call each line.
-
-    Returns:
-        A figure that is shared: whoever changes it copies it first.
+    The `lines` stand top first. The figure is shared: whoever changes it copies it first.
     """
     shown = [line for line in lines if line.by_seed(text)]
     marks = (Mark(line.method, names[line.name], line.mean(text), line.error(text)) for line in shown)
@@ -122,14 +110,8 @@ def changes(
 
     A text on which no line can be compared with the pinned one has no panel.
 
-    Args:
-        lines: lines of the table, top first.
-        pinned: one of them.
-        texts: evaluation texts.
-        names: what to call each line.
-
-    Returns:
-        A figure that is shared: whoever changes it copies it first.
+    The `lines` stand top first, `pinned` is one of them. The figure is shared: whoever changes it copies it
+    first.
     """
     marks, panels = list[Mark](), list[str]()
     for text in texts:
@@ -163,14 +145,7 @@ def _changes(marks: tuple[Mark, ...], titles: tuple[str, ...], rows: tuple[str, 
 
 
 def kept(found: Overlap, methods: tuple[str, str], names: tuple[str, str], kind: str) -> go.Figure:
-    """Stacked bars of every layer: kept by the first only, by both, by the second only.
-
-    Args:
-        found: the units of one kind.
-        methods: the two methods, for their colours.
-        names: what to call them.
-        kind: one of gprune.analysis.kept_units.KINDS.
-    """
+    """Stacked bars of every layer: units of KINDS kept by the first only, by both, by the second only."""
     figure, layers = go.Figure(), np.arange(len(found.both))
     for name, counts, marker in zip(
         (f"only {names[0]}", "both", f"only {names[1]}"),
@@ -209,11 +184,7 @@ def _rows_of(figure: go.Figure, names: list[str]) -> None:
 
 
 def logarithmic(values: Iterable[float]) -> dict[str, Any]:
-    """A log axis of perplexities: its range, and ticks at round numbers, the finest set that stays readable.
-
-    Args:
-        values: what is drawn; those that are not finite and positive are left out.
-    """
+    """A log axis of the finite, positive ones: range, and the finest round ticks that stay readable."""
     known = np.array([value for value in values if np.isfinite(value) and value > 0])
     if not len(known):
         return {"type": "log"}

@@ -1,7 +1,5 @@
 """What every method was given before it was measured, and where that is not the same."""
 
-from __future__ import annotations
-
 import pandas as pd
 import streamlit as st
 

@@ -1,7 +1,5 @@
 """Mask sets that were made by hand, beside the method each starts from and the pinned line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd
@@ -34,13 +32,7 @@ def sets(shown: Shown) -> list[tuple[Run, MaskSet]]:
 
 
 def show(drawn: Card, shown: Shown, there: list[tuple[Run, MaskSet]]) -> None:
-    """Draws the card.
-
-    Args:
-        drawn: the card.
-        shown: what the view compares.
-        there: the sets, at least one.
-    """
+    """Draws the card."""
     rows: list[dict[str, Any]] = []
     missing: list[tuple[Run, MaskSet]] = []
     for run, chosen in there:

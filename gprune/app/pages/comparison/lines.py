@@ -1,7 +1,5 @@
 """What the Methods view compares, from plain choices: runs, their methods, and the pinned line."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A table of measured text cells: one row is the reference, and the best two of a column carry a sign."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -45,12 +43,6 @@ def height(table: pd.DataFrame) -> int:
 
 
 def exports(drawn: Card, table: pd.DataFrame, numbers: Callable[[], pd.DataFrame]) -> None:
-    """Offers the table for a paper, and the numbers behind it as CSV.
-
-    Args:
-        drawn: the card that the table stands on.
-        table: the table as it is shown.
-        numbers: makes the numbers.
-    """
+    """Offers the table for a paper, and the numbers behind it as CSV."""
     drawn.reads(lambda: table)
     drawn.tools(numbers, switch=False)

@@ -1,7 +1,5 @@
 """The table of methods against a pinned baseline: numbers in columns, and what may be called a difference."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -126,15 +124,7 @@ def _always(words: str) -> Callable[[object], str]:
 def _cells(
     line: Line, text: str, shown: Shown, sign: str, mark: str
 ) -> dict[tuple[str, str], tuple[str, str]]:
-    """What the cells of a text say besides their numbers, and how they look.
-
-    Args:
-        line: of the table.
-        text: evaluation text.
-        shown: the whole table.
-        sign: of the best and second-best.
-        mark: of another protocol than that of the column.
-    """
+    """What the cells of a text say besides their numbers, and how they look."""
     if not np.isfinite(line.mean(text)):
         return {}
     title = heading(text, shown)

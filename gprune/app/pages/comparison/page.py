@@ -4,32 +4,36 @@ Four views: the methods of runs side by side, the studies of the paper made here
 comes with the project, and what the paper reports.
 """
 
-from __future__ import annotations
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
-from gprune.analysis import run_settings
-from gprune.app.pages.comparison import (
-    chosen,
-    given_card,
-    hand_card,
-    kept_units_card,
-    methods_table,
-    panels,
-    paper,
-    recorded,
-    study_cards,
-)
-from gprune.app.pages.comparison.lines import Shown
-from gprune.app.ui import frame, tables, url_state
+from gprune.analysis import kept_units, run_settings
+from gprune.analysis.comparison import Line, Row
+from gprune.analysis.kept_units import KINDS, NEURONS
+from gprune.app.pages.comparison import given_card, hand_card, methods_table, panels, paper, study_cards
+from gprune.app.pages.comparison.lines import Shown, composed, measured_lines, measured_rows
+from gprune.app.pages.comparison.panels import comparable, default_of
+from gprune.app.ui import derived_cache, frame, run_choice, selection, tables, url_state
 from gprune.app.ui.card import Card, card, card_of
-from gprune.app.ui.run_labels import labels
-from gprune.app.ui.text import said
+from gprune.app.ui.chart_style import label
+from gprune.app.ui.run_choice import labels
+from gprune.app.ui.text import plain, said
+from gprune.experiments.reproduction.control_report import MEASURED, VERDICTS
 from gprune.pipeline.runs.opened import Run
+from gprune.study.methods import METHODS
+from gprune.system import installation
 from gprune.system.errors import MethodError
 
 METHODS_VIEW, STUDIES, RECORDED, PAPER = "methods", "studies", "fair", "paper"
 _VIEWS = {METHODS_VIEW: "Methods", STUDIES: "Studies", RECORDED: "Fair study", PAPER: "Paper"}
+_RUNS = "cp_runs"
+_LAST = "cp_last_run"
+DOCUMENT = installation.APP_FOLDER / "docs" / "study.md"
+_HEAD, _PART = "# ", "## "
 
 
 def show() -> None:
@@ -50,7 +54,7 @@ def show() -> None:
     if view == STUDIES:
         study_cards.show(run)
     elif view == RECORDED:
-        recorded.show()
+        _recorded()
     elif view == PAPER:
         paper.show()
     elif run is not None:
@@ -58,10 +62,10 @@ def show() -> None:
 
 
 def _methods(run: Run) -> None:
-    runs = chosen.runs(run)
+    runs = _runs(run)
     shown: Shown | None = None
     with card("cp_table", "Perplexity of every method", run) as drawn:
-        shown = chosen.shown(runs)
+        shown = _shown(runs)
         methods_table.show(drawn, shown)
     if len(runs) > 1:
         with card("cp_settings", "Settings in which the runs differ", run) as drawn:
@@ -78,7 +82,7 @@ def _methods(run: Run) -> None:
     with card_of(panels.perplexity, run) as drawn:
         _perplexities(drawn, run, shown)
     with card_of(panels.kept_units_by_layer, run) as drawn:
-        kept_units_card.show(run, drawn, shown)
+        _kept_units(run, drawn, shown)
 
 
 def _settings(drawn: Card, runs: list[Run]) -> None:
@@ -120,3 +124,159 @@ def _perplexities(drawn: Card, run: Run, shown: Shown) -> None:
         )
     st.caption(made[0].caption)
     drawn.tools(made[0].table, how=made[0].how)
+
+
+def _runs(run: Run) -> list[Run]:
+    """Asks for the runs; as long as only one is shown, it is that of the frame."""
+    situation = frame.situation()
+    _shown = url_state.several(_RUNS, [other.name for other in situation.runs], [run.name])
+    last = st.session_state.get(_LAST, run.name)
+    if last != run.name and _shown == [last]:
+        _shown = [run.name]
+        url_state.put(_RUNS, _shown)
+    st.session_state[_LAST] = run.name
+    known = labels(situation.runs)
+    listed = run_choice.listed(situation.runs, (run.name, *_shown))
+    names = {other.name: run_choice.run_label(other, known) for other in listed}
+    asked = url_state.multiselect("Runs side by side", names, _RUNS, [run.name])
+    found = [other for name in asked if (other := situation.run_named(name)) is not None]
+    for other in found:
+        if not derived_cache.measured(other):
+            st.caption(f"{plain(known[other.name])} has no perplexities yet.")
+    return found or [run]
+
+
+def _shown(chosen: list[Run]) -> Shown:
+    """Asks for methods, the pinned line and how seeds are shown.
+
+    Raises:
+        MissingResultError: none of the runs has a perplexity.
+    """
+    rows = measured_rows(chosen)
+    groups = run_settings.seed_groups({run.name: run.study for run in chosen})
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        methods = _picked(rows)
+        several = run_settings.has_several_seeds(groups)
+        together = not several or url_state.toggle("Seeds together", "cp_seeds", True)
+        found = composed(chosen, rows, methods, together=together)
+        pinned = _pinned(found)
+        differences = url_state.toggle("Show differences", "cp_deltas", True)
+    return composed(chosen, rows, methods, together=together, pinned=pinned, differences=differences)
+
+
+def _picked(rows: list[Row]) -> list[str]:
+    """Asks for methods; none means all."""
+    there = {row.method for row in rows}
+    options = [name for name in METHODS if name in there]
+    picked = url_state.several("cp_methods", options, ())
+    count = len(picked) or len(options)
+    with st.popover(f"Methods: {count} of {len(options)}", icon=":material/filter_list:", key="cp_filter"):
+        names = {name: label(name) for name in options}
+        return url_state.multiselect("Methods", names, "cp_methods", (), placeholder="all methods")
+
+
+def _pinned(found: Shown) -> str:
+    """Asks for the line that the others are compared with, as an address names it."""
+    measured, default = measured_lines(found.lines, found.runs[0].study.metric)
+    options = {key: found.names[line.name] for key, line in measured.items()}
+    return url_state.selectbox("Pinned baseline", options, "cp_pinned", default, width=260)
+
+
+def _kept_units(run: Run, drawn: Card, shown: Shown) -> None:
+    """Draws the table of both kinds of units and the bars of one.
+
+    Raises:
+        StoreError: masks are damaged.
+    """
+    pinned, lines = comparable(shown)
+    others = {key: shown.names[line.name] for key, line in lines.items()}
+    if pinned is None or not others:
+        st.info("Needs the masks of two methods on the same model.", icon=":material/hourglass_empty:")
+        return
+    ours = default_of(lines)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        key = url_state.selectbox(
+            f"Beside {plain(shown.names[pinned.name])}", others, "cp_other", ours, width=260
+        )
+        kind = url_state.segmented("Units by layer", KINDS, "cp_kind", NEURONS)
+    asked: dict[str, Any] = {"other": "" if key == ours else key, "kind": kind}
+    _kept_pair(run, drawn, (pinned, lines[key]), shown, asked)
+
+
+def _kept_pair(run: Run, drawn: Card, pair: tuple[Line, Line], shown: Shown, asked: dict[str, Any]) -> None:
+    masks = panels.both_masks(shown, *pair)
+    if masks is None:
+        st.info("These masks are of models of another shape.", icon=":material/hourglass_empty:")
+        return
+    names = shown.names[pair[0].name], shown.names[pair[1].name]
+    found = {name: kept_units.overlap(*masks, name) for name in KINDS}
+    options = asked | panels.asked_of(run, shown)
+    made = panels.kept_units_by_layer(run, **options, selected=selection.current(run), _shown=shown)
+    drawn.title(made.title)
+    three = st.column_config.NumberColumn(format="%.3f")
+    tables.show(
+        kept_units.total_table(found, *names),
+        column_config={"Jaccard": three, "by chance": three},
+        alt=f"units kept by {names[0]} and {names[1]}",
+    )
+    drawn.show(made)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document in parts, each a heading and its text."""
+
+    title: str
+    opening: str
+    """what was measured, on what, by which command"""
+    parts: tuple[tuple[str, str], ...]
+    text: str
+    """all of it, as it was written"""
+
+
+def _recorded() -> None:
+    """Draws the document: which claims hold, and behind them every table."""
+    found = _document(DOCUMENT, DOCUMENT.stat().st_mtime_ns) if DOCUMENT.is_file() else None
+    with card("cp_recorded", "A fair comparison on other models") as drawn:
+        if found is None:
+            st.info(
+                "The document is not among the files of this installation. `python -m gprune reproduce study "
+                "--report study.md` measures the bundled model and writes one.",
+                icon=":material/menu_book:",
+            )
+            return
+        drawn.title(found.title)
+        st.badge(
+            "recorded, not of this run",
+            icon=":material/history_edu:",
+            color="grey",
+            help="Measured once by the command that it names; it can be repeated, and names models, texts, "
+            "seeds and windows.",
+        )
+        parts = dict(found.parts)
+        measured = [line for line in found.opening.splitlines() if line.startswith(MEASURED)]
+        st.caption(" ".join(measured).removesuffix(":"))
+        if verdicts := parts.pop(VERDICTS, ""):
+            st.subheader(VERDICTS)
+            st.markdown(verdicts)
+        with st.expander("What was measured, and by which command"):
+            st.markdown(found.opening)
+        for heading, text in parts.items():
+            with st.expander(heading):
+                st.markdown(text)
+        st.download_button("Markdown", found.text, "study.md", "text/markdown", icon=":material/download:")
+
+
+@lru_cache(maxsize=2)
+def _document(path: Path, _changed: int) -> Document:
+    return parts_of(path.read_text("utf-8"))
+
+
+def parts_of(text: str) -> Document:
+    """A Markdown document by its headings of the second level."""
+    opening, *parts = f"\n{text}".split(f"\n{_PART}")
+    title, _, rest = opening.strip().partition("\n")
+    named = [part.partition("\n") for part in parts]
+    return Document(
+        title.removeprefix(_HEAD), rest.strip(), tuple((name, body.strip()) for name, _, body in named), text
+    )

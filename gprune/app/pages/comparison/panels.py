@@ -1,7 +1,5 @@
 """The figures of the view of methods by name, each from a run and what can be set beside its card."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any

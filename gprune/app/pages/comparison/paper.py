@@ -1,7 +1,5 @@
 """What the paper reports: every published table, tagged as published, with what in it cannot be right."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd
@@ -73,10 +71,8 @@ def _choose() -> tuple[str, str, str]:
 def shown(model: str, name: str, rule: str) -> pd.DataFrame:
     """A published table as a reader sees it: text cells, those that cannot be right with a sign.
 
-    Args:
-        model: one of gprune.data.published.MODELS.
-        name: one of gprune.data.published.TABLES, or a derived table.
-        rule: max or fixed.
+    `model` is one of gprune.data.published.MODELS, `name` one of its TABLES or a derived table, `rule` max or
+    fixed.
     """
     if name in DERIVED:
         made = claims.metric_gap(model, rule) if name == GAP else _gain(model, rule)

@@ -1,7 +1,5 @@
 """Reads reproduced tables for the pages, and says what it takes to make those that are not there yet."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,13 +52,7 @@ def title(made: catalogue.Reproduction) -> str:
 
 
 def read(root: str, made: catalogue.Reproduction, name: str, rule: str = "max") -> StudyTable | None:
-    """One table of a reproduction; None where it has not been made.
-
-    Args:
-        root: the cache folder.
-        made: which reproduction.
-        name: name of the table.
-        rule: accuracy rule, max or fixed.
+    """One table of a reproduction, its accuracies max or fixed; None where it has not been made.
 
     Raises:
         StoreError: its index or the table is damaged.
@@ -114,11 +106,7 @@ def _command(table: str, made: catalogue.Reproduction) -> str:
 def effort(table: str, model: str, scale: str, runs: list[Run]) -> str:
     """What it takes to make a table, in one sentence.
 
-    Args:
-        table: name of the table.
-        model: folder or hub name of the model.
-        scale: paper or demo.
-        runs: runs of the cache; those of the same model that series of studies made say how long one takes.
+    `scale` is paper or demo; `runs` of the same model that series of studies made say how long one takes.
 
     Raises:
         SettingsError: the scale does not fit the model.

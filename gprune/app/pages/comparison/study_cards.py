@@ -1,7 +1,5 @@
 """Studies of the paper, made here: its tables row by row, against a pinned row, and their figures."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +16,7 @@ from gprune.app.pages.comparison import marked_table, studies, study_figures
 from gprune.app.pages.comparison.studies import StudyTable
 from gprune.app.ui import frame, run_choice, sticky_button, tables, url_state
 from gprune.app.ui.card import Card, card, published_badge
-from gprune.app.ui.run_labels import labels
+from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
 from gprune.data.published import RULES
 from gprune.experiments.reproduction import catalogue

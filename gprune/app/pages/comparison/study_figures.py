@@ -1,19 +1,26 @@
 """The figures below a study's table: gains by retention, rows side by side, and Figures 1 and 3."""
 
-from __future__ import annotations
+from collections.abc import Hashable
+from typing import Any
 
+import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
+from plotly.subplots import make_subplots
 
 from gprune.analysis import studies as analysis
 from gprune.analysis import tables as gains
-from gprune.analysis.studies import Setting
+from gprune.analysis.formatting import percent
+from gprune.analysis.studies import Setting, is_perplexity
 from gprune.app.pages.comparison import studies
-from gprune.app.pages.comparison import study_charts as figures
+from gprune.app.pages.comparison.charts import logarithmic
 from gprune.app.pages.comparison.studies import StudyTable
 from gprune.app.ui import tables, url_state
 from gprune.app.ui.card import Card, card
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, family, label, style
 from gprune.app.ui.panel import Panel
+from gprune.app.ui.text import in_figure
 from gprune.experiments.reproduction import catalogue
 from gprune.experiments.reproduction.assembly import gaps, heading
 
@@ -28,15 +35,18 @@ _BIN_WORDS = {
     "figure-3b": "Modules in bins of equally many, by the mean rank drift of their neurons; the grey line is "
     "what independent choices of the same sizes would share.",
 }
+ROW_PIXELS = 30
+_BEFORE, _AFTER = "base metric", "with GPrune"
+_UNITS = {
+    "rank correlation": "rank correlation of the importance scores (Spearman)",
+    "ARI": "Adjusted Rand Index, mean over layers",
+    "matched overlap": "matched overlap, mean over layers",
+}
+_STEP_DASHES = ("solid", "dot", "dash", "dashdot")
 
 
 def show(table: StudyTable, made: catalogue.Reproduction | None) -> None:
-    """Draws the figures of a table that has numbers.
-
-    Args:
-        table: the table.
-        made: the reproduction it belongs to.
-    """
+    """Draws the figures of a table that has numbers."""
     if table.name in MAIN_LIKE:
         _gains(table)
         return
@@ -46,7 +56,7 @@ def show(table: StudyTable, made: catalogue.Reproduction | None) -> None:
         if histogram is not None:
             drawn.title("Rank drift when the text changes, and when it is drawn again")
             shown = Panel(
-                figures.drift_curves(histogram),
+                drift_curves(histogram),
                 "Blue: the text changes; grey: the same text re-sampled, which is the noise. The farther "
                 "blue lies to the right of grey, the more the text decides.",
                 table=lambda: histogram,
@@ -55,7 +65,7 @@ def show(table: StudyTable, made: catalogue.Reproduction | None) -> None:
         elif table.name in BINS:
             filled = [setting for setting in settings if setting.filled]
             shown = Panel(
-                figures.bins(filled, BINS[table.name]),
+                bin_lines(filled, BINS[table.name]),
                 _BIN_WORDS[table.name],
                 table=lambda: analysis.long_table(filled, filled[0]),
             )
@@ -70,7 +80,7 @@ def _rows(drawn: Card, settings: list[Setting]) -> None:
     column = url_state.selectbox("Measure", titles, "cp_study_measure", columns[0], width=280)
     drawn.title(f"{heading(column)} of every row")
     shown = Panel(
-        figures.rows(settings, column),
+        row_dots(settings, column),
         "One dot a row with its spread; rows of one colour share a method, and open dots are controls that "
         "the paper does not have.",
         table=lambda: analysis.long_table(settings, next(s for s in settings if s.filled)),
@@ -98,7 +108,7 @@ def _gains(table: StudyTable) -> None:
     left, right = st.columns(2)
     with left, card("cp_study_gain", "Gain by retention") as drawn:
         shown = Panel(
-            figures.gain_lines(chosen, column),
+            gain_lines(chosen, column),
             "Against the base metric; the dotted line is no change. Below it is better for perplexity, above "
             "it for accuracy.",
             table=lambda: chosen,
@@ -113,7 +123,7 @@ def _slopes(drawn: Card, chosen: pd.DataFrame, column: str) -> None:
     drawn.title(f"GPrune improves {heading(column)} in {better} of {len(chosen)} comparisons")
     direction = "falling" if analysis.is_perplexity(column) else "rising"
     shown = Panel(
-        figures.slopes(chosen, column),
+        slope_panels(chosen, column),
         f"Left the base metric, right GPrune on it at the same retention: a {direction} line is a gain.",
         table=lambda: chosen,
     )
@@ -142,3 +152,171 @@ def _gap(drawn: Card, gap: pd.DataFrame) -> None:
         "reduction means that the gap has grown."
     )
     drawn.tools(lambda: shown, switch=False)
+
+
+def axis_title(column: str) -> str:
+    """Title of an axis, with unit and direction."""
+    kind, sign, subject = column.partition(":")
+    if is_perplexity(column):
+        return f"perplexity on {in_figure(subject)} (log scale, lower is better)"
+    if kind == "accuracy":
+        what = f"accuracy on {in_figure(subject)}" if sign else "mean accuracy"
+        return f"{what} (points, higher is better)"
+    return _UNITS.get(column, in_figure(column))
+
+
+def row_dots(table: list[Setting], column: str) -> go.Figure:
+    """Every setting as a dot with its spread; controls are open."""
+    figure, names = go.Figure(), _distinct([in_figure(setting.name) for setting in table])
+    shown = [(s, name) for s, name in zip(table, names, strict=True) if np.isfinite(s.mean(column))]
+    for setting, name in shown:
+        own, spread = family(setting.method), setting.spread(column)
+        symbol = METHOD_SYMBOLS.get(setting.method.partition(":")[0], "circle")
+        figure.add_scatter(
+            x=[setting.mean(column)],
+            y=[name],
+            name=name,
+            mode="markers",
+            marker={
+                "color": METHOD_COLORS.get(own, GREY),
+                "symbol": f"{symbol.removesuffix('-open')}-open" if setting.rows[0].control else symbol,
+                "size": 11,
+                "line": {"width": 2} if setting.rows[0].control else {},
+            },
+            error_x={"type": "data", "array": [spread if np.isfinite(spread) else 0.0], "thickness": 1.5},
+            showlegend=False,
+            hovertemplate="%{y}: %{x:.4g}<extra></extra>",
+        )
+    style(figure, axis_title(column), "", 100 + ROW_PIXELS * len(shown))
+    if is_perplexity(column) and shown:
+        figure.update_xaxes(**logarithmic(setting.mean(column) for setting, _ in shown))
+    figure.update_yaxes(
+        type="category", categoryorder="array", categoryarray=[n for _, n in shown][::-1], automargin=True
+    )
+    return figure
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Numbers names that would fall on one line of a chart."""
+    return [
+        f"{name} ({names[: index + 1].count(name)})" if names.count(name) > 1 else name
+        for index, name in enumerate(names)
+    ]
+
+
+def slope_panels(gains: pd.DataFrame, column: str) -> go.Figure:
+    """Each base metric beside GPrune on it, one panel a retention; lines of `tables.gain_by_retention`."""
+    lines = gains[np.isfinite(gains[["before", "after"]].astype(float)).all(axis=1)]
+    kept = sorted(lines["retention"].unique(), reverse=True)
+    titles, panels = [f"keep {percent(retention)}" for retention in kept], max(len(kept), 1)
+    figure = make_subplots(1, panels, shared_yaxes=True, subplot_titles=titles, horizontal_spacing=0.03)
+    named: set[str] = set()
+    for line in lines.to_dict("records"):
+        panel = kept.index(line["retention"]) + 1
+        figure.add_trace(_slope(line, str(line["base"]) not in named), 1, panel)
+        named.add(str(line["base"]))
+    style(figure, "", "", 400, margin={"l": 64, "r": 16, "t": 72, "b": 40})
+    figure.update_layout(legend={"y": 1.12})
+    figure.update_xaxes(type="category", range=[-0.25, 1.25])
+    figure.update_yaxes(title_text=axis_title(column), col=1)
+    if is_perplexity(column) and len(lines):
+        figure.update_yaxes(**logarithmic(lines[["before", "after"]].to_numpy(dtype=float).ravel()))
+    return figure
+
+
+def _slope(line: dict[Hashable, Any], legend: bool) -> go.Scatter:
+    base = str(line["base"])
+    name = _base_name(base, str(line["method"]))
+    return go.Scatter(
+        x=[_BEFORE, _AFTER],
+        y=[line["before"], line["after"]],
+        name=name,
+        legendgroup=base,
+        showlegend=legend,
+        mode="lines+markers",
+        line={"color": METHOD_COLORS.get(base, GREY), "width": 2},
+        marker={"symbol": [METHOD_SYMBOLS.get(base, "circle"), "circle"], "size": 10},
+        hovertemplate=name + ", %{x}: %{y:.2f}<extra></extra>",
+    )
+
+
+def _base_name(base: str, method: str) -> str:
+    """The base and, where it is scored by another metric, GPrune's: FANG (twFLAP)."""
+    own = method.partition(":")[2]
+    return (
+        label(base) if own in (base, "") else f"{label(base)} → {'twFLAP' if own == 'twflap' else label(own)}"
+    )
+
+
+def gain_lines(gains: pd.DataFrame, column: str) -> go.Figure:
+    """What GPrune changes against its base metric, by retention; stronger pruning to the right."""
+    figure, ratio = go.Figure(), is_perplexity(column)
+    for base, found in gains.groupby("base", sort=False):
+        values = 100.0 * (found["gain"] - 1.0) if ratio else found["gain"]
+        name = _base_name(str(base), str(found["method"].iloc[0]))
+        figure.add_scatter(
+            x=[percent(retention) for retention in found["retention"]],
+            y=values.to_list(),
+            name=name,
+            mode="lines+markers",
+            line={"color": METHOD_COLORS.get(str(base), GREY), "width": 2},
+            marker={"symbol": METHOD_SYMBOLS.get(str(base), "circle"), "size": 9},
+            hovertemplate=name + ", keep %{x}: %{y:+.1f}<extra></extra>",
+        )
+    figure.add_hline(y=0, line={"color": GREY, "dash": "dot", "width": 1.5})
+    words = "change of perplexity by GPrune (%)" if ratio else "change of accuracy by GPrune (points)"
+    style(figure, "target retention (stronger pruning to the right)", words, 340)
+    order = [percent(value) for value in sorted(gains["retention"].unique(), reverse=True)]
+    figure.update_xaxes(type="category", categoryorder="array", categoryarray=order)
+    return figure
+
+
+def bin_lines(table: list[Setting], curves: dict[str, str]) -> go.Figure:
+    """Figures 3a and 3b: measures of drift bins, from the most stable to the most unstable.
+
+    `table` has one setting a bin; `curves` gives each column its method, an empty one to a reference in grey.
+    """
+    figure = go.Figure()
+    for column, method in curves.items():
+        color = METHOD_COLORS.get(method, GREY)
+        figure.add_scatter(
+            x=[in_figure(setting.name) for setting in table],
+            y=[setting.mean(column) for setting in table],
+            name=in_figure(column),
+            mode="lines+markers" if method else "lines",
+            line={"color": color, "width": 2, "dash": "solid" if method else "dash"},
+            marker={"symbol": METHOD_SYMBOLS.get(method, "circle"), "size": 9},
+            hovertemplate="%{x}: %{y:.3f}<extra>" + in_figure(column) + "</extra>",
+        )
+    unit = "Jaccard of the kept neurons" if "Jaccard" in curves else "fraction of neurons kept"
+    style(figure, "drift bin (modules from stable to unstable)", unit, 360)
+    figure.update_xaxes(type="category")
+    figure.update_yaxes(range=[0, 1.02])
+    return figure
+
+
+def drift_curves(histogram: pd.DataFrame) -> go.Figure:
+    """Figure 1a: share of neurons by rank drift, a step line each; grey where no text changes."""
+    figure = go.Figure()
+    middle = (histogram["drift from"] + histogram["drift to"]) / 2
+    names = [name for name in histogram.columns if name not in ("drift from", "drift to")]
+    for index, name in enumerate(names):
+        crossed = "re-sampled" not in name
+        shown = in_figure(name.removesuffix(", % of neurons"))
+        figure.add_scatter(
+            x=middle,
+            y=histogram[name],
+            name=shown,
+            mode="lines",
+            line={
+                "color": METHOD_COLORS["gprune"] if crossed else GREY,
+                "dash": _STEP_DASHES[index % len(_STEP_DASHES)],
+                "shape": "hvh",
+                "width": 2,
+            },
+            hovertemplate="d ≈ %{x:.2f}: %{y:.2f} %<extra>" + shown + "</extra>",
+        )
+    style(figure, "rank drift d (0 = rank unchanged, 1 = from first to last)", "share of neurons (%)", 360)
+    present = histogram[names].to_numpy().max(axis=1) > 0.05
+    figure.update_xaxes(range=[0, float(histogram["drift to"][present].max()) if present.any() else 1.0])
+    return figure

@@ -1,7 +1,5 @@
 """The card of counts: how often every method loses and gains an answer against the dense model."""
 
-from __future__ import annotations
-
 import pandas as pd
 import streamlit as st
 
@@ -27,13 +25,6 @@ MOST_NAMED = 3
 
 def draw(drawn: Card, found: list[TaskAnswers], chosen: TaskAnswers, method: str, rule: str) -> None:
     """Draws the table, one row a task and method.
-
-    Args:
-        drawn: the card.
-        found: the tasks that have answers.
-        chosen: the task that the page shows.
-        method: the method that it shows.
-        rule: the figure that counts.
 
     Raises:
         StoreError: answers are damaged.

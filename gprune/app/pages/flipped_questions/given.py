@@ -1,7 +1,5 @@
 """What the models of a run have answered, read from its results."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,20 +1,34 @@
 """Flipped questions: what does the dense model answer that a pruned one does not, and the other way round?"""
 
-from __future__ import annotations
+from functools import partial
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import streamlit as st
 
-from gprune.analysis.changed_answers import ACC
-from gprune.app.pages.flipped_questions import counts_card, given, list_card, panels, question_card
+from gprune.analysis import changed_answers
+from gprune.analysis.changed_answers import ACC, EITHER, GAINED, LOST, UNITS
+from gprune.app.pages.flipped_questions import counts_card, given, panels
 from gprune.app.pages.flipped_questions.counts_card import LABELS
-from gprune.app.pages.flipped_questions.given import TaskAnswers
-from gprune.app.ui import frame, job_runs, sticky_button, task_offer, url_state, work
-from gprune.app.ui.card import card, card_of
+from gprune.app.pages.flipped_questions.given import DENSE, TaskAnswers
+from gprune.app.ui import frame, job_runs, offered_job, packed, sticky_button, tables, url_state, work
+from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import label
+from gprune.app.ui.text import plain, said
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.records import Array, Questions
 
 AGAIN = ("--until", "answers")
+QUESTION = "fq_question"
+"""key of the question that is open"""
+MOST_ROWS = 200
+_WORDS = 90
+"""characters of a question in the list"""
+_ROWS_SEEN = 8
+KINDS = {EITHER: "All that flip", LOST: "Right → wrong", GAINED: "Wrong → right"}
+_TABLE = "fq_rows"
 
 
 def show() -> None:
@@ -38,10 +52,10 @@ def show() -> None:
             _again(run, "Some methods were measured before answers were kept.")
     number: int | None = None
     with card("fq_list", "The questions that flip", run) as drawn:
-        number = list_card.draw(drawn, chosen, method, rule)
+        number = _list(drawn, chosen, method, rule)
     if number is not None:
         with card_of(panels.answers, run) as drawn:
-            question_card.draw(drawn, chosen, method, number, rule)
+            _one(drawn, chosen, method, number, rule)
 
 
 def _asked(found: list[TaskAnswers]) -> tuple[TaskAnswers, str, str]:
@@ -71,8 +85,8 @@ def _nothing(run: Run) -> None:
     elif lacking is not None:
         _again(run, "The accuracies of this run are from before answers were kept.")
     else:
-        task_offer.left_out(run)
-        task_offer.draw(run, "fq_tasks")
+        offered_job.tasks_left_out(run)
+        offered_job.tasks(run, "fq_tasks")
 
 
 def _again(run: Run, why: str) -> None:
@@ -84,3 +98,143 @@ def _again(run: Run, why: str) -> None:
     if sticky_button.pressed("Ask the models again", key="fq_again", icon=":material/play_arrow:"):
         if work.start(run.root, run.study, AGAIN) is not None:
             st.rerun()
+
+
+def _one(drawn: Card, found: TaskAnswers, method: str, number: int, rule: str) -> None:
+    """Draws a question by its number, from 0.
+
+    Raises:
+        StoreError: answers or questions are damaged.
+    """
+    shown = panels.answers(found.run, task=found.task, question=number, rule=rule, method=method)
+    drawn.title(shown.title)
+    _question(found, number)
+    listed = panels.options(found, number, rule)
+    text = st.column_config.TextColumn
+    widths: dict[str, Any] = {
+        "option": text(width=56),
+        "right": text(width=48),
+        "text": text(width="large"),
+        "chosen by": text(width="medium"),
+    }
+    tables.show(
+        listed,
+        column_config=widths,
+        height=tables.height(min(len(listed), panels.MOST_OPTIONS)),
+        alt="the options of the question",
+    )
+    drawn.show(shown)
+
+
+def _question(found: TaskAnswers, number: int) -> None:
+    """Shows the question as text; says why where it is not there."""
+    asked = found.questions
+    if asked is None or number >= len(asked.counts):
+        title = stages.questions(found.run.graph, found.task).title
+        reason = packed.reason(found.run, title) or f"Needs “{title}”, which this run does not have."
+        st.info(said(reason), icon=":material/inventory_2:")
+        return
+    # as text in a frame of its own: no mark-up of a question is read as such
+    st.code(asked.asked(number)[0] or " ", language=None, wrap_lines=True)
+
+
+def _list(drawn: Card, found: TaskAnswers, method: str, rule: str) -> int | None:
+    """Draws the list and gives the number of the question that is open; None where nothing flips.
+
+    Raises:
+        StoreError: answers or questions are damaged.
+    """
+    kind = url_state.segmented("Which", KINDS, "fq_kind", EITHER)
+    base, other = (found.choices(name, rule) for name in (DENSE, method))
+    numbers = changed_answers.flips(base, other, kind)
+    if not len(numbers):
+        st.info(f"{label(method)} has no such question on {plain(found.name)}.", icon=":material/check:")
+        return None
+    shown = numbers[:MOST_ROWS]
+    drawn.title(f"{_counted(len(numbers), kind)}, the furthest moved first")
+    table = table_of(found, method, rule, shown)
+    unit = UNITS[rule]
+    tables.show(
+        table,
+        key=_TABLE,
+        on_select=partial(_take, [int(number) for number in shown]),
+        selection_mode="single-row",
+        height=tables.height(min(len(table), _ROWS_SEEN)),
+        alt="questions that flip",
+        column_config={
+            "moved": st.column_config.NumberColumn(
+                format="%+.3f", help=f"of the right option against the best wrong one, {unit}", width=80
+            ),
+            "question": st.column_config.TextColumn(width="large"),
+            "no.": st.column_config.NumberColumn(width=52),
+        },
+    )
+    some = (
+        f" {MOST_ROWS} of {len(numbers):,} shown: the others moved less." if len(numbers) > MOST_ROWS else ""
+    )
+    drawn.tools(
+        lambda: table_of(found, method, rule, numbers),
+        switch=False,
+        caption=f"Moved: how far the right option went against the best wrong one, {unit}; choose a row to "
+        f"open it.{some}",
+    )
+    return _open(shown, len(base.hit))
+
+
+def table_of(found: TaskAnswers, method: str, rule: str, numbers: Array) -> pd.DataFrame:
+    """One row a question, counted from 1."""
+    base, other = (found.choices(name, rule) for name in (DENSE, method))
+    right, asked = found.answers(DENSE).right, found.questions
+    return pd.DataFrame(
+        {
+            "no.": numbers + 1,
+            "question": [_beginning(asked, int(number)) for number in numbers],
+            "right": [changed_answers.letter(int(place)) for place in right[numbers]],
+            "dense chose": [changed_answers.letter(int(place)) for place in base.option[numbers]],
+            f"{label(method)} chose": [changed_answers.letter(int(place)) for place in other.option[numbers]],
+            "moved": changed_answers.moved(base, other)[numbers],
+        }
+    )
+
+
+def _beginning(asked: Questions | None, number: int) -> str:
+    """The end of a question, which stands before the options; of one without words its first option."""
+    if asked is None or number >= len(asked.counts):
+        return "–"
+    question, options = asked.asked(number)
+    words = " ".join((question or options[0]).split())
+    return words if len(words) <= _WORDS else "…" + words[1 - _WORDS :]
+
+
+def _open(shown: Array, questions: int) -> int:
+    """The question that is open, with buttons to its neighbours in the list."""
+    known = [int(number) for number in shown]
+    number = url_state.whole(QUESTION, known[0] + 1, 1, questions) - 1
+    place = known.index(number) if number in known else -1
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        for words, step, icon in (("Previous", -1, "arrow_back"), ("Next", 1, "arrow_forward")):
+            to = place + step
+            st.button(
+                words,
+                key=f"fq_{words.lower()}",
+                icon=f":material/{icon}:",
+                disabled=not 0 <= to < len(known),
+                on_click=url_state.put,
+                args=(QUESTION, known[int(np.clip(to, 0, len(known) - 1))] + 1),
+            )
+        listed = f"{place + 1} of {len(known)} in the list" if place >= 0 else "not in this list"
+        st.caption(f"Question {number + 1:,}, {listed}", width="stretch")
+    return number
+
+
+def _take(numbers: list[int]) -> None:
+    rows = st.session_state[_TABLE]["selection"]["rows"]
+    if rows and rows[0] < len(numbers):
+        url_state.put(QUESTION, numbers[rows[0]] + 1)
+
+
+def _counted(number: int, kind: str) -> str:
+    words = {EITHER: "flip", LOST: "go from right to wrong", GAINED: "go from wrong to right"}[kind]
+    if number == 1:
+        words = words.replace("flip", "flips").replace("go ", "goes ")
+    return f"{number:,} question{'' if number == 1 else 's'} {words}"

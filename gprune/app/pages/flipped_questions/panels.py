@@ -1,22 +1,29 @@
 """The figure of the page by name, from a run and what can be set beside its card."""
 
-from __future__ import annotations
-
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 
 from gprune.analysis import changed_answers
 from gprune.analysis.changed_answers import ACC, EITHER, UNITS
-from gprune.app.pages.flipped_questions import charts, given
+from gprune.app.pages.flipped_questions import given
 from gprune.app.pages.flipped_questions.given import DENSE, TaskAnswers
-from gprune.app.ui.chart_style import label
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, label, style
 from gprune.app.ui.panel import Panel, in_range, panel
 from gprune.app.ui.text import plain
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.study.settings import require_choice
+
+MOST_OPTIONS = 12
+"""options that are drawn; the table below has all"""
+_RIGHT = " ✓"
+_ROW = 44
+"""pixels of one option"""
 
 
 def _asked(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
@@ -51,13 +58,13 @@ def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, met
     number = in_range("question", question, len(known[found.methods[0]].counts))
     table, listed = changed_answers.of_question(known, rule, number), options(found, number, rule)
     return Panel(
-        charts.likelihoods(table, rule),
+        likelihoods(table, rule),
         "Right is likelier; each model chooses its rightmost mark, and the shaded line is the right option.",
         title=f"Question {number + 1:,}{_finding(found, method or first_of(found), number, rule)}",
         table=lambda: listed.assign(**{label(name): table[name] for name in found.methods}),
         how=f"The log-likelihood of each option after the question, in {UNITS[rule]}, as the accuracy has "
         "measured it. Of equal ones the first is chosen. "
-        f"{charts.MOST_OPTIONS} options at most are drawn; the table has all.",
+        f"{MOST_OPTIONS} options at most are drawn; the table has all.",
     )
 
 
@@ -93,3 +100,39 @@ def _finding(found: TaskAnswers, method: str, number: int, rule: str) -> str:
     base, other = (found.choices(name, rule).hit[number] for name in (DENSE, method))
     words = ("wrong", "right")
     return f": the dense model is {words[bool(base)]}, {plain(label(method))} {words[bool(other)]}"
+
+
+def likelihoods(table: pd.DataFrame, rule: str) -> go.Figure:
+    """A line an option, a mark a model; the right one is shaded. Rules are ACC and ACC_NORM."""
+    drawn = _drawn(table)
+    rows = [f"{name}{_RIGHT if right else ''}" for name, right in zip(drawn.option, drawn.right, strict=True)]
+    figure = go.Figure()
+    for name in drawn.columns[2:]:
+        figure.add_scatter(
+            x=[value if math.isfinite(value) else None for value in drawn[name]],
+            y=rows,
+            name=label(name),
+            mode="markers",
+            marker={
+                "color": METHOD_COLORS.get(name, GREY),
+                "symbol": METHOD_SYMBOLS.get(name, "circle"),
+                "size": 12,
+                "line": {"width": 2, "color": METHOD_COLORS.get(name, GREY)},
+            },
+            hovertemplate="option %{y}: %{x:.3f}<extra>" + label(name) + "</extra>",
+        )
+    what = "log-likelihood" if rule == ACC else "log-likelihood for its length"
+    style(figure, f"{what} ({UNITS[rule]})", "option", 120 + _ROW * len(rows))
+    figure.update_yaxes(type="category", categoryorder="array", categoryarray=rows[::-1])
+    for place, right in enumerate(drawn.right):
+        if right:
+            middle = len(rows) - 1 - place
+            figure.add_hrect(y0=middle - 0.5, y1=middle + 0.5, fillcolor=GREY, opacity=0.14, line_width=0)
+    return figure
+
+
+def _drawn(table: pd.DataFrame) -> pd.DataFrame:
+    """The first options, and the right one wherever it stands."""
+    if len(table) <= MOST_OPTIONS:
+        return table
+    return table[(np.arange(len(table)) < MOST_OPTIONS - 1) | table.right.to_numpy()]

@@ -1,7 +1,5 @@
 """Every word that the pages use, in one or two plain sentences."""
 
-from __future__ import annotations
-
 from gprune.records import REPAIRS
 
 TERMS: dict[str, str] = {

@@ -1,7 +1,5 @@
 """The ideas of the method one by one, each in plain words and then on the run at hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """Help: what do the words mean? Explained on the run at hand, and without one as well."""
 
-from __future__ import annotations
-
 import pandas as pd
 import streamlit as st
 

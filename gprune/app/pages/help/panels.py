@@ -1,11 +1,11 @@
 """The figures of the page by name, each from a run and what can be set beside its card."""
 
-from __future__ import annotations
+import plotly.graph_objects as go
 
 from gprune.analysis.decisions import chance_jaccard
 from gprune.analysis.headline import OURS
-from gprune.app.pages.help import charts
 from gprune.app.ui import slope, story
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, label, style
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.unit import NOTHING, Selection
 from gprune.pipeline import stages
@@ -37,8 +37,33 @@ def kept_by_both(run: Run) -> Panel:
     both, either = int((ours & base).sum()), int((ours | base).sum())
     chance = float(chance_jaccard(ours.mean(), base.mean()))
     return Panel(
-        charts.kept(both, int(ours.sum()) - both, int(base.sum()) - both, other),
+        _bar(both, int(ours.sum()) - both, int(base.sum()) - both, other),
         f"Jaccard {both / max(either, 1):.2f}; two independent choices would have {chance:.2f}.",
         alt=f"{both} neurons are kept by both GPrune and {METHODS[other].label}, out of {either} that either "
         "keeps",
     )
+
+
+def _bar(both: int, ours: int, base: int, other: str) -> go.Figure:
+    """Neurons kept by both methods, by GPrune (`ours`) and by the other one (`base`) only, as one bar."""
+    figure = go.Figure()
+    parts = (
+        ("only GPrune", ours, METHOD_COLORS["gprune"]),
+        ("both", both, GREY),
+        (f"only {label(other)}", base, METHOD_COLORS.get(other, GREY)),
+    )
+    for name, count, color in parts:
+        figure.add_bar(
+            x=[count],
+            y=[""],
+            orientation="h",
+            name=name,
+            marker={"color": color},
+            text=[f"{count:,}"],
+            textposition="inside",
+            insidetextanchor="middle",
+            hovertemplate=f"{name}: %{{x:,}} neurons<extra></extra>",
+        )
+    style(figure, "neurons", "", 150, barmode="stack", margin={"l": 8, "r": 8, "t": 28, "b": 44})
+    figure.update_yaxes(visible=False)
+    return figure

@@ -1,7 +1,5 @@
 """Figures of the Inspector: ranks with their whiskers, and histograms of scores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
@@ -22,10 +20,7 @@ _LEAST = 1e-300
 def rank_on_texts(standings: Mapping[str, LayerRanks], neuron: int, names: Mapping[str, str]) -> go.Figure:
     """The rank of one neuron on every text; whiskers are the range over halves of the text.
 
-    Args:
-        standings: of its layer, by letter.
-        neuron: within its layer.
-        names: short names of the texts by letter, safe to draw.
+    `standings`, of the neuron's layer, and `names`, safe to draw, are by letter.
     """
     figure = go.Figure()
     for letter, found in standings.items():
@@ -59,9 +54,8 @@ def rank_on_texts(standings: Mapping[str, LayerRanks], neuron: int, names: Mappi
 def score_histograms(scores: Mapping[str, Array], marked: Mapping[str, float]) -> go.Figure:
     """How the scores of some neurons are distributed on each text, in bins that they share.
 
-    Args:
-        scores: (units,) by letter.
-        marked: the score of the selected neuron by letter; empty where none is.
+    `scores` are (units,) by letter; `marked` is the score of the selected neuron by letter, empty where none
+    is.
     """
     everything = np.concatenate(list(scores.values()))
     log = bool((everything > _LEAST).all())

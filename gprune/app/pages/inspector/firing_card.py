@@ -1,7 +1,5 @@
 """Where a neuron answers most: its strongest positions on every text, side by side, with their context."""
 
-from __future__ import annotations
-
 import streamlit as st
 from tokenizers import Tokenizer
 
@@ -29,12 +27,6 @@ UNTIL_POSITIONS = ("--until", "positions")
 
 def draw(run: Run, drawn: Card, unit: Selection, key: str) -> None:
     """Draws the card.
-
-    Args:
-        run: the run.
-        drawn: its card.
-        unit: the neuron.
-        key: prefix of the widgets.
 
     Raises:
         ModelError: the model's tokenizer cannot be had.

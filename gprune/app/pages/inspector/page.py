@@ -1,18 +1,9 @@
 """Inspector: what is this neuron, module or layer, on each text, and where does it answer most?"""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.analysis import inspection
-from gprune.app.pages.inspector import (
-    firing_card,
-    group_card,
-    lists_card,
-    neuron_card,
-    panels,
-    prediction_card,
-)
+from gprune.app.pages.inspector import firing_card, lists_card, panels, prediction_card, unit_card
 from gprune.app.pages.inspector.panels import PIN
 from gprune.app.ui import frame, selection, url_state
 from gprune.app.ui.card import card
@@ -63,9 +54,9 @@ def _inspected(run: Run, units: list[Selection], pinned: Selection) -> None:
             if key == "ins_pinned":
                 st.caption(":material/keep: pinned")
             if unit.neuron is not None:
-                neuron_card.draw(run, drawn, unit)
+                unit_card.draw(run, drawn, unit)
             else:
-                group_card.draw(run, drawn, unit)
+                unit_card.draw_group(run, drawn, unit)
     for place, unit in enumerate(units):
         if unit.neuron is not None:
             key = f"{firing_card.FIELD}_pinned" if len(units) > 1 and place == 0 else firing_card.FIELD

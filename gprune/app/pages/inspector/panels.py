@@ -1,7 +1,5 @@
 """The Inspector's measures and figures: everything is read from slices of one layer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -30,12 +28,7 @@ PIN = "ins_pin"
 
 
 def pinned(run: Run, written: str) -> Selection:
-    """What is pinned, as far as the run has it.
-
-    Args:
-        run: the run.
-        written: layer, module and neuron as the address has them, `x` for none.
-    """
+    """What the run has of a pinned layer, module and neuron, as the address has them, `x` for none."""
     parts = written.split("-")
     if len(parts) != 3 or not all(part == "x" or (part.isdecimal() and len(part) < 9) for part in parts):
         return NOTHING

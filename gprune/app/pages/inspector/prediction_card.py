@@ -1,7 +1,5 @@
 """Which quantity predicts that a method keeps a neuron, and who contradicts it most?"""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -28,11 +26,6 @@ _COLUMNS = {
 
 def draw(run: Run, drawn: Card, shown: Selection) -> None:
     """Draws the card.
-
-    Args:
-        run: the run.
-        drawn: its card.
-        shown: what is selected; its layer can be looked at alone.
 
     Raises:
         MissingResultError: no method has decided yet.

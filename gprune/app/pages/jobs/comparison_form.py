@@ -1,7 +1,5 @@
 """What a run is compared with, as the launch form asks it: methods, controls, and further seeds."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -25,15 +23,37 @@ _SEEDS_HELP = (
     "Whole numbers, as 1 2. Every seed is a job of its own and shares with the others what no seed changes; "
     "Compare shows them as one line with their spread."
 )
+LABELS = {
+    "model": "Model",
+    "primary": "Primary text A",
+    "auxiliary": "Auxiliary text B",
+    "substitute": "Third text C, for the agreement",
+    "metric": "Metric",
+    "retention": "Retention",
+    "seed": "Seed",
+    "methods": "Methods side by side",
+    "name": "Name (optional)",
+    "calibration.samples": "Sequences of each text",
+    "sparsity.epochs": "Epochs",
+    "evaluation.texts": "Evaluate on",
+    "evaluation.preset": "Window tokens",
+    "evaluation.windows": "Windows at most",
+    "evaluation.tasks": "Zero-shot tasks",
+    "evaluation.limit": "Documents at most",
+    "evaluation.task_folder": "Folder with the data of the seven tasks",
+    FURTHER: "Further seeds (optional)",
+}
+"""what the fields are called that are asked for outside of “More settings”"""
+KEYS = {
+    **{name: f"launch_{name.rpartition('.')[2]}" for name in LABELS},
+    "evaluation.texts": "launch_evaluate",
+    FURTHER: "launch_seeds",
+}
+"""keys of their widgets"""
 
 
 def methods_field(demo: Study, words: str) -> tuple[str, ...]:
-    """The methods side by side, with the controls where the switch is on.
-
-    Args:
-        demo: the study whose methods are chosen to begin with.
-        words: the documentation of the field.
-    """
+    """The methods side by side, with the controls where the switch is on."""
     chosen = st.multiselect(
         "Methods side by side", list(choices()), demo.methods, format_func=label, key="launch_methods",
         help=words,
@@ -65,3 +85,9 @@ def of_seeds(study: Study, typed: str) -> list[Study]:
     if len(seeds) > _MOST_SEEDS:
         raise SettingsError(f"further seeds make {len(seeds)} in all, more than {_MOST_SEEDS}: choose fewer")
     return [replace(study, seed=seed) for seed in seeds]
+
+
+def called(field: str) -> str:
+    """What the form calls a field."""
+    own = field.rpartition(".")[2].replace("_", " ").capitalize()
+    return LABELS.get(field) or f"{own} (More settings)"

@@ -1,7 +1,5 @@
 """What is wrong with a form: every wrong field at once, named in words, marked and explained in place."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,28 +1,17 @@
 """The launch form: a study from widgets, its exact command, and the two ways to start it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from gprune.app.pages.jobs import (
-    comparison_form,
-    complaints,
-    engine_choice,
-    estimate_card,
-    exact_command,
-    form_fields,
-    settings_form,
-    task_form,
-)
+from gprune.app.pages.jobs import comparison_form, complaints, settings_form, starting, task_form
 from gprune.app.server.server_options import COMMAND, TRUST_OPTION, trusts_code
 from gprune.app.ui import frame, sticky_button, text_picker, work
 from gprune.app.ui.card import card
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
-from gprune.app.ui.run_labels import labels
+from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.models import identity
@@ -63,9 +52,9 @@ def new_study(root: str) -> None:
         if not studies:
             return
         records = [run.record for run in frame.situation().runs]
-        slurm = engine_choice.choose(root)
-        arguments = estimate_card.show(studies[0], records, "launch", elsewhere=slurm is not None)
-        exact_command.show(studies, arguments or (), slurm is not None)
+        slurm = starting.choose(root)
+        arguments = starting.show_estimate(studies[0], records, "launch", elsewhere=slurm is not None)
+        starting.show_command(studies, arguments or (), slurm is not None)
         if sticky_button.pressed(
             "Start the run",
             key="launch_start",
@@ -210,7 +199,7 @@ def _checked(values: dict[str, Any], changes: dict[str, Any], complaint: Any, ke
     if not found:
         return _studies(values, changes)
     _complain(complaint, found, key)
-    wrong = [form_fields.called(field) for field in found if field != complaints.OTHER]
+    wrong = [comparison_form.called(field) for field in found if field != complaints.OTHER]
     words = f": {plain(', '.join(wrong))}. Each says why where it stands" if wrong else ""
     st.caption(f":red[:material/error: **Not ready to start**]{words}.")
     return []
@@ -230,7 +219,7 @@ def _complain(place: Any, found: dict[str, str], key: str) -> None:
     )
     for field, one in found.items():
         if field != complaints.OTHER:
-            complaints.mark(place, form_fields.KEYS.get(field, f"{key}_{field}"), one)
+            complaints.mark(place, comparison_form.KEYS.get(field, f"{key}_{field}"), one)
 
 
 def input_problem(study: Study) -> str:
@@ -275,8 +264,8 @@ def _start(
         if complaint is not None:
             complaint.error(said(problem), icon=":material/error:")
             wrong = [field for field, value in _named(study).items() if value and repr(value) in problem]
-            for field in wrong or {complaints.field(problem)} & set(form_fields.KEYS):
-                complaints.mark(complaint, form_fields.KEYS[field], problem)
+            for field in wrong or {complaints.field(problem)} & set(comparison_form.KEYS):
+                complaints.mark(complaint, comparison_form.KEYS[field], problem)
         return
     if slurm is not None:
         started = work.start_in_slurm(root, studies, slurm)

@@ -1,7 +1,5 @@
 """The runs of the cache: what each is called, what it takes, and what to do with it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -13,7 +11,7 @@ import streamlit as st
 
 from gprune.app.ui import frame, run_choice, sticky_button, tables, url_state, work
 from gprune.app.ui.card import card
-from gprune.app.ui.run_labels import labels
+from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
 from gprune.pipeline.cache import removal
 from gprune.pipeline.cache import usage as cache_usage

@@ -1,7 +1,5 @@
 """Launch & jobs: start runs, watch them, cancel and resume them."""
 
-from __future__ import annotations
-
 import time
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +10,7 @@ import streamlit as st
 
 from gprune.app.pages.jobs import launch, panels
 from gprune.app.pages.jobs import managed as manage
-from gprune.app.ui import frame, job_runs, live, run_choice, shared_poll, tables, titles, url_state, work
+from gprune.app.ui import frame, job_runs, live, run_choice, tables, titles, url_state, work
 from gprune.app.ui.card import card, card_of
 from gprune.app.ui.text import plain, said
 from gprune.jobs import Job, queue
@@ -123,7 +121,7 @@ def _resume(root: str, job_id: str) -> None:
 
 def _polled(root: str, marks: work.Marks, drawn: float, job_id: str) -> None:
     """Table and detail while something is at work; the page is drawn anew when a state or stage changes."""
-    sessions, seen = live.followers(), shared_poll.look(root)
+    sessions, seen = live.followers(), live.shared_look(root)
     if live.due(seen, None, marks, time.monotonic() - drawn, sessions, 0.0):
         st.rerun()
     situation = seen.situation

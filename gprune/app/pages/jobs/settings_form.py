@@ -1,7 +1,5 @@
 """Widgets made from the fields of a study, with the fields' own documentation as their help."""
 
-from __future__ import annotations
-
 import types
 import typing
 from typing import Any, Literal
@@ -30,17 +28,7 @@ def fields(section: str) -> dict[str, tuple[Any, Any]]:
 
 
 def section(name: str, leave_out: tuple[str, ...], key: str, start: Study | None = None) -> dict[str, Any]:
-    """Draws every field of a section but those left out.
-
-    Args:
-        name: section of the study.
-        leave_out: field names that are asked for elsewhere.
-        key: prefix of the widgets' keys.
-        start: the study whose values the widgets begin with; the defaults where left out.
-
-    Returns:
-        Values that differ from the default, by dotted name.
-    """
+    """Draws fields of a section, as `start` has them; those that differ from the default, by dotted name."""
     changed: dict[str, Any] = {}
     with st.grid(3, min_column_width=220):
         for field, (hint, default) in fields(name).items():
@@ -60,15 +48,7 @@ def section(name: str, leave_out: tuple[str, ...], key: str, start: Study | None
 
 
 def widget(label: str, hint: Any, default: Any, words: str, key: str) -> Any:
-    """The widget that fits a field's type.
-
-    Args:
-        label: what stands above it.
-        hint: the field's type.
-        default: the field's default.
-        words: the field's documentation.
-        key: key of the widget.
-    """
+    """The widget that fits a field's type."""
     shared: dict[str, Any] = {"help": words or None, "key": key}
     if typing.get_origin(hint) is Literal:
         options = list(typing.get_args(hint))

@@ -1,33 +1,31 @@
 """The part of a form that asks what to measure besides perplexity: zero-shot tasks, own questions, speed."""
 
-from __future__ import annotations
-
+import hashlib
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from gprune.app.pages.jobs import own_questions, settings_form
-from gprune.app.ui.speed_presets import SPEEDS
+from gprune.app.pages.jobs import settings_form
+from gprune.app.ui import user_files
 from gprune.app.ui.text import plain, said, short
-from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, doubt, known, resolve
+from gprune.app.ui.titles import SPEEDS
+from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, documents, doubt, known, resolve
 from gprune.study import EvaluationSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError
 
+MOST_MEGABYTES = 5
+SUFFIX = ".jsonl"
+EXAMPLE = '{"question": "2 + 2 is", "choices": ["four", "five"], "answer": 0}'
+
 
 def ask(root: str, key: str) -> dict[str, Any]:
-    """Draws the fields; `begin` has given them their values.
-
-    Args:
-        root: the cache folder.
-        key: prefix of the widgets' keys.
-
-    Returns:
-        tasks, limit, task_folder and speed of ``EvaluationSettings``.
-    """
+    """Draws the fields, which `begin` has filled: tasks, limit, task_folder and speed."""
     fields = st.container()
     with st.expander("Your own questions", icon=":material/quiz:"):
-        dropped = own_questions.uploader(root, key)
+        dropped = uploader(root, key)
     _preselect(key, dropped)
     with fields:
         return _fields(key)
@@ -37,11 +35,6 @@ def begin(start: EvaluationSettings, key: str, owner: str) -> None:
     """Gives the fields of a form their first values; they keep what was typed until the owner changes.
 
     A widget with a fixed key would keep the values of the run that was shown before.
-
-    Args:
-        start: the values to begin with.
-        key: prefix of the widgets' keys.
-        owner: whose values these are.
     """
     state = st.session_state
     first = {
@@ -157,3 +150,57 @@ def problem(settings: EvaluationSettings) -> str:
     except GpruneError as error:
         return str(error)
     return ""
+
+
+def uploader(root: str, key: str) -> str:
+    """Draws the field, and says what a file holds; its path in the cache, empty where it cannot be used."""
+    uploaded = st.file_uploader(
+        f"Own questions ({SUFFIX}, UTF-8)",
+        type=[SUFFIX.removeprefix(".")],
+        key=f"{key}_questions",
+        max_upload_size=MOST_MEGABYTES,
+    )
+    st.caption(
+        "One question a line; the answer is the index of the right choice from 0, or the choice itself:"
+    )
+    st.code(EXAMPLE, language="json", wrap_lines=True)
+    if uploaded is None:
+        return ""
+    raw = uploaded.getvalue()
+    try:
+        count = _counted(hashlib.sha256(raw).hexdigest(), Path(uploaded.name).name, raw)
+        path = user_files.place(root, "tasks", uploaded.name, SUFFIX, raw)
+        user_files.save(path, raw)
+    except GpruneError as error:
+        st.error(said(error), icon=":material/error:")
+        return ""
+    st.caption(
+        f"{count:,} question{'s' if count > 1 else ''}, kept as {plain(path.relative_to(root))} in the cache."
+    )
+    return str(path)
+
+
+@st.cache_data(max_entries=16, show_spinner="Checking questions …")
+def _counted(digest: str, name: str, _raw: bytes) -> int:
+    """Questions of a file, by the hash of its bytes."""
+    return check(name, _raw)
+
+
+def check(name: str, raw: bytes) -> int:
+    """Checks every row as the measurement will; how many questions there are, at least 1.
+
+    Raises:
+        CorpusError: the file is too large or not UTF-8, or a row is not a question; names line and column.
+    """
+    if len(raw) > MOST_MEGABYTES * 2**20:
+        raise CorpusError(
+            f"{name!r} has {len(raw) / 2**20:.1f} MB: at most {MOST_MEGABYTES} MB are taken, cut it"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"questions{SUFFIX}"
+        file.write_bytes(raw)
+        try:
+            return len(documents(TaskSource(name, "own", file)))
+        except CorpusError as error:
+            # the person knows no such file
+            raise CorpusError(str(error).replace(str(file), name)) from error

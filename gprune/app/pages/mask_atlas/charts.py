@@ -1,7 +1,5 @@
 """Figures of the mask atlas: layers by modules, and layers by key/value groups."""
 
-from __future__ import annotations
-
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -37,13 +35,8 @@ def modules(
 ) -> go.Figure:
     """Layers by modules: the change of retention between two masks, or what they decide differently.
 
-    Args:
-        atlas: the comparison.
-        column: (modules,) place of each module in its layer.
-        named: what the two masks are called.
-        shown: one of SHOWN.
-        order: by which the places are given, one of `analysis.ORDERS`.
-        chosen: its layer and module are marked.
+    `column` is (modules,) the place of each module in its layer by `order`, one of `analysis.ORDERS`; `shown`
+    is one of SHOWN.
     """
     values = atlas.change if shown == CHANGE else atlas.differs
     cells = analysis.grid(atlas, values, column)
@@ -108,14 +101,7 @@ def groups(
     auxiliary: UnitScores,
     chosen: Selection = NOTHING,
 ) -> go.Figure:
-    """Layers by key/value groups: a panel for each method's mask, and one for the scores on each text.
-
-    Args:
-        masks: masks by method.
-        primary: scores on A.
-        auxiliary: scores on B.
-        chosen: its layer is marked.
-    """
+    """Layers by key/value groups: a panel for each method's mask, and one for the scores on each text."""
     scores = {f"score on {letter}": one for letter, one in (("A", primary), ("B", auxiliary))}
     titles = [*(f"{in_figure(label(method))} keeps" for method in masks), *scores]
     figure = make_subplots(1, len(titles), shared_yaxes=True, subplot_titles=titles, horizontal_spacing=0.03)

@@ -1,7 +1,5 @@
 """Mask atlas: where does a method keep more than another one, and which units does the text decide?"""
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """The figures of the page by name, each from a run and what can be set beside its card."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -200,10 +198,6 @@ def between(run: Run, method: str, base: str) -> Atlas:
 
 def between_texts(run: Run, method: str) -> Atlas:
     """One method with B's scores alone against itself with A's alone, module by module.
-
-    Args:
-        run: the run.
-        method: name of its masks.
 
     Raises:
         MissingResultError: the run has not come that far.

@@ -1,7 +1,5 @@
 """Figures of the module agreement page (Fig. 1b)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 
@@ -48,11 +46,7 @@ def lines(
 ) -> go.Figure:
     """One line a comparison over the layers, with its mean; controls are dashed and hollow.
 
-    Args:
-        record: the agreement.
-        measure: `ari` or `overlap`.
-        chosen: names of the comparisons to draw; all by default.
-        selected: its layer is marked.
+    `measure` is `ari` or `overlap`; all comparisons are drawn where none are `chosen`.
     """
     figure, values = go.Figure(), getattr(record, measure)
     drawn = dict.fromkeys(_COLORS, 0)
@@ -101,13 +95,7 @@ def _framed(figure: go.Figure, measure: str, layers: int) -> go.Figure:
 
 
 def confusion(shared: analysis.Confusion, first: str, second: str) -> go.Figure:
-    """Where the neurons of each module of one partition are in the other.
-
-    Args:
-        shared: shares in matched order.
-        first: name of the partition whose modules are the rows.
-        second: name of the other.
-    """
+    """Where the neurons of each module of `first`, a row each in matched order, are in the other."""
     figure = go.Figure(
         go.Heatmap(
             z=100.0 * shared.shares.astype(np.float32),

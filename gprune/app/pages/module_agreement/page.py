@@ -1,7 +1,5 @@
 """Module agreement (Fig. 1b): do the modules survive a change of the texts, and better than FANG's groups?"""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

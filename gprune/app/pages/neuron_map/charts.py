@@ -1,7 +1,5 @@
 """The figure of the page: the neurons of one layer as points."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

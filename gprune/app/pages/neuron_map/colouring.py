@@ -1,7 +1,5 @@
 """What the colour of a neuron says: its module, its drift, its score, or who keeps it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,11 +61,8 @@ class Colouring:
 def of(run: Run, layer: int, colour: str, method: str) -> Colouring:
     """The colouring of a layer.
 
-    Args:
-        run: the run at hand.
-        layer: counted from 0.
-        colour: one of COLOURS.
-        method: masks that TEXTS decides anew, or that METHODS_KEPT holds GPrune's against.
+    `colour` is one of COLOURS; TEXTS decides the masks of `method` anew, METHODS_KEPT holds GPrune's against
+    them.
 
     Raises:
         MissingResultError: the run has not come that far.
@@ -96,11 +91,7 @@ def _named(masks: str) -> str:
 
 
 def by_module(labels: Array) -> tuple[Group, ...]:
-    """A group for every module: hues in turn, and a further symbol each time that they are through.
-
-    Args:
-        labels: (neurons,) module of each neuron.
-    """
+    """A group for every module of (neurons,) labels: hues in turn, then a further symbol."""
     found = []
     for module in range(int(labels.max()) + 1):
         turn, hue = divmod(module, len(MODULES))

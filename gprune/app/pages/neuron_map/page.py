@@ -1,30 +1,46 @@
 """Neuron map: which neurons of a layer are alike, and are they pruned together?"""
 
-from __future__ import annotations
-
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
-from gprune.app.pages.neuron_map import charts, colouring, layout_job, panels, region
-from gprune.app.ui import frame, selection, url_state
+from gprune.app.pages.neuron_map import charts, colouring, panels
+from gprune.app.ui import derived_cache, frame, navigation, offered_job, selection, tables, url_state
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.text import said
+from gprune.models import identity
+from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
-from gprune.pruning.neuron_embedding import BEHAVIOUR
+from gprune.pruning import neuron_embedding as analysis
+from gprune.pruning.neuron_embedding import BEHAVIOUR, PARAMETERS
+from gprune.records import Array
 from gprune.system.errors import MethodError
+
+_REGION = "nm_region_drawn"
+_NONE = (
+    "Choose the lasso or the box in the toolbar of the map and draw around points: their neurons are listed "
+    "here. Until then those of the selected module are."
+)
+_EMPTY = "No neuron lies inside what was drawn: draw around some points."
+_COLUMNS: dict[str, Any] = {
+    name: st.column_config.NumberColumn(format="%.3f") for name in ("drift d", "rank on A", "rank on B")
+} | {name: st.column_config.NumberColumn(format="%.4g") for name in ("score on A", "score on B")}
 
 
 def show() -> None:
     """Draws the page."""
-    frame.page_title("Neuron map", "Which neurons of a layer are alike, and are they pruned together?")
+    frame.page_title(
+        "Neuron map", "Which neurons of a layer are alike, and are they pruned together?"
+    )
     run = frame.require_run()
     if run is None:
         return
     with card_of(panels.neuron_map, run) as drawn:
         _map(run, drawn)
     with card("nm_region", "Selected neurons", run) as drawn:
-        region.show(run, drawn)
+        _drawn_around(run, drawn)
 
 
 def _map(run: Run, drawn: Card) -> None:
@@ -44,7 +60,7 @@ def _map(run: Run, drawn: Card) -> None:
     }
     wanted = panels.wanted(run, layer, basis, layout)
     if wanted is not None and not run.there(wanted):
-        layout_job.offer(run, layer, basis, layout)
+        _offer(run, layer, basis, layout)
         return
     _chart(run, drawn, asked)
 
@@ -80,6 +96,128 @@ def _chart(run: Run, drawn: Card, asked: dict[str, Any]) -> None:
         )
     drawn.show(
         shown,
-        on_point=lambda point: region.click(run, layer, point),
-        on_region=lambda points: region.draw(run, layer, points),
+        on_point=lambda point: click(run, layer, point),
+        on_region=lambda points: draw(run, layer, points),
     )
+
+
+def _offer(run: Run, layer: int, basis: str, layout: str) -> None:
+    """Says what is missing, and starts the job that makes it or says how far that is.
+
+    Raises:
+        SettingsError: the layer has too few neurons.
+        ModelError: the weights are needed, and the model is not here.
+        NumericsError: all neurons of the layer do the same.
+    """
+    analysis.require_enough(panels.neurons_of(run))
+    if basis == PARAMETERS:
+        identity.locate(run.study.model)
+    else:
+        # what cannot be laid out is said before a job fails of it
+        panels.plane(run, layer, basis, panels.PCA)
+    why = "UMAP takes about half a minute" if layout == panels.UMAP else "The weights are read from the model"
+    st.info(
+        f"{why}: a job lays out layer {layer} by {basis}, once, and keeps it in the cache.",
+        icon=":material/scatter_plot:",
+    )
+    title = f"Neuron map of layer {layer} by {basis}"
+    offered_job.draw(run, arguments_of(run, layer, basis), title, words="Lay it out", key="nm_start")
+
+
+def arguments_of(run: Run, layer: int, basis: str) -> tuple[str, ...]:
+    """The command that lays out a layer, after `python -m gprune`."""
+    return ("map", run.name, "--layer", str(layer), "--of", basis, "--cache", run.root)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """What a person has drawn around."""
+
+    run: str
+    layer: int
+    neurons: tuple[int, ...]
+
+
+def neuron_of(point: dict[str, Any]) -> int | None:
+    """The neuron that a mark stands for; None for a mark that is none."""
+    data = point.get("customdata")
+    if isinstance(data, dict | list):
+        data = next(iter(selection.custom_data(point)), None)
+    return int(data) if isinstance(data, int | float) else None
+
+
+def click(run: Run, layer: int, point: dict[str, Any]) -> None:
+    """Selects the neuron of a mark; for callbacks."""
+    neuron = neuron_of(point)
+    if neuron is not None:
+        selection.select(layer, _module(run, layer, neuron), neuron)
+
+
+def draw(run: Run, layer: int, points: list[dict[str, Any]]) -> None:
+    """Takes over what was drawn around; for callbacks."""
+    found = {neuron for neuron in map(neuron_of, points) if neuron is not None}
+    st.session_state[_REGION] = Region(run.name, layer, tuple(sorted(found)))
+
+
+def _module(run: Run, layer: int, neuron: int) -> int | None:
+    return int(run.load(stages.partition).labels[layer][neuron]) if run.has(stages.partition) else None
+
+
+def _drawn_around(run: Run, drawn: Card) -> None:
+    """Draws the card: what was drawn around, else the selected module, which needs no mouse.
+
+    Raises:
+        StoreError: a result is damaged.
+    """
+    layer, neurons, words = _listed(run)
+    if neurons is None:
+        st.caption(_NONE)
+        return
+    if not len(neurons):
+        st.info(_EMPTY, icon=":material/highlight_alt:")
+        return
+    drawn.title(f"{len(neurons):,} neurons of layer {layer} {words}")
+    every = panels.neuron_table(run, layer, neurons)
+    most = derived_cache.MOST_TABLE_ROWS
+    if len(every) > most:
+        st.caption(f"{most:,} of {len(every):,} rows shown, because a table is sent whole; the CSV has all.")
+    selection.table(
+        every.head(most),
+        "nm_region_rows",
+        height=min(360, tables.height(len(every))),
+        column_config=_COLUMNS,
+        alt="selected neurons",
+    )
+    drawn.tools(
+        lambda: every,
+        switch=False,
+        caption="Choose a row to select its neuron on every page. Ranks run from 0 to 1.",
+    )
+    _onward(run)
+
+
+def _listed(run: Run) -> tuple[int, Array | None, str]:
+    """The layer, the neurons to list and why these; None where there are none to list."""
+    layer, held, chosen = _layer(run), st.session_state.get(_REGION), selection.current(run)
+    if isinstance(held, Region) and held.run == run.name and held.layer == layer:
+        return layer, np.array(held.neurons, dtype=np.int64), "are selected"
+    if chosen.module is not None and run.has(stages.partition):
+        members = np.flatnonzero(run.load(stages.partition).labels[layer] == chosen.module)
+        return layer, members, f"are module {chosen.module}, which is selected"
+    return layer, None, ""
+
+
+def _layer(run: Run) -> int:
+    """The layer that the map shows."""
+    found, layers = selection.current(run).layer, run.load(stages.shape).layers
+    return found if found is not None else layers // 2
+
+
+def _onward(run: Run) -> None:
+    """The way to the page of the selected neuron."""
+    chosen = selection.current(run)
+    if chosen.neuron is None:
+        return
+    where = url_state.link("inspector", navigation.SHARED)
+    words = f"Open {chosen.words} in the Inspector"
+    st.page_link("pages/inspection.py", label=words, icon=":material/search:", query_params=where or None)

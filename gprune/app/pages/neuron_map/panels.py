@@ -1,7 +1,5 @@
 """The figure of the page by name, from a run and what can be set beside its card."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

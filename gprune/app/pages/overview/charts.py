@@ -1,13 +1,11 @@
 """Figures of the overview: by how much more than noise ranks move, what pruning costs, and the layers."""
 
-from __future__ import annotations
-
 import numpy as np
 import plotly.graph_objects as go
 
 from gprune.analysis import drift as ranks
 from gprune.analysis.cost import Cost
-from gprune.app.ui import marks, ticks
+from gprune.app.ui import chart_style, marks
 from gprune.app.ui.chart_style import (
     GREY,
     MAGNITUDE,
@@ -69,11 +67,7 @@ def _right_end(beyond: dict[str, Array]) -> float:
 
 
 def costs(found: list[Cost]) -> go.Figure:
-    """Perplexity of every method as a multiple of the dense model's, with two paired standard errors.
-
-    Args:
-        found: at least one, the cheapest first; a line each, its name above its mark.
-    """
+    """Perplexity of every method, the cheapest first, over the dense one's, ± two paired standard errors."""
     figure = go.Figure()
     drawn = _shown(found)
     # a name stands in the middle between its own mark and the one above it, a little nearer to its own
@@ -85,7 +79,7 @@ def costs(found: list[Cost]) -> go.Figure:
     style(figure, "change of perplexity (log scale)", "", FIRST_SCREEN, margin=_NARROW | {"l": 14})
     known = [value for cost in drawn for value in (cost.low, cost.high) if np.isfinite(value)] or [1.0]
     low, high = 0.96 * min(1.0, *known), 1.08 * max(1.1, *known)
-    axis = ticks.logarithmic(low, high)
+    axis = chart_style.log_ticks(low, high)
     values = _apart(axis["tickvals"], (high / low) ** TICK_GAP)
     axis |= {"tickvals": values, "tickangle": 0, "ticktext": [_change(value) for value in values]}
     figure.update_xaxes(**axis, range=[np.log10(low), np.log10(high)])
@@ -157,12 +151,7 @@ def _mark(figure: go.Figure, cost: Cost, height: int) -> None:
 
 
 def strip(rows: dict[str, Array], chosen: Selection = NOTHING) -> go.Figure:
-    """One row a quantity, one column a layer, all on the scale from 0 to 1.
-
-    Args:
-        rows: (layers,) values by name, drawn from top to bottom.
-        chosen: what is selected; its layer is framed.
-    """
+    """One row a quantity, (layers,) by name from top to bottom, all on the scale from 0 to 1."""
     names = list(rows)
     values = np.stack([rows[name] for name in names])
     layers = values.shape[1]

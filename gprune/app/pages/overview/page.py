@@ -1,7 +1,5 @@
 """Overview: what does this run say in half a minute, and can it be trusted?"""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 
@@ -11,10 +9,10 @@ import streamlit as st
 from gprune import records
 from gprune.analysis import agreement, comparison, summary, thresholds
 from gprune.analysis.formatting import percent
-from gprune.app.pages.overview import first_screen, panels
-from gprune.app.ui import derived_cache, frame, selection, story, tables
-from gprune.app.ui.card import Card, card, panel_card
-from gprune.app.ui.chart_style import METHOD_LABELS, label
+from gprune.app.pages.overview import panels
+from gprune.app.ui import derived_cache, frame, job_runs, selection, story, tables, tour
+from gprune.app.ui.card import Card, card, card_of, panel_card
+from gprune.app.ui.chart_style import METHOD_LABELS, label, waiting
 from gprune.app.ui.commands import command
 from gprune.app.ui.run_choice import RUN
 from gprune.app.ui.text import plain, said, short
@@ -38,6 +36,8 @@ _LINKS = (
     ("pages/comparison.py", "Which method is better?"),
     ("pages/guide.py", "What do the words mean?"),
 )
+NARROWEST = 245
+"""pixels of a figure before the three stand below each other"""
 
 
 def show() -> None:
@@ -46,7 +46,7 @@ def show() -> None:
     run = frame.require_run()
     if run is None:
         return
-    first_screen.show(run)
+    _first_screen(run)
     with card("ov_tiles", "The run in numbers", run):
         _tiles(run)
     panel_card(panels.layers, run, selection.of_point)
@@ -201,3 +201,40 @@ def _times(run: Run) -> pd.DataFrame:
     if not rows:
         raise MissingResultError(stages.tokens(run.graph).title)
     return pd.DataFrame(rows, columns=["stage", "seconds", "reused"])
+
+
+def _first_screen(run: Run) -> None:
+    """Draws the sentence and the figures."""
+    _headline(run)
+    # in the order of the argument: ranks move, more than noise moves them, and that is what it costs
+    with st.grid(3, min_column_width=NARROWEST):
+        with card_of(panels.movers, run) as drawn:
+            _wait(run, "ov_slope_waiting")
+            shown = panels.movers(run, selected=selection.current(run))
+            drawn.show(shown, on_point=selection.of_point, narrow=True)
+        with card_of(panels.noise, run) as drawn:
+            _wait(run, "ov_survival_waiting")
+            drawn.show(panels.noise(run), narrow=True)
+        with card_of(panels.cost, run) as drawn:
+            drawn.show(panels.cost(run), narrow=True)
+
+
+def _headline(run: Run) -> None:
+    try:
+        found = story.headline(run)
+    except GpruneError as error:
+        st.error(said(error), icon=":material/error:")
+        return
+    with st.container(key="ov_headline", gap="xsmall"):
+        left, right = st.columns([5, 1.25], vertical_alignment="center")
+        left.markdown(f"## {plain(found.sentence)}")
+        with right:
+            tour.begin_button()
+        st.caption(plain(found.detail))
+
+
+def _wait(run: Run, key: str) -> None:
+    """Draws empty axes while the drift is being computed; the browser loads Plotly meanwhile."""
+    if not run.has(stages.drift) and job_runs.is_live(run):
+        sentence = "Drawn here in a moment"
+        st.plotly_chart(waiting(sentence), key=key, config={"displayModeBar": False}, alt=sentence)

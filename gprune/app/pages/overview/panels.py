@@ -1,7 +1,5 @@
 """The figures of the page by name, each from a run and what can be set beside its card."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

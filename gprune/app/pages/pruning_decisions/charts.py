@@ -1,7 +1,5 @@
 """Figures of the pruning decisions page (Fig. 3)."""
 
-from __future__ import annotations
-
 import numpy as np
 import plotly.graph_objects as go
 
@@ -108,10 +106,7 @@ def by_layer(masks: dict[str, PruningMasks], part: str, chosen: Selection = NOTH
 
     Of more methods than can be told apart, forms and controls wait in the legend for a click.
 
-    Args:
-        masks: masks by method.
-        part: `neurons` or `heads`.
-        chosen: its layer is marked.
+    `part` is `neurons` or `heads`.
     """
     figure, many = go.Figure(), len(masks) > MOST_LINES
     for method, mask in masks.items():

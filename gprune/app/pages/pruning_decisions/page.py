@@ -1,7 +1,5 @@
 """Pruning decisions (Fig. 3): where did the budget go, and which neurons were chosen differently?"""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.analysis import decisions as analysis

@@ -1,7 +1,5 @@
 """The figures of the page by name, each from a run and what can be set beside its card."""
 
-from __future__ import annotations
-
 from gprune.analysis import ablation_effect, ablation_table
 from gprune.analysis import decisions as analysis
 from gprune.analysis.headline import own_method

@@ -1,13 +1,11 @@
 """Figures of the rank drift page (Fig. 1a)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from gprune.analysis import drift as analysis
-from gprune.app.ui import marks, ticks
+from gprune.app.ui import chart_style, marks
 from gprune.app.ui.chart_style import GREY, MAGNITUDE, PAIR, layer_axis, style
 from gprune.app.ui.unit import NOTHING, Selection
 from gprune.pruning.ranking import ranks
@@ -80,7 +78,9 @@ def histogram(curves: list[analysis.Distribution], log: bool) -> go.Figure:
     if log:
         shares = np.concatenate([curve.shares for curve in curves])
         shown = shares[shares > 0]
-        figure.update_yaxes(rangemode="normal", **ticks.logarithmic(float(shown.min()), float(shown.max())))
+        figure.update_yaxes(
+            rangemode="normal", **chart_style.log_ticks(float(shown.min()), float(shown.max()))
+        )
     return figure
 
 
@@ -154,12 +154,8 @@ def joint(
 ) -> go.Figure:
     """Rank on A against rank on B of one layer: points while they are few, else counts in cells.
 
-    Args:
-        primary: (neurons,) scores on A.
-        auxiliary: (neurons,) scores on B.
-        layer: which layer this is.
-        modules: (neurons,) module of each neuron, where there are modules.
-        chosen: marked if it is a neuron or a module of this layer.
+    `primary` and `auxiliary` are (neurons,) scores on A and on B, `modules` (neurons,) where there are
+    modules.
     """
     figure, top = go.Figure(), max(len(primary) - 1, 1)
     x, y = ((ranks(scores) / top).astype(np.float32) for scores in (primary, auxiliary))

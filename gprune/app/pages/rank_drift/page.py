@@ -1,7 +1,5 @@
 """Rank drift (Fig. 1a): which neurons move when the calibration text changes, and is it above the floor?"""
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st

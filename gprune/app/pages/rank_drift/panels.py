@@ -1,7 +1,5 @@
 """The figures of the page by name, each from a run and what can be set beside its card."""
 
-from __future__ import annotations
-
 from gprune.analysis import drift as analysis
 from gprune.app.pages.rank_drift import charts
 from gprune.app.ui import derived_cache

@@ -1,13 +1,11 @@
 """Figures of the RASA page (section 3.2)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from gprune.analysis import thresholds
-from gprune.app.ui import ticks
+from gprune.app.ui import chart_style
 from gprune.app.ui.chart_style import GREY, TEXT_A, TEXT_B, layer_axis, style
 from gprune.app.ui.text import in_figure
 from gprune.records import AdaptedScores, Array, ModuleStatistics
@@ -32,11 +30,8 @@ def scatter(
 ) -> go.Figure:
     """Modules by drift and mean score, with the lines of the rule and the region that it adapts.
 
-    Args:
-        statistics: position and size of every module.
-        adapted: what becomes of them, and both thresholds.
-        log: whether the score is drawn on a log scale.
-        selection: the rule: the corner of both lines, all right of the drift line, or no region at all.
+    The region follows from `selection`: the corner of both lines, all right of the drift line, or none at
+    all.
     """
     figure = go.Figure()
     size, group = _diameters(statistics.size), thresholds.groups(adapted)
@@ -85,7 +80,7 @@ def _ranges(figure: go.Figure, statistics: ModuleStatistics, log: bool) -> tuple
         figure.update_yaxes(range=[low, high], type="log" if log else "linear", exponentformat="power")
         return (10.0**low, 10.0**high) if log else (low, high)
     low, high = _padded(np.log10(positive))
-    figure.update_yaxes(range=[low, high], **ticks.logarithmic(10.0**low, 10.0**high))
+    figure.update_yaxes(range=[low, high], **chart_style.log_ticks(10.0**low, 10.0**high))
     return 10.0**low, 10.0**high
 
 
@@ -151,11 +146,7 @@ def by_layer(counts: Array) -> go.Figure:
 
 
 def sets(table: pd.DataFrame) -> go.Figure:
-    """Modules that each threshold set adapts, stacked by scoring text.
-
-    Args:
-        table: one set a row: set, rule, adapted, from B.
-    """
+    """Modules that each threshold set adapts, stacked by scoring text; one set a row of the table."""
     figure = go.Figure()
     counts = (table["adapted"] - table["from B"], table["from B"])
     names = [in_figure(name) for name in table["set"]]

@@ -1,7 +1,5 @@
 """The rule of the lab as a reader sets it: one pair of quantiles, of which sliders and fields are views."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,18 +1,20 @@
 """The chart of perplexity against retention, whose line sets how much is kept."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
 from gprune.analysis import whatif
+from gprune.analysis.comparison import DENSE
 from gprune.analysis.formatting import percent
-from gprune.app.pages.rasa import lab, preview_curve, retention_line
-from gprune.app.pages.rasa.preview_curve import Known
+from gprune.analysis.paired_test import Measurement
+from gprune.app.pages.rasa import lab, retention_line
 from gprune.app.pages.rasa.retention_card import KEEP, LEAST, MOST
+from gprune.app.pages.rasa.retention_line import Point, Series
+from gprune.app.preview import Answer
 from gprune.app.ui import tables, url_state
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
@@ -21,6 +23,8 @@ from gprune.pipeline.runs.opened import Run
 from gprune.study.methods import METHODS
 from gprune.system.errors import GpruneError
 
+Known = tuple[str, float, Answer]
+"""method, retention, and what is known of it"""
 _CAPTION = "Hollow points still lack windows; bars are one standard error of the paired ratio to dense."
 _HOW = (
     "Drag the line, or give it the focus (Tab) and press the arrow keys, Page Up, Page Down, Home or End; a "
@@ -32,6 +36,77 @@ _SHIFTED = (
     "GPrune's thresholds are not learned anew at another retention: the run's own are shifted together until "
     "they meet it. The other methods decide anew from scores that are there."
 )
+
+
+def measured(cells: Sequence[Measurement], text: str) -> list[Known]:
+    """What a run has measured on a text, as answers that are whole; nothing without the dense model."""
+    here = {cell.method: cell for cell in cells if cell.text == text and len(cell.losses)}
+    dense = here.pop(DENSE, None)
+    return [
+        (name, cell.retention, Answer("", name, text, "complete", cell.losses, dense.losses))
+        for name, cell in here.items()
+        if dense is not None and np.isfinite(cell.retention) and len(cell.losses) == len(dense.losses)
+    ]
+
+
+def series(points: Sequence[Known]) -> list[Series]:
+    """Perplexity of every method at every retention that is known."""
+    dense = reference(points)
+    return [
+        Series(method, tuple(_point(level, answer, dense) for level, answer in own))
+        for method in dict.fromkeys(name for name, _, _ in points)
+        if (own := sorted(((at, answer) for name, at, answer in points if name == method), key=_by_level))
+    ]
+
+
+def reference(points: Sequence[Known]) -> float:
+    """The dense model's perplexity over the most windows that are known; NaN without a point."""
+    most = max((answer for _, _, answer in points), key=lambda answer: answer.done, default=None)
+    return most.base_perplexity if most is not None else float("nan")
+
+
+def table(points: Sequence[Known]) -> pd.DataFrame:
+    """The numbers of the curve, with the difference from the dense model."""
+    dense = reference(points)
+    rows = [
+        {
+            "method": label(method),
+            "kept": level,
+            "perplexity": _level(answer, dense),
+            "log-perplexity over dense": answer.difference.nats if answer.difference else np.nan,
+            "standard error": answer.difference.nats_error if answer.difference else np.nan,
+            "windows": answer.done,
+        }
+        for method, level, answer in points
+    ]
+    return pd.DataFrame(rows)
+
+
+def _by_level(one: tuple[float, Answer]) -> float:
+    return one[0]
+
+
+def _point(level: float, answer: Answer, dense: float) -> Point:
+    value, error = _level(answer, dense), _error(answer)
+    return Point(
+        level,
+        value,
+        value * float(np.exp(-error)),
+        value * float(np.exp(error)),
+        answer.progress == "complete",
+        f"{answer.done} of {answer.windows} windows",
+    )
+
+
+def _level(answer: Answer, dense: float) -> float:
+    found = answer.difference
+    return dense * float(np.exp(found.nats)) if found else dense
+
+
+def _error(answer: Answer) -> float:
+    """One standard error of the paired log ratio; none while it is not known."""
+    found = answer.difference
+    return found.nats_error if found and np.isfinite(found.nats_error) else 0.0
 
 
 def at_the_line(choice: whatif.LabChoice, method: str) -> whatif.LabChoice:
@@ -51,26 +126,19 @@ def show(
 ) -> None:
     """Draws chart, what each method keeps at the line, and the numbers.
 
-    Args:
-        run: the run.
-        drawn: the card.
-        choice: what the lab has.
-        methods: the methods of the curve.
-        text: the text that perplexity is of.
-        points: what is known, at least one window of each.
-        refused: why a method has not all points, by method.
+    `points` have at least one window each; `refused` says by method why it has not all of them.
     """
     st.markdown(f"**Perplexity on {plain(text)} against retention**")
     retention_line.draw(
-        preview_curve.series(points),
-        preview_curve.reference(points) if points else None,
+        series(points),
+        reference(points) if points else None,
         choice.retention,
         (LEAST, MOST),
         f"perplexity of {len({name for name, _, _ in points})} methods against retention",
         key="rasa_curve",
         on_retention=_keep,
     )
-    drawn.tools(lambda: preview_curve.table(points), caption=_CAPTION, how=_HOW)
+    drawn.tools(lambda: table(points), caption=_CAPTION, how=_HOW)
     refused = dict(refused) | _kept(run, choice, methods)
     for method, reason in refused.items():
         st.caption(f"Points of {plain(label(method))} are missing: {said(reason)}.")

@@ -1,7 +1,5 @@
 """What the cards of the page compute, each once for its keys."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from gprune.analysis import whatif

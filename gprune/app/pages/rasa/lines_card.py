@@ -1,7 +1,5 @@
 """The card with the lines: modules by drift and score, the counts, and the way to a run of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -28,13 +26,7 @@ _MARK = ", RASA "
 
 
 def show(run: Run, settings: ReliabilitySettings, on_select: Callable[[], None]) -> None:
-    """Draws the card.
-
-    Args:
-        run: the run.
-        settings: the rule as it stands.
-        on_select: called after a module was selected.
-    """
+    """Draws the card."""
     with card_of(panels.modules, run) as drawn:
         found = derived_cache.preview(run, settings)
         log = url_state.flag("rasa_log", True)

@@ -1,23 +1,14 @@
 """RASA thresholds (section 3.2): which modules are sensitive and weakly supported, and what if?"""
 
-from __future__ import annotations
+from typing import Any
 
 import streamlit as st
 
-from gprune.analysis import thresholds
-from gprune.app.pages.rasa import (
-    changes_card,
-    controls,
-    grid_card,
-    lines_card,
-    panels,
-    preview_card,
-    retention_card,
-    sets_card,
-)
-from gprune.app.pages.rasa.panels import told
+from gprune.analysis import mask_diff, thresholds
+from gprune.app.pages.rasa import controls, lines_card, panels, preview_card, retention_card, sets_card
+from gprune.app.pages.rasa.panels import NOT_LEARNED, told
 from gprune.app.ui import derived_cache, frame, selection, url_state
-from gprune.app.ui.card import Card, card, panel_card
+from gprune.app.ui.card import Card, card, card_of, panel_card
 from gprune.pipeline.runs.opened import Run
 from gprune.study import ReliabilitySettings
 
@@ -60,14 +51,14 @@ def _laboratory(run: Run) -> None:
     elif view == "sets":
         _sets(run, settings)
     else:
-        changes_card.show(run, settings)
+        _changes(run, settings)
         panel_card(panels.adapted_by_layer, run, **told(run, settings))
 
 
 def _sets(run: Run, settings: ReliabilitySettings) -> None:
     """Rules beside each other, and what this one decides of every module."""
     sets_card.show(run, settings)
-    grid_card.show(run, settings)
+    _grid(run, settings)
     with card("rasa_table", "Every module", run) as drawn:
         _table(run, drawn, settings)
 
@@ -93,3 +84,53 @@ def _table(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
         "steadier. A chosen row is selected on every page."
     )
     drawn.tools(lambda: table, switch=False)
+
+
+def _grid(run: Run, settings: ReliabilitySettings) -> None:
+    """The plane of both quantiles: how much is adapted anywhere, and where the present lines stand."""
+    with card_of(panels.quantiles, run) as drawn:
+        derived_cache.preview(run, settings)
+        if settings.selection != "drift_and_score":
+            st.info("Both lines decide only where modules are adapted by drift and score.")
+            return
+        reach = url_state.segmented("Range of both quantiles", panels.RANGES, "rasa_range", "near")
+        drawn.show(panels.quantiles(run, span=reach, **panels.told(run, settings)), on_point=_set)
+
+
+def _set(point: dict[str, Any]) -> None:
+    """Sets both lines to a clicked cell."""
+    found = selection.custom_data(point)
+    if len(found) >= 2:
+        controls.put(round(float(found[0]), 3), round(float(found[1]), 3))
+
+
+def _changes(run: Run, settings: ReliabilitySettings) -> None:
+    """The neurons that other thresholds decide differently, as far as that is known unlearned."""
+    with card_of(panels.changes, run) as drawn:
+        changed = panels.changed_by(run, settings)
+        if changed.total or changed.heads:
+            drawn.show(panels.changes(run, **told(run, settings)))
+        else:
+            drawn.title(mask_diff.headline(changed))
+            st.caption("With the lines where they are, the masks of this run come out again.")
+        st.caption(NOT_LEARNED)
+    with card_of(panels.changed_retention, run) as drawn:
+        _bins(run, drawn, settings)
+
+
+def _bins(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
+    """Retention and Jaccard by drift bin, beside the run's own and the base method's."""
+    bases = panels.bases(run)
+    if not bases:
+        st.info("Needs the masks of a method to compare with.", icon=":material/hourglass_empty:")
+        return
+    first = panels.base_of(run)
+    base = url_state.selectbox("Compare with", bases, "rasa_base", first, width=260)
+    asked = {"base": "" if base == first else base} | told(run, settings)
+    both = panels.changed_retention(run, **asked), panels.changed_overlap(run, **asked)
+    drawn.title(both[0].title)
+    for column, name, one in zip(st.columns(2), ("retention", "jaccard"), both, strict=True):
+        drawn.offers(one)
+        column.plotly_chart(one.figure, key=f"rasa_bins_{name}")
+    st.caption(both[0].caption)
+    drawn.tools(both[0].table)

@@ -1,7 +1,5 @@
 """What a choice of the lab costs on unseen text: measured in a worker, and refined while one looks."""
 
-from __future__ import annotations
-
 import functools
 import uuid
 from dataclasses import dataclass, replace
@@ -11,10 +9,10 @@ import streamlit as st
 
 from gprune.analysis import whatif
 from gprune.app import preview
-from gprune.app.pages.rasa import controls, curve_card, lab, preview_curve, retention_card
+from gprune.app.pages.rasa import controls, curve_card, lab, retention_card
+from gprune.app.pages.rasa.curve_card import Known
 from gprune.app.pages.rasa.lines_card import changed_study
 from gprune.app.pages.rasa.panels import DECIDED, NOT_LEARNED
-from gprune.app.pages.rasa.preview_curve import Known
 from gprune.app.preview import Answer, Question, Source
 from gprune.app.ui import derived_cache, packed, paired_value, sticky_button, story, url_state, work
 from gprune.app.ui.card import Card, card
@@ -85,7 +83,7 @@ def show(run: Run) -> None:
             st.info(plain(missing), icon=":material/inventory_2:")
             live = False
         # here, because an error inside a fragment does not reach the card
-        known = preview_curve.measured(derived_cache.measurements(run), texts[0])
+        known = curve_card.measured(derived_cache.measurements(run), texts[0])
         wanted = _Wanted(choice, texts, methods, known)
         if live:
             _look(drawn, run, wanted, _ask(run, wanted))

@@ -1,7 +1,5 @@
 """What visibly moves a model: how much is kept, whose scores decide, and by which method."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.analysis import whatif
@@ -27,12 +25,7 @@ def choice(run: Run, settings: ReliabilitySettings) -> whatif.LabChoice:
 
 
 def show(run: Run, settings: ReliabilitySettings) -> None:
-    """Draws the card.
-
-    Args:
-        run: the run.
-        settings: the rule as it stands.
-    """
+    """Draws the card."""
     with card_of(panels.kept, run) as drawn:
         left, right = st.columns([2, 1], vertical_alignment="bottom")
         with left:

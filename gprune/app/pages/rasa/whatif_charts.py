@@ -1,7 +1,5 @@
 """Figures of the lab: what other thresholds and another retention would change."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -107,11 +105,8 @@ def bin_table(before: Bins, after: Bins, base: str) -> pd.DataFrame:
 def grid(levels: Array, counts: Array, modules: int, present: tuple[float, float]) -> go.Figure:
     """Share of modules adapted, drift quantile across and score quantile up; a click finds both.
 
-    Args:
-        levels: (levels,) quantiles of both axes.
-        counts: (levels, levels) modules adapted, by drift quantile and score quantile.
-        modules: modules in all.
-        present: drift and score quantile of the lines.
+    `levels` are (levels,) quantiles of both axes, `counts` (levels, levels) modules adapted of `modules`, by
+    drift quantile and score quantile; `present` are those of the lines.
     """
     share = 100.0 * counts.T / modules
     figure = go.Figure(

@@ -1,12 +1,10 @@
 """The card of zero-shot accuracy: every task and method, both figures, chance, and what was left out."""
 
-from __future__ import annotations
-
 import pandas as pd
 import streamlit as st
 
 from gprune.analysis import accuracy
-from gprune.app.ui import protocol_line, tables, task_offer, url_state
+from gprune.app.ui import offered_job, protocol_line, tables, url_state
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain, said
@@ -29,8 +27,8 @@ def draw(drawn: Card, run: Run) -> None:
     """Draws the card."""
     found = accuracies(run)
     if not any(found.values()):
-        task_offer.left_out(run)
-        task_offer.draw(run, "sx_tasks")
+        offered_job.tasks_left_out(run)
+        offered_job.tasks(run, "sx_tasks")
         return
     rule = url_state.radio(
         "Figure that counts", accuracy.RULES, "sx_rule", accuracy.RULES[0], horizontal=True, help=_RULE_HELP
@@ -51,7 +49,7 @@ def draw(drawn: Card, run: Run) -> None:
     )
     protocol_line.show(protocols(run, found, rule))
     drawn.tools(lambda: details(found, rule))
-    task_offer.left_out(run)
+    offered_job.tasks_left_out(run)
     for task, reason in run.doubtful_tasks.items():
         st.warning(f"{plain(called(task))}: {said(reason)}", icon=":material/warning:")
 

@@ -1,7 +1,5 @@
 """Figures of the speed page: tokens a second beside the dense model, and what every layer keeps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -21,9 +19,7 @@ _EAGER = "eager"
 def dots(table: pd.DataFrame, phase: str) -> go.Figure:
     """Tokens a second of every model, median and quartiles; the dense model is a dotted line a mode.
 
-    Args:
-        table: ``analysis.speed.speed_table`` of one phase, in the order of the measurement.
-        phase: what was timed, for the axis.
+    `table` is ``analysis.speed.speed_table`` of one phase, in the order of the measurement.
     """
     figure, several = go.Figure(), table["mode"].nunique() > 1
     names = [
@@ -82,11 +78,7 @@ def _is_open(mode: str, symbol: str) -> bool:
 def widths(kept: Array, full: int, method: str, units: str) -> go.Figure:
     """What every layer keeps, over the dense width in grey.
 
-    Args:
-        kept: (layers,) units that stay.
-        full: units of a dense layer.
-        method: whose decision it is.
-        units: what is counted, for the axis: FFN neurons or key/value groups.
+    `kept` is (layers,) units that stay of `full`; `units` says which: FFN neurons or key/value groups.
     """
     layers = np.arange(len(kept))
     figure = go.Figure()

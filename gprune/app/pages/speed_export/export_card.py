@@ -1,7 +1,5 @@
 """The card of exports: the pruned model's folder, how to load it, and other forms of it, made as jobs."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,27 +1,36 @@
 """Speed & export: how much faster the pruned model is, how wide its layers are, and how it leaves the app."""
 
-from __future__ import annotations
+import io
+import shlex
+from pathlib import Path
 
 import pandas as pd
 import streamlit as st
 
 from gprune.analysis import speed as analysis
-from gprune.app.pages.speed_export import accuracy_card, export_card, pack_card, panels, widths_card
+from gprune.app.pages.speed_export import accuracy_card, export_card, panels, widths_card
 from gprune.app.ui import frame, job_runs, run_choice, sticky_button, tables, url_state, work
 from gprune.app.ui.card import Card, card, card_of, published_badge
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
-from gprune.app.ui.run_labels import labels
-from gprune.app.ui.speed_presets import SPEEDS
+from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain
+from gprune.app.ui.titles import SPEEDS
+from gprune.pipeline import archive as packs
 from gprune.pipeline import stages
+from gprune.pipeline.archive.contents_form import ENDING
+from gprune.pipeline.archive.privacy import STAYS
+from gprune.pipeline.archive.writing import fill
 from gprune.pipeline.runs.opened import Run
 from gprune.records import Throughput
+from gprune.store import Store
 from gprune.study.methods import METHODS
 from gprune.system.units import amount
 
 SMALL = 100_000_000
 """parameters below which fixed costs of every step hide what pruning saves"""
+MOST_DOWNLOADED = 64 * 2**20
+"""bytes of results: what is larger would be held in the app's memory, and is left to the command"""
 
 
 def show() -> None:
@@ -42,7 +51,7 @@ def show() -> None:
     with card("sx_accuracy", "Zero-shot accuracy", run) as drawn:
         accuracy_card.draw(drawn, run)
     with card("sx_pack", "This run as one file, to open elsewhere", run):
-        pack_card.draw(run)
+        _pack(run)
 
 
 def measured(run: Run) -> Throughput | None:
@@ -168,3 +177,70 @@ def _masks(run: Run) -> set[str]:
     """Keys of the masks of a run: equal for runs that differ in names and in what is measured alone."""
     cutting = [METHODS[name].masks for name in run.study.methods if METHODS[name].decision != "none"]
     return {stages.masks(run.graph, name).key for name in cutting}
+
+
+def _pack(run: Run) -> None:
+    """Draws the card.
+
+    Raises:
+        GpruneError: the run's record cannot be used.
+    """
+    count, size, lost = _extent(run.root, run.name, str(run.record.get("updated")))
+    st.caption(
+        f"{count} results, {amount(size)} before they are compressed. Every page draws "
+        "from them on a machine that has neither the model nor the texts."
+    )
+    if lost:
+        st.info(
+            f"“{plain(lost)}” is missing or damaged: run the study again before packing it.",
+            icon=":material/hourglass_empty:",
+        )
+        return
+    name = f"{run.name}{ENDING}"
+    left, right = st.columns(2)
+    with left, st.container(border=True, height="stretch"):
+        st.markdown("**Here**")
+        _offer(run, size, name)
+    with right, st.container(border=True, height="stretch"):
+        st.markdown("**On the other machine**")
+        st.caption("In a checkout of this project, where `make app` has worked once:")
+        unpacked = f"python -m gprune unpack {shlex.quote(name)}\npython -m gprune app"
+        st.code(unpacked, language="bash", wrap_lines=True)
+        st.caption("The run is then in the list of runs of its app; what is there already stays.")
+    with st.popover("What is in it, and what is not", icon=":material/help:", type="tertiary"):
+        st.markdown(
+            "No model, no text, and no results from which a text can be had back, as the token ids of the "
+            f"calibration sets; `--with-contexts` takes those along. It tells: {plain(STAYS)}."
+        )
+
+
+@st.cache_data(max_entries=64, ttl=300, show_spinner=False)
+def _extent(root: str, name: str, updated: str) -> tuple[int, int, str]:
+    """Results and bytes of a pack, and a result that is lost; kept for a while, unless the run changes."""
+    chosen = packs.contents(Store(Path(root)), name)
+    return len(chosen.results), chosen.size, next(iter(chosen.lost), "")
+
+
+def _offer(run: Run, size: int, name: str) -> None:
+    """The download, or the command where the run is too large for it."""
+    if size <= MOST_DOWNLOADED:
+        st.download_button(
+            f"Pack this run (at most {amount(size)})",
+            data=lambda: archive(run.root, run.name),
+            file_name=name,
+            mime="application/zip",
+            key="sx_pack_run",
+            icon=":material/inventory_2:",
+            on_click="ignore",
+        )
+        st.caption("The same as a command")
+    else:
+        st.caption("Too large to be downloaded from here: this command writes it.")
+    st.code(f"python -m gprune pack {shlex.quote(run.name)}", language="bash", wrap_lines=True)
+
+
+def archive(root: str, name: str) -> bytes:
+    """The archive."""
+    file, store = io.BytesIO(), Store(Path(root))
+    fill(store, packs.contents(store, name), file)
+    return file.getvalue()

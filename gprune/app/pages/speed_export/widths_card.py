@@ -1,7 +1,5 @@
 """The card of widths: what every layer keeps, what padding would cost, and other alignments beside it."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any
@@ -17,7 +15,7 @@ from gprune.app.ui import frame, selection, sticky_button, tables, url_state, wo
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
-from gprune.app.ui.run_labels import labels
+from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, short
 from gprune.models import identity
 from gprune.pipeline import stages

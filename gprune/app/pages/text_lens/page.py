@@ -1,12 +1,50 @@
 """Text lens: what does the pruned model get wrong, token by token, and how does it continue?"""
 
-from __future__ import annotations
+import contextlib
+import functools
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import streamlit as st
 
-from gprune.app.pages.text_lens import models, polling, reading_card, writing_card
-from gprune.app.ui import frame, packed, url_state
-from gprune.app.ui.text import plain
+from gprune.analysis import token_loss
+from gprune.analysis.mask_edits import mask_sets
+from gprune.analysis.token_loss import Token
+from gprune.app import preview
+from gprune.app.pages.text_lens import tokens
+from gprune.app.preview import DENSE, Passage, Prompt, Question, Read, Reading, Source, Written
+from gprune.app.preview.token_requests import MOST_CHARACTERS
+from gprune.app.ui import frame, packed, tables, url_state
+from gprune.app.ui.card import Card, card
+from gprune.app.ui.chart_style import called
+from gprune.app.ui.text import plain, said
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.records import Array
+from gprune.study.methods import METHODS
+from gprune.system.errors import GpruneError, StoreError
+
+LIVE = "lens_live"
+"""whether the model may be asked, in the address"""
+EVERY = 0.5
+"""seconds between two looks"""
+_ME = "lens_owner"
+_WAITING = {
+    "loading": "The worker loads the model.",
+    "waiting": "The worker waits for its turn.",
+    "warm": "The worker reads.",
+}
+WHAT, TEXT, WINDOW = "lens_what", "lens_text", "lens_window"
+WHATS = {"window": "A window of an evaluation text", "typed": "My own text"}
+_MOST_WINDOWS = 10**6
+_TYPED = "lens_typed"
+_PROMPT = "lens_prompt"
+_FIRST = "The first thing to know about"
+LEFT, RIGHT = "lens_left", "lens_right"
+_BY_HAND = "by-hand:"
 
 
 def show() -> None:
@@ -18,14 +56,252 @@ def show() -> None:
     run = frame.require_run()
     if run is None:
         return
-    chosen = models.choose(run)
+    chosen = _choose(run)
     if chosen is None:
         return
-    live = url_state.toggle("Ask the model", polling.LIVE, False)
+    live = url_state.toggle("Ask the model", LIVE, False)
     if live and (missing := packed.lacking(run)):
         st.info(plain(missing), icon=":material/inventory_2:")
         live = False
     if not live:
         st.caption("A worker then loads the model of the run and reads; nothing leaves this machine.")
-    reading_card.show(run, chosen, live)
-    writing_card.show(run, chosen, live)
+    _reading(run, chosen, live)
+    _writing(run, chosen, live)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """Two pruned models and what they are called."""
+
+    questions: tuple[Question, ...]
+    """the dense model first, then those chosen"""
+    labels: tuple[str, ...]
+    """of the pruned ones"""
+
+
+def _choose(run: Run) -> Chosen | None:
+    """Draws the fields; None after the reason has been shown where there is no pruned model."""
+    names = _offered(run)
+    if not names:
+        wanted = stages.masks(run.graph).title
+        st.info(f"Needs “{wanted}”, which this run does not have.", icon=":material/hourglass_empty:")
+        return None
+    first = list(names)
+    other = "flap" if "flap" in names else first[min(1, len(first) - 1)]
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        left = url_state.selectbox("On the left", names, LEFT, first[0], width=280)
+        right = url_state.selectbox("On the right", names, RIGHT, other, width=280)
+    picked = list(dict.fromkeys((left, right)))
+    try:
+        questions = [_question(run, name) for name in picked]
+    except GpruneError as error:
+        st.error(said(error), icon=":material/error:")
+        return None
+    return Chosen((Question("", DENSE), *questions), tuple(names[name] for name in picked))
+
+
+def _offered(run: Run) -> dict[str, str]:
+    """Methods whose masks are there, GPrune first, and the mask sets made by hand."""
+    names = [
+        name
+        for name in sorted(run.study.methods, key=lambda name: name != "gprune")
+        if METHODS[name].decision != "none" and run.has(stages.masks, METHODS[name].masks)
+    ]
+    found = {name: called(name) for name in names}
+    sets = mask_sets.kept(run.results)[0] if names else []
+    return found | {f"{_BY_HAND}{one.name}": f"{one.name} (by hand)" for one in sets}
+
+
+def _question(run: Run, name: str) -> Question:
+    if not name.startswith(_BY_HAND):
+        return Question("", name)
+    chosen = mask_sets.named(run.results, name.removeprefix(_BY_HAND))
+    return Question("", chosen.method, mask_sets.repeated(run.results, chosen).masks)
+
+
+def _owner(place: str) -> str:
+    """Who asks: this session, for one place of the page."""
+    return f"{st.session_state.setdefault(_ME, uuid.uuid4().hex)}:{place}"
+
+
+def _look(run: Run, identity: str, show: Callable[[Reading], None]) -> None:
+    """Shows a reading, and looks again as long as it is not complete."""
+    now = preview.pool().reading(identity)
+    refining = now is None or now.progress == "open"
+
+    def answers() -> None:
+        found = preview.pool().reading(identity)
+        if refining and found is not None and found.progress != "open" and url_state.in_fragment():
+            # all is there: the timer goes with the next drawing, in which the card gets its title; not while
+            # the page itself is drawn, of which fields would then show the browser their defaults
+            st.rerun(scope="app")
+        if found is not None and found.problem:
+            st.error(said(found.problem), icon=":material/error:")
+        elif found is not None:
+            show(found)
+        if not refining:
+            return
+        state = preview.pool().state(Source(run.root, run.graph))
+        st.caption(plain(state.reason) or _WAITING.get(state.phase, "The worker is asked."))
+
+    st.fragment(run_every=EVERY if refining else None)(answers)()
+
+
+def _area(label: str, key: str, default: str = "", **options: Any) -> str:
+    """A field of several lines: kept while the session lasts, whichever page is shown, in no address."""
+    widget = f"{key}_area"
+    if widget not in st.session_state:
+        st.session_state[widget] = st.session_state.get(key, default)
+    st.session_state[key] = st.text_area(label, key=widget, **options)
+    return str(st.session_state[key])
+
+
+def _reading(run: Run, chosen: Chosen, live: bool) -> None:
+    """The card that colours a passage, and lists the tokens that pruned models do worst on."""
+    with card("lens_reading", "Where does the pruned model do worse?", run) as drawn:
+        passage = _passage(run)
+        if passage is None:
+            return
+        if not live:
+            st.caption(
+                "Here will be the passage, coloured by what each pruned model predicts worse, and the tokens "
+                "that get worst: switch on “Ask the model” above."
+            )
+            return
+        source = Source(run.root, run.graph)
+        identity = preview.pool().read(source, passage, chosen.questions, _owner("reading"))
+        _look(run, identity, functools.partial(_show, drawn, chosen))
+
+
+def _passage(run: Run) -> Passage | None:
+    """What the reader wants to be read; None where nothing was typed."""
+    what = url_state.segmented("What is read", WHATS, WHAT, "window", label_visibility="collapsed")
+    if what == "typed":
+        words = _area("Text", _TYPED, height=140, placeholder="Type or paste a text, then press Read.")
+        st.button("Read", key="lens_read", icon=":material/visibility:", on_click=url_state.put,
+                  args=(LIVE, True))  # fmt: skip
+        if not words.strip():
+            st.caption("The text is empty: type or paste some words.")
+            return None
+        if len(words) > MOST_CHARACTERS:
+            st.caption(f"Of {len(words):,} characters the first {MOST_CHARACTERS:,} are looked at.")
+        return Passage(typed=words)
+    texts = run.study.evaluation.texts
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        text = url_state.selectbox("Text", list(texts), TEXT, texts[0], width=320)
+        count = _windows(run, text)
+        last = (count or _MOST_WINDOWS) - 1
+        number = url_state.number_field("Window", WINDOW, 0, 0, last, 1, width=160)
+        if count:
+            st.caption(f"of {count}, numbered from 0: the windows of the run")
+    return Passage(text, min(number, last))
+
+
+def _windows(run: Run, text: str) -> int:
+    """Windows of a text, as far as the run knows; 0 where it does not."""
+    for method in run.study.methods:
+        # a damaged result says nothing of its text, and the worker counts the windows by itself
+        with contextlib.suppress(StoreError):
+            if run.has(stages.perplexity, method, text):
+                return len(run.load(stages.perplexity, method, text).losses)
+    return 0
+
+
+def _show(drawn: Card, chosen: Chosen, reading: Reading) -> None:
+    """Draws what is there; pruned models follow one after the other."""
+    dense, *pruned = reading.found
+    there = {
+        label: found for label, found in zip(chosen.labels, pruned, strict=True) if isinstance(found, Read)
+    }
+    if not isinstance(dense, Read) or not there:
+        return
+    shown = [Token(piece.text, piece.place, piece.of) for piece in dense.pieces]
+    losses = {label: found.losses for label, found in there.items()}
+    if reading.progress == "complete":
+        changes = {label: token_loss.change(dense.losses, own) for label, own in losses.items()}
+        drawn.title(plain(token_loss.headline(changes)))
+    if len(shown) < dense.total:
+        why = "the model has places for" if len(shown) == dense.places else "the page shows"
+        st.caption(f"The first {len(shown):,} of {dense.total:,} tokens are read: {why} no more.")
+    _passages(chosen, shown, dense.losses, losses)
+    _listed(drawn, shown, dense.losses, losses)
+
+
+def _passages(chosen: Chosen, shown: list[Token], dense: Array, losses: dict[str, Array]) -> None:
+    limit = token_loss.scale([own - dense for own in losses.values()])
+    words = [token_loss.marked(token) for token in shown]
+    for place, (column, label) in enumerate(zip(st.columns(len(chosen.labels)), chosen.labels, strict=True)):
+        with column:
+            if label in losses:
+                tokens.draw(words, dense, losses[label], limit, label, key=f"lens_tokens_{place}")
+            else:
+                st.caption(f"{plain(label)} is being asked.")
+
+
+def _listed(drawn: Card, shown: list[Token], dense: Array, losses: dict[str, Array]) -> None:
+    table = token_loss.worst(shown, dense, losses)
+    st.caption("The tokens that get worst, in their context")
+    if table.empty:
+        st.caption("No token is predicted worse than by the dense model.")
+        return
+    decimals = st.column_config.NumberColumn(format="%.2g", width=80)
+    columns = {"p dense": decimals, "p pruned": decimals}
+    columns["worse by (nats)"] = st.column_config.NumberColumn(format="%.2f", width=110)
+    tables.show(table, column_config=columns, height=320, alt="the tokens that get worst, with their context")
+    drawn.tools(
+        lambda: token_loss.worst(shown, dense, losses, int(np.isfinite(dense).sum())),
+        switch=False,
+        caption="Orange: the pruned model predicts the token worse; purple: better. Hold the pointer over a "
+        "token for its probabilities. The CSV has every token that gets worse.",
+        how="A loss is the negative log-probability of a token after those before it, measured as the run "
+        "measures perplexity: the same model, number type, silent units and biases. Dots are spaces, ↵ ends "
+        "a line; a character that is split over several tokens stands with the first of them.",
+    )
+
+
+def _writing(run: Run, chosen: Chosen, live: bool) -> None:
+    """The card that has the dense model and pruned ones go on from one prompt."""
+    with card("lens_writing", "How do they continue?", run) as drawn:
+        prompt = _area("Prompt", _PROMPT, _FIRST, height=80)
+        st.button("Go on", key="lens_write", icon=":material/edit:", on_click=url_state.put,
+                  args=(LIVE, True))  # fmt: skip
+        if not prompt.strip():
+            st.caption("The prompt is empty: type some words.")
+            return
+        if not live:
+            st.caption(
+                "Here will be how the dense model and the pruned ones go on, side by side: switch on "
+                "“Ask the model” above."
+            )
+            return
+        source = Source(run.root, run.graph)
+        asked = preview.pool().read(source, Prompt(prompt), chosen.questions, _owner("writing"))
+        _look(run, asked, functools.partial(_written, drawn, chosen))
+
+
+def _written(drawn: Card, chosen: Chosen, reading: Reading) -> None:
+    dense = reading.found[0]
+    if isinstance(dense, Written) and dense.read < dense.total:
+        st.caption(f"The last {dense.read:,} of {dense.total:,} tokens of the prompt are read.")
+    labels = ("The dense model", *chosen.labels)
+    columns = st.columns(len(labels))
+    for column, label, found in zip(columns, labels, reading.found, strict=True):
+        with column:
+            st.markdown(f"**{plain(label)}**")
+            if isinstance(found, Written):
+                st.code(token_loss.readable(found.text) or "(nothing)", language=None, wrap_lines=True)
+                st.caption(f"{len(found.ids)} tokens" + ("" if found.ended else " …"))
+    if reading.progress == "complete":
+        drawn.title(plain(_headline(chosen, reading)))
+    st.caption("Always the likeliest token, at most 40 of them: the same question gives the same answer.")
+
+
+def _headline(chosen: Chosen, reading: Reading) -> str:
+    """After how many tokens each leaves the words of the dense model."""
+    dense, *others = (found.ids if isinstance(found, Written) else () for found in reading.found)
+    parts = []
+    for label, ids in zip(chosen.labels, others, strict=True):
+        same = token_loss.shared(dense, ids)
+        whole = same == len(dense) == len(ids)
+        parts.append(f"{label} {'all' if whole else same} of {len(dense)}")
+    return f"First tokens in common with the dense model: {', '.join(parts)}"

@@ -4,8 +4,6 @@ Model, device, number type, text and windows are those of the run's perplexity s
 what the run has read: a number on a page is one of the run at hand or none.
 """
 
-from __future__ import annotations
-
 import json
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
@@ -46,10 +44,7 @@ class MaskedModel:
     """One dense model with its texts."""
 
     def __init__(self, model: dict[str, Any]) -> None:
-        """Loads the model.
-
-        Args:
-            model: see gprune.app.preview.request.Source.
+        """Loads the model; see gprune.app.preview.request.Source.
 
         Raises:
             ModelError: the model is gone, has changed since the run, or does not fit into the memory.
@@ -97,10 +92,7 @@ class MaskedModel:
         return texts.stream(name, self.decoder.tokenizer, cache=self.store.texts, limit=limit)
 
     def losses(self, question: dict[str, Any]) -> list[float]:
-        """Mean loss of some windows while units are silent.
-
-        Args:
-            question: see gprune.app.preview.worker.messages.
+        """Mean loss of some windows while units are silent; see gprune.app.preview.worker.messages.
 
         Raises:
             GpruneError: with one sentence that says what is wrong and what to do.
@@ -171,11 +163,7 @@ def require_same_text(
 ) -> None:
     """Checks that a text says what it said when the run has read it.
 
-    Args:
-        name: name of the text.
-        role: what it is read for.
-        digest: what the run knows its content by.
-        tokens: how many of them the run reads; None for all.
+    `digest` is what the run knows its content by, `tokens` how many of them it reads; None for all.
 
     Raises:
         CorpusError: it is gone or has changed.

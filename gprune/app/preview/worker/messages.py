@@ -29,8 +29,6 @@ An answer carries the `id` of its question. Where there is no result it has a `p
 says with `ready` whether the model is there for other questions. Masks travel as packed bits in base64.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

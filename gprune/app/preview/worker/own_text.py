@@ -4,8 +4,6 @@ The stages are the study's own, made with the model on the masked. What the cach
 is computed here nothing goes into it, and the text itself is forgotten with the question.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +20,8 @@ from gprune.system.errors import SettingsError
 def drifts(masked: MaskedModel, question: dict[str, Any]) -> dict[str, str]:
     """Measures the drift of every pair and leaves it in the folder of the question.
 
-    Args:
-        masked: the model.
-        question: see gprune.app.preview.worker.messages.
-
-    Returns:
-        The key of the drift in that folder, by the name of its pair.
+    For `question` see gprune.app.preview.worker.messages. Gives the key of the drift in that folder, by the
+    name of its pair.
 
     Raises:
         GpruneError: with one sentence that says what is wrong and what to do.

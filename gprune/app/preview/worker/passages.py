@@ -4,8 +4,6 @@ A window of an evaluation text is the run's own, tokens and all; what is typed i
 tokenises a document, with the special tokens that the tokenizer adds. Only the last text is kept.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -89,9 +87,7 @@ def pieces(ids: Array, tokenizer: Any) -> list[tuple[str, int, int]]:
     A character may be split over several tokens, none of which is text by itself: the first of them has the
     text and the others none.
 
-    Args:
-        ids: (tokens,) token ids.
-        tokenizer: their tokenizer.
+    `ids` are (tokens,) of `tokenizer`.
     """
     found: list[tuple[str, int, int]] = []
     before: list[int] = []

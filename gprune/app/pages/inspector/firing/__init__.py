@@ -3,8 +3,6 @@
 What comes from a text goes to the browser as data and into the page as text content, never as mark-up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,13 +35,6 @@ class Passage:
 
 
 def draw(passages: Sequence[Passage], color: str, alt: str, key: str) -> None:
-    """Draws passages below each other.
-
-    Args:
-        passages: the strongest first.
-        color: hue of the text, as #RRGGBB.
-        alt: what they are, in words.
-        key: of the component; unique in the app.
-    """
+    """Draws passages below each other, in the text's hue as #RRGGBB; `alt` says in words what they are."""
     data = {"passages": [asdict(one) for one in passages], "color": color, "alt": alt}
     _COMPONENT(key=key, data=data, height="content")

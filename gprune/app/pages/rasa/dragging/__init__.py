@@ -4,8 +4,6 @@ Plain JavaScript and CSS beside this file, put before a component's own and sent
 is built and nothing is fetched.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@ callback, and where it stands is said to it with the data. While it moves, the b
 perplexity off the drawn curve.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 import streamlit as st
 
 from gprune.app.pages.rasa import dragging
-from gprune.app.ui import ticks
+from gprune.app.ui import chart_style
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_DASHES, called, family
 
 STEPS = 100
@@ -100,7 +98,7 @@ def data(
     values = [value for one in series for point in one.points for value in (point.low, point.high)]
     values += [] if dense is None else [dense]
     low, high = (min(values) / _MARGIN, max(values) * _MARGIN) if values else (1.0, 10.0)
-    axis = ticks.logarithmic(low, high)
+    axis = chart_style.log_ticks(low, high)
     marks = zip(axis["tickvals"], axis["ticktext"], strict=True) if values else ()
     return {
         "series": [

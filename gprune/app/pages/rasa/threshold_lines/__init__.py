@@ -4,8 +4,6 @@ The lines are views of the canonical pair of quantiles like the sliders are: whe
 through a callback, and where they stand is said to them with the data.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Callable

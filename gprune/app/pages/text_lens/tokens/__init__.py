@@ -3,8 +3,6 @@
 The browser is sent strings and numbers and sets the strings as text of its elements, never as markup.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Sequence
