@@ -120,8 +120,7 @@ def prepared(run: Loads) -> Prepared:
 
 def whole(base: Prepared, scoring: str) -> Array:
     """(modules,) int8 source of modules that are all scored from one text, `primary` or `auxiliary`."""
-    chosen: Array = np.full(base.units.modules, int(scoring == AUXILIARY), dtype=np.int8)
-    return chosen
+    return np.full(base.units.modules, int(scoring == AUXILIARY), dtype=np.int8)
 
 
 def relocated(base: Prepared, source: Array, target: float) -> PruningMasks:
@@ -205,8 +204,7 @@ def decide(
     needs: dict[str, Any] = stages.resolve(stage.needs, lambda need: _had(results, work, need))
     if scoring == ADAPTED and adapted is not None:
         needs["parts"] = [replace(needs["parts"][0], ffn=adapted)]
-    masks: PruningMasks = stage.make(work, **needs)
-    return masks
+    return stage.make(work, **needs)
 
 
 def _variant(graph: Graph, retention: float, scoring: str) -> Graph:

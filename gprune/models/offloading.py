@@ -71,8 +71,7 @@ def present(module: nn.Module) -> AbstractContextManager[None]:
         return nullcontext()
     from accelerate.utils import align_module_device
 
-    found: AbstractContextManager[None] = align_module_device(module)
-    return found
+    return align_module_device(module)
 
 
 def bring(module: nn.Module) -> None:

@@ -64,8 +64,7 @@ class Processes:
                 # what the others hold takes room on the GPUs that it is laid over
                 self.ranks.order(LET_GO, {}, {})
                 self._held = sharding.spread(study.model, precision, trusted, self.ranks.count)
-        found: Decoder = self._held
-        return found
+        return self._held
 
     def called(self, name: str, tokens: Tokens, settings: CalibrationSettings, count: int = 0) -> Ranks:
         """Has the others take part in a pass over a calibration set.

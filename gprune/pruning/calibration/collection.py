@@ -189,8 +189,7 @@ def _both(first: Observer, second: Observer) -> Observer:
 def shard_of(samples: int, shards: int) -> Array:
     """(samples,) shard of each sequence: contiguous runs whose sizes differ by one at most."""
     sizes = [len(run) for run in np.array_split(np.arange(samples), shards)]
-    index: Array = np.repeat(np.arange(shards), sizes)
-    return index
+    return np.repeat(np.arange(shards), sizes)
 
 
 @contextmanager

@@ -93,8 +93,7 @@ class Block:
         """(sequences, length, hidden) output of a layer on the model's device."""
         arguments, keywords = self.calls[layer]
         output = decoder.layers[layer](self.states.to(decoder.device), *arguments, **keywords)
-        states: torch.Tensor = output[0] if isinstance(output, tuple) else output
-        return states
+        return output[0] if isinstance(output, tuple) else output
 
 
 def enter(decoder: Decoder, tokens: Tokens, batch: int) -> list[Block]:
