@@ -78,16 +78,7 @@ def prepare(
     learning: Learning,
     alignment: int = 1,
 ) -> Prepared:
-    """Ranks the units of a run under both texts.
-
-    Args:
-        shape: sizes of the decoder.
-        primary: scores on A.
-        auxiliary: scores on B.
-        partition: modules of the neurons.
-        learning: what the run has learned with these modules.
-        alignment: neurons of a block, as in the run.
-    """
+    """Ranks the units of a run under both texts."""
     units = RankedUnits.build(shape, primary.ffn, primary.heads, partition)
     second = quantiles(GroupedRanks(partition.global_labels.ravel()), auxiliary.ffn)
     return Prepared(units, second, np.concatenate([learning.thresholds, learning.head_thresholds]), alignment)

@@ -26,14 +26,7 @@ class Processes:
     """Has the other processes take part, and loads the model in the form that the work at hand needs."""
 
     def __init__(self, ranks: Ranks, study: Study, precision: str, forget: Callable[[], None]) -> None:
-        """Binds a run.
-
-        Args:
-            ranks: all processes.
-            study: what runs.
-            precision: number type of the model.
-            forget: lets go of the models that the run has in memory.
-        """
+        """Binds a run."""
         self.ranks, self._study, self._precision, self._forget = ranks, study, precision, forget
         self._before = (0, 0)
         self._held: Any = None

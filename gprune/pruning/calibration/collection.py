@@ -194,14 +194,7 @@ def shard_of(samples: int, shards: int) -> Array:
 
 @contextmanager
 def observed(decoder: Decoder, layers: range, ffn: Observer, attention: Observer) -> Iterator[None]:
-    """Shows the inputs of down_proj and o_proj of some layers to observers while the context is open.
-
-    Args:
-        decoder: the model; it is left as it was.
-        layers: indices of the layers to observe.
-        ffn: told of the inputs of down_proj.
-        attention: told of the inputs of o_proj.
-    """
+    """Shows the inputs of down_proj and o_proj of some layers to observers while the context is open."""
     handles = []
     try:
         for layer in layers:
