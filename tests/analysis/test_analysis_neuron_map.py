@@ -1,7 +1,5 @@
 """Neurons as points: their behaviour against loops, their components against another decomposition."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -25,7 +23,7 @@ def measured(seed: int, shards: int = 3, neurons: int = 20, **changed: Array) ->
     return ActivationStatistics("a", "f", np.ones(shards, dtype=np.int64), tokens, **(values | changed))
 
 
-def test_behaviour_is_each_shards_mean_and_deviation_standardised_over_the_layer() -> None:
+def test_behaviour_is_each_shards_mean_and_deviation_standardised_over_the_layer():
     texts, layer = [measured(1), measured(2)], 1
     columns = []
     for text in texts:
@@ -38,7 +36,7 @@ def test_behaviour_is_each_shards_mean_and_deviation_standardised_over_the_layer
     assert np.allclose(neuron_embedding.behaviour_rows(texts, layer), expected)
 
 
-def test_a_column_in_which_all_neurons_are_equal_says_nothing() -> None:
+def test_a_column_in_which_all_neurons_are_equal_says_nothing():
     text = measured(3)
     mean = text.ffn_mean.copy()
     # 0.1 is no whole number of bits: its mean is off by a rounding error
@@ -47,7 +45,7 @@ def test_a_column_in_which_all_neurons_are_equal_says_nothing() -> None:
     assert not rows[:, 0].any() and rows[:, 1].std() == pytest.approx(1)
 
 
-def test_components_are_those_of_a_singular_value_decomposition() -> None:
+def test_components_are_those_of_a_singular_value_decomposition():
     rows = np.random.default_rng(0).normal(size=(60, 12)) * np.linspace(3, 0.2, 12)
     found = neuron_embedding.principal(rows, 50)
     left, singular, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
@@ -61,18 +59,18 @@ def test_components_are_those_of_a_singular_value_decomposition() -> None:
 
 
 @pytest.mark.parametrize(("neurons", "words"), [(1, "there is one neuron"), (9, "all 9 neurons are equal")])
-def test_neurons_that_are_all_alike_are_a_sentence(neurons: int, words: str) -> None:
+def test_neurons_that_are_all_alike_are_a_sentence(neurons, words):
     flat = {"ffn_mean": np.full((3, 2, neurons), 0.1), "ffn_moment": np.ones((3, 2, neurons))}
     with pytest.raises(NumericsError, match=f"in the behaviour of layer 1 {words}"):
         neuron_embedding.behaviour([measured(1, neurons=neurons, **flat)], 1)
 
 
-def test_umap_of_a_layer_of_eight_neurons_is_a_sentence() -> None:
+def test_umap_of_a_layer_of_eight_neurons_is_a_sentence():
     with pytest.raises(SettingsError, match="needs 16 neurons; this layer has 8"):
         neuron_embedding.laid_out(np.random.default_rng(0).normal(size=(8, 3)), 0)
 
 
-def test_shared_neighbours_are_what_sorting_all_distances_gives() -> None:
+def test_shared_neighbours_are_what_sorting_all_distances_gives():
     random = np.random.default_rng(4)
     points, places = random.normal(size=(30, 5)), random.normal(size=(30, 2))
 
@@ -85,7 +83,7 @@ def test_shared_neighbours_are_what_sorting_all_distances_gives() -> None:
     assert (neuron_embedding.shared_neighbours(points, points, 4) == 1).all()
 
 
-def test_a_thinned_chart_is_even_and_keeps_the_neuron_that_is_selected() -> None:
+def test_a_thinned_chart_is_even_and_keeps_the_neuron_that_is_selected():
     assert neuron_embedding.shown(50, 100).tolist() == list(range(50))
     found = neuron_embedding.shown(28_672, 12_000, 17)
     assert len(found) == len(set(found.tolist())) == 12_000 and 17 in found

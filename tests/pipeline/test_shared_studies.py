@@ -1,7 +1,5 @@
 """Studies and jobs on a disk that several machines share, with each of its faults: the same bits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +60,7 @@ class Told:
     ],
     ids=" ".join,
 )
-def test_a_study_ends_with_the_same_bits_whatever_its_disk_does(
-    values: dict[str, Any], undisturbed: Path, tmp_path: Path, faults: tuple[str, ...]
-) -> None:
+def test_a_study_ends_with_the_same_bits_whatever_its_disk_does(values, undisturbed, tmp_path, faults):
     study, told = from_dict(values), Told()
     with Disk(tmp_path, *faults).used() as disk:
         store = Store(tmp_path / "cache")
@@ -79,9 +75,7 @@ def test_a_study_ends_with_the_same_bits_whatever_its_disk_does(
     assert not (tmp_path / "cache" / DAMAGED).exists()
 
 
-def test_what_another_machine_has_made_meanwhile_is_taken_and_not_made_again(
-    values: dict[str, Any], undisturbed: Path, tmp_path: Path
-) -> None:
+def test_what_another_machine_has_made_meanwhile_is_taken_and_not_made_again(values, undisturbed, tmp_path):
     """This machine believes of every result that it is missing: it has looked before the other one began."""
     study, told = from_dict(values), Told()
     with Disk(tmp_path, "unseen", "stale").used() as disk:
@@ -112,9 +106,7 @@ def _stages(store: Store, study: Any) -> set[str]:
 
 @pytest.mark.long
 @pytest.mark.process
-def test_two_processes_that_hold_one_lock_leave_what_one_leaves(
-    values: dict[str, Any], undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_that_hold_one_lock_leave_what_one_leaves(values, undisturbed, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     for name, value in shared_file_system.environment(tmp_path / "site", cache, "free", "lost").items():
         monkeypatch.setenv(name, value)
@@ -135,9 +127,7 @@ def test_two_processes_that_hold_one_lock_leave_what_one_leaves(
 
 @pytest.mark.long
 @pytest.mark.process
-def test_a_job_is_submitted_cancelled_and_resumed_on_such_a_disk(
-    values: dict[str, Any], undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_is_submitted_cancelled_and_resumed_on_such_a_disk(values, undisturbed, tmp_path, monkeypatch):
     cache, faults = tmp_path / "cache", ("stale", "unseen", "lost", "lockless", "open")
     for name, value in shared_file_system.environment(tmp_path / "site", cache, *faults).items():
         monkeypatch.setenv(name, value)

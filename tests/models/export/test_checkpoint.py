@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint, plan_file
 from gprune.models.families import FAMILIES
 from gprune.pruning.surgery import cut
-from gprune.records import PruningMasks
 
 
 def padded_batch() -> tuple[torch.Tensor, torch.Tensor]:
@@ -37,9 +35,7 @@ GENERATION = {"max_new_tokens": 8, "min_new_tokens": 8, "do_sample": False, "pad
 
 @pytest.mark.parametrize("compensated", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_is_loaded_equals_what_was_saved(
-    family: str, compensated: bool, tmp_path: Path, masks: PruningMasks, saved: Any, decoder_of: Any
-) -> None:
+def test_what_is_loaded_equals_what_was_saved(family, compensated, tmp_path, masks, saved, decoder_of):
     decoder = decoder_of(family)
     pruned = with_biases(decoder, masks) if compensated else masks
     live: Any = cut(decoder, pruned)
@@ -56,8 +52,8 @@ def test_what_is_loaded_equals_what_was_saved(
 
 
 def test_folder_holds_safetensors_configuration_code_tokenizer_and_plan(
-    tmp_path: Path, masks: PruningMasks, tokenizer: Any, saved: Any, decoder_of: Any
-) -> None:
+    tmp_path, masks, tokenizer, saved, decoder_of
+):
     folder = saved(cut(decoder_of("llama"), masks), tokenizer, tmp_path / "deep" / "out")
     names = {file.name for file in folder.iterdir()}
     assert names >= {"config.json", "generation_config.json", "model.safetensors", "modeling_gprune.py"}
@@ -71,7 +67,7 @@ def test_folder_holds_safetensors_configuration_code_tokenizer_and_plan(
     assert values["auto_map"]["AutoModelForCausalLM"] == "modeling_gprune.GpruneLlamaForCausalLM"
 
 
-def test_plan_gives_back_the_cut(tmp_path: Path, masks: PruningMasks, saved: Any, decoder_of: Any) -> None:
+def test_plan_gives_back_the_cut(tmp_path, masks, saved, decoder_of):
     decoder = decoder_of("mistral")
     live: Any = cut(decoder, masks)
     plan = plan_file.read(saved(live, None, tmp_path / "out"))
@@ -85,9 +81,7 @@ def test_plan_gives_back_the_cut(tmp_path: Path, masks: PruningMasks, saved: Any
     assert_equal_logits(again(torch.arange(9)[None]).logits, live(torch.arange(9)[None]).logits)
 
 
-def test_plain_from_pretrained_after_register(
-    tmp_path: Path, masks: PruningMasks, tokenizer: Any, saved: Any, decoder_of: Any
-) -> None:
+def test_plain_from_pretrained_after_register(tmp_path, masks, tokenizer, saved, decoder_of):
     live: Any = cut(decoder_of("qwen2"), masks)
     folder = saved(live, tokenizer, tmp_path / "out")
     checkpoint.register()
@@ -123,9 +117,7 @@ print(json.dumps(out))
 
 
 @pytest.mark.process
-def test_loads_where_this_project_is_not_installed(
-    tmp_path: Path, masks: PruningMasks, tokenizer: Any, saved: Any, decoder_of: Any
-) -> None:
+def test_loads_where_this_project_is_not_installed(tmp_path, masks, tokenizer, saved, decoder_of):
     ids, attention = padded_batch()
     models: dict[str, Any] = {}
     for family in FAMILIES:
@@ -158,9 +150,7 @@ def test_loads_where_this_project_is_not_installed(
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_from_a_gpu_and_back(
-    tmp_path: Path, masks: PruningMasks, dtype: torch.dtype, saved: Any, decoder_of: Any
-) -> None:
+def test_from_a_gpu_and_back(tmp_path, masks, dtype, saved, decoder_of):
     decoder = Decoder.from_model(decoder_of("llama", dtype=dtype).model.cuda())
     live: Any = cut(decoder, with_biases(decoder, masks))
     folder = saved(live, None, tmp_path / "out")

@@ -161,7 +161,7 @@ def finished(rows, count, start):
     return labels, float(own_silhouette(rows, labels, count).mean())
 
 
-@pytest.mark.parametrize("greedy", [False, True])
+@pytest.mark.parametrize("greedy", [pytest.param(False, marks=pytest.mark.long), True])
 @pytest.mark.parametrize(("groups", "noise"), [(12, 1.6)])
 def test_screened_starts_are_about_as_good_as_all_of_them_run_to_their_end(groups, noise, greedy):
     """Beside all of its own, and beside plain k-means++ whose every start is finished, which is more work."""

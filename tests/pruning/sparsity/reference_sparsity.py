@@ -1,7 +1,5 @@
 """Naive loops for modular sparsity learning (section 3.3): the oracle of the tests in this folder."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 
