@@ -2,26 +2,10 @@
 
 import numpy as np
 import pytest
+from made_records import a_partition
 
 from gprune.analysis import mask_map
-from gprune.records import Array, Partition, PruningMasks, UnitScores
-
-
-def a_partition(labels: list[list[int]]) -> Partition:
-    found = np.array(labels, dtype=np.int32)
-    counts = found.max(axis=1).astype(np.int32) + 1
-    unknown = np.full((len(found), 1), np.nan)
-    return Partition(
-        "refined",
-        "magnitude",
-        found,
-        counts,
-        counts,
-        unknown,
-        np.zeros(2),
-        np.zeros(2),
-        np.zeros((len(found), 1, 5)),
-    )
+from gprune.records import Array, PruningMasks, UnitScores
 
 
 def some_masks(ffn: Array, heads: Array) -> PruningMasks:

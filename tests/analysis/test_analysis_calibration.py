@@ -37,11 +37,13 @@ def test_token_distance_runs_from_none_to_one():
     here, there = np.array([3, 1, 0, 0]), np.array([0, 0, 5, 2])
     assert calibration.token_distance(here, 2 * here) == 0
     assert calibration.token_distance(here, there) == pytest.approx(1, rel=1e-12)
-
-
-def test_halves_are_the_even_and_the_odd_sequences():
     assert calibration.half_distance(np.array([[0, 1], [2, 3], [1, 0], [3, 2]]), 4) == 1
     assert calibration.half_distance(np.array([[0, 1], [1, 0]]), 2) == 0
+    texts = {"A": a_text([[0, 1], [2, 3]]), "B": a_text([[0, 1], [0, 1]])}
+    table = calibration.distances(texts)
+    counts = np.array([1, 1, 1, 1]), np.array([2, 2, 0, 0])
+    assert table.loc["A", "B"] == table.loc["B", "A"] == pytest.approx(naive_distance(*counts))
+    assert table.loc["A", "A"] == 1 and table.loc["B", "B"] == 0
 
 
 def test_the_texts_side_by_side():
@@ -56,20 +58,9 @@ def test_the_texts_side_by_side():
     )
     assert math.isnan(table.loc["A", "% of distinct also in A"])
     assert table.loc["A", "content"] == "01234567"
-
-
-def test_the_share_of_the_most_frequent_tokens_falls_with_variety():
     table = calibration.text_table({"A": a_text([list(range(40))])})
     assert table["% in 10 most frequent"].tolist() == [25]
     assert math.isnan(table["% of vocabulary"][0])
-
-
-def test_distances_hold_pairs_and_halves():
-    texts = {"A": a_text([[0, 1], [2, 3]]), "B": a_text([[0, 1], [0, 1]])}
-    table = calibration.distances(texts)
-    counts = np.array([1, 1, 1, 1]), np.array([2, 2, 0, 0])
-    assert table.loc["A", "B"] == table.loc["B", "A"] == pytest.approx(naive_distance(*counts))
-    assert table.loc["A", "A"] == 1 and table.loc["B", "B"] == 0
 
 
 def test_rank_levels_follow_the_definitions():
@@ -84,9 +75,6 @@ def test_rank_levels_follow_the_definitions():
         for x, place in zip(row, np.argsort(np.argsort(other)), strict=True)
     ]
     assert drift == pytest.approx(np.median(moved), rel=1e-12)
-
-
-def test_a_layer_of_equal_scores_leaves_the_other_layers():
     first = np.array([[1.0, 1, 1], [1, 2, 3]])
     assert calibration.rank_levels(first, first)[0] == 1
 
@@ -162,13 +150,10 @@ def test_every_shard_is_drawn_equally_often_and_never_against_itself():
         assert all(not set(parts[s]) & set(parts[(s + count) % 8]) for s in range(8))
 
 
-def test_one_text_has_no_cross_curve_and_one_shard_no_curve():
+def test_one_text_one_shard_and_one_neuron():
     score, _ = a_scorer(0, shards=2)
     assert [curve.name for curve in calibration.stability({"B": score}, {"B": np.ones(2)})] == ["B"]
     assert calibration.stability({"B": score}, {"B": np.ones(1)}) == []
-
-
-def test_one_neuron_has_no_correlation():
     score, _ = a_scorer(0, neurons=1)
     (curve,) = calibration.stability({"A": score}, {"A": np.ones(6)})
     assert np.isnan(curve.mean).all() and math.isnan(calibration.projected(curve, 100))

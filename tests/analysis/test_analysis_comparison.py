@@ -24,7 +24,7 @@ def undecided(table: list[comparison.Row]) -> bool:
     return comparison.undecided(comparison.lines(table), "wiki")
 
 
-def test_the_dense_model_of_two_runs_is_shown_once_and_on_top():
+def test_the_dense_model_of_several_runs_is_one_row():
     table = comparison.rows(
         [
             measured("gprune", 60),
@@ -34,11 +34,15 @@ def test_the_dense_model_of_two_runs_is_shown_once_and_on_top():
         ]
     )
     assert [row.name for row in table] == [("run-a", "dense"), ("run-a", "gprune"), ("run-b", "gprune")]
-
-
-def test_a_text_that_only_the_second_run_measured_joins_the_dense_row():
     table = comparison.rows([measured("dense", 40), measured("dense", 50, run="run-b", text="ptb")])
     assert len(table) == 1 and set(table[0].cells) == {"wiki", "ptb"}
+    items = [
+        measured("dense", 40),
+        measured("dense", 30, run="run-b", windows=4),
+        measured("dense", 40, run="c"),
+    ]
+    table = comparison.rows(items)
+    assert [(row.run, row.cells["wiki"].perplexity) for row in table] == [("run-a", 40), ("run-b", 30)]
 
 
 def test_best_and_second_are_marked_among_the_pruned_models():
@@ -46,17 +50,14 @@ def test_best_and_second_are_marked_among_the_pruned_models():
         [measured("dense", 40), measured("gprune", 60), measured("flap", 90), measured("wanda_sp", 95)]
     )
     assert marks(table) == {("run-a", "gprune"): BEST, ("run-a", "flap"): SECOND}
-
-
-def test_a_lone_pruned_model_wins_nothing():
     assert marks(comparison.rows([measured("dense", 40), measured("gprune", 60)])) == {}
-
-
-def test_equal_values_share_the_mark_and_infinity_gets_none():
     table = comparison.rows(
         [measured("gprune", 60), measured("flap", 60), measured("wanda_sp", float("inf"))]
     )
     assert marks(table) == {("run-a", "gprune"): BEST, ("run-a", "flap"): BEST}
+    close = comparison.rows([measured("gprune", 60), measured("flap", 61), measured("wanda_sp", 99)])
+    clear = comparison.rows([measured("gprune", 60), measured("flap", 90), measured("wanda_sp", 91)])
+    assert undecided(close) and not undecided(clear)
 
 
 @pytest.mark.parametrize(("gap", "called"), [(0.005, True), (0.0051, False)])
@@ -66,16 +67,6 @@ def test_no_winner_beyond_half_a_percent_of_the_budget(gap, called):
     )
     assert bool(marks(table)) is called
     assert any("retentions differ" in reason for reason in comparison.obstacles(table)) is not called
-
-
-def test_a_run_that_read_other_windows_keeps_its_own_dense_row():
-    items = [
-        measured("dense", 40),
-        measured("dense", 30, run="run-b", windows=4),
-        measured("dense", 40, run="c"),
-    ]
-    table = comparison.rows(items)
-    assert [(row.run, row.cells["wiki"].perplexity) for row in table] == [("run-a", 40), ("run-b", 30)]
 
 
 def test_other_windows_or_another_model_call_no_winner():
@@ -124,10 +115,15 @@ def test_a_difference_within_the_methods_own_errors_is_called_when_the_windows_a
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"content": "text 2"}, {"length": 2048}, {"losses": np.empty(0)}, {"text": "ptb"}, {"windows": 95}],
+    ("changes", "reason"),
+    [
+        ({"windows": 95}, "95 windows of 128 tokens against 96 windows of 128 tokens"),
+        ({"length": 2048}, "96 windows of 2048 tokens against 96 windows of 128 tokens"),
+        ({"losses": np.empty(0)}, "the losses of single windows are not known"),
+        ({"content": "text 2"}, "another text of this name, or another tokenizer"),
+    ],
 )
-def test_other_windows_fall_back_to_errors_in_quadrature(changes):
+def test_other_windows_fall_back_to_errors_in_quadrature_and_have_a_reason(changes, reason):
     good, bad = two_methods()
     first, second = on_windows("gprune", good), replace(on_windows("flap", bad), **changes)
     found = paired_test.difference(second, first)
@@ -135,6 +131,9 @@ def test_other_windows_fall_back_to_errors_in_quadrature(changes):
     assert not found.paired
     assert found.nats_error == pytest.approx(float(np.hypot(*shares)), rel=1e-12)
     assert found.change == pytest.approx(second.perplexity / first.perplexity - 1)
+    pinned, other = comparison.lines(comparison.rows([first, second]))
+    assert comparison.change(other, pinned, "wiki") == reason == paired_test.why_unpaired(second, first)
+    assert comparison.without_change([pinned, other], pinned) == {("wiki", reason): ["flap"]}
 
 
 def test_a_text_of_unknown_content_is_paired_within_a_run_only():
@@ -142,11 +141,6 @@ def test_a_text_of_unknown_content_is_paired_within_a_run_only():
     first = on_windows("gprune", good, content="")
     assert paired_test.same_windows(first, on_windows("flap", bad, content=""))
     assert not paired_test.same_windows(first, on_windows("flap", bad, content="", run="run-b"))
-
-
-@pytest.mark.parametrize(("nats", "close"), [(0.02, True), (0.0201, False), (-0.02, True), (-0.0201, False)])
-def test_two_standard_errors_are_too_close_to_call(nats, close):
-    assert paired_test.Difference(nats, 0.01, True).close is close
 
 
 def test_one_window_and_overflow_decide_nothing():
@@ -158,28 +152,6 @@ def test_one_window_and_overflow_decide_nothing():
     assert paired_test.difference(infinite, measured("gprune", 60)).change == float("inf")
 
 
-def test_texts_measured_on_other_windows_than_the_pinned_row_are_named():
-    good, bad = two_methods()
-    table = comparison.rows(
-        [
-            on_windows("gprune", good),
-            on_windows("flap", bad),
-            on_windows("gprune", good, text="ptb"),
-            on_windows("flap", bad, text="ptb", content="text 2"),
-        ]
-    )
-    pinned, other = comparison.lines(table)
-    reason = "another text of this name, or another tokenizer"
-    assert comparison.without_change([pinned, other], pinned) == {("ptb", reason): ["flap"]}
-    assert comparison.change(other, pinned, "ptb") == reason
-
-
-def test_undecided_is_about_the_two_best():
-    close = comparison.rows([measured("gprune", 60), measured("flap", 61), measured("wanda_sp", 99)])
-    clear = comparison.rows([measured("gprune", 60), measured("flap", 90), measured("wanda_sp", 91)])
-    assert undecided(close) and not undecided(clear)
-
-
 def test_long_table_gives_the_change_against_the_pinned_row():
     table = comparison.rows([measured("dense", 40), measured("gprune", 60), measured("flap", 80)])
     frame = comparison.long_table(table, ("run-a", "flap"), {"gprune": "GPrune"})
@@ -189,23 +161,6 @@ def test_long_table_gives_the_change_against_the_pinned_row():
     assert frame["standard error of the change"][1] == pytest.approx(0.75 * np.hypot(1 / 60, 1 / 80))
     assert frame["paired"].tolist() == [False, False, False]
     assert np.isnan(comparison.long_table(table, None, {})["change against baseline"]).all()
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"windows": 95}, "95 windows of 128 tokens against 96 windows of 128 tokens"),
-        ({"length": 2048}, "96 windows of 2048 tokens against 96 windows of 128 tokens"),
-        ({"losses": np.empty(0)}, "the losses of single windows are not known"),
-        ({"content": "text 2"}, "another text of this name, or another tokenizer"),
-    ],
-)
-def test_what_read_other_windows_has_no_difference_but_a_reason(changes, reason):
-    good, bad = two_methods()
-    first, second = on_windows("gprune", good), replace(on_windows("flap", bad), **changes)
-    pinned, other = comparison.lines(comparison.rows([first, second]))
-    assert comparison.change(other, pinned, "wiki") == reason == paired_test.why_unpaired(second, first)
-    assert comparison.without_change([pinned, other], pinned) == {("wiki", reason): ["flap"]}
 
 
 def seeded(runs: int = 3) -> tuple[list[comparison.Row], dict[str, tuple[str, int]]]:

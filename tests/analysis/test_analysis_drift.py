@@ -25,26 +25,17 @@ def test_shares_sum_to_one_hundred_and_the_last_bin_holds_one():
     np.testing.assert_allclose(found, [50, 0, 0, 0, 0, 25, 0, 0, 0, 25])
 
 
-def test_distribution_table_lists_one_row_a_bin():
+def test_shares_by_bin_and_layer():
     curves = drift.distributions(a_drift(np.array([[0.0, 0.25, 0.75, 1.0]])), 4)
     table = drift.distribution_table(curves)
     np.testing.assert_allclose(table["drift from"], [0, 0.25, 0.5, 0.75])
     np.testing.assert_allclose(table["A | B, % of neurons"], [25, 25, 0, 50])
     np.testing.assert_allclose(table["A re-sampled, % of neurons"], [100, 0, 0, 0])
-
-
-def test_distributions_of_one_layer_ignore_the_others():
     record = a_drift(np.array([[0.0, 0.0], [1.0, 1.0]]))
     assert [curve.median for curve in drift.distributions(record, 5, layer=1)] == [1.0, 1.0, 0.0, 0.0]
     assert drift.distributions(record, 5)[0].median == 0.5
-
-
-def test_a_layer_without_correlation_is_left_out_of_the_median():
     assert drift.middle(np.array([np.nan, 0.2, 0.4])) == pytest.approx(0.3)
     assert np.isnan(drift.middle(np.array([np.nan])))
-
-
-def test_by_layer_normalises_each_layer():
     matrix = drift.by_layer(np.array([[0.0, 0.0, 0.9, 0.9], [0.1, 0.1, 0.1, 0.1]]), 2)
     np.testing.assert_allclose(matrix, [[50, 50], [100, 0]])
 
@@ -54,9 +45,6 @@ def test_joint_ranks_put_equal_orders_on_the_diagonal():
     np.testing.assert_array_equal(drift.joint_ranks(values, values * 10, 4), np.eye(4))
     flipped = drift.joint_ranks(values, -values, 4)
     np.testing.assert_array_equal(flipped, np.eye(4)[::-1])
-
-
-def test_joint_ranks_of_one_neuron_and_of_constant_scores():
     assert drift.joint_ranks(np.array([2.0]), np.array([7.0]), 3).sum() == 1
     assert drift.joint_ranks(np.ones(5), np.ones(5), 3).max() == 5
 
@@ -68,11 +56,11 @@ def test_top_drifting_breaks_ties_by_layer_and_neuron():
     assert list(zip(table["layer"], table["neuron"], strict=True)) == [(0, 1), (1, 0), (0, 0), (0, 2)]
     np.testing.assert_allclose(table["rank on A"], ranks(first.ffn)[[0, 1, 0, 0], [1, 0, 0, 2]] / 2)
     np.testing.assert_allclose(table["score on B"], [1, 4, 3, 2])
-
-
-def test_top_drifting_gives_all_neurons_when_more_are_asked_for():
     one = np.array([[0.0]])
     assert len(drift.top_drifting(a_drift(one), scores(one), scores(one), 50)) == 1
+    table = drift.layer_table(a_drift(np.array([[0.1, 0.3], [0.5, 0.5]]), resample=0.02))
+    np.testing.assert_allclose(table["median drift A|B"], [0.2, 0.5])
+    np.testing.assert_allclose(table["median drift, A re-sampled"], [0.02, 0.02])
 
 
 @pytest.mark.parametrize(
@@ -86,9 +74,3 @@ def test_top_drifting_gives_all_neurons_when_more_are_asked_for():
 def test_headline_measures_against_the_floor(cross, floor, words):
     curves = drift.distributions(a_drift(np.full((2, 5), cross), floor), 10)
     assert words in drift.headline(curves)
-
-
-def test_layer_table_has_a_row_for_each_layer():
-    table = drift.layer_table(a_drift(np.array([[0.1, 0.3], [0.5, 0.5]]), resample=0.02))
-    np.testing.assert_allclose(table["median drift A|B"], [0.2, 0.5])
-    np.testing.assert_allclose(table["median drift, A re-sampled"], [0.02, 0.02])

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from made_records import a_partition
 
 from gprune.analysis import drift as drift_analysis
 from gprune.analysis import findings, neurons
@@ -16,7 +17,6 @@ from gprune.pruning.drift import rank_drift
 from gprune.records import (
     AdaptedScores,
     Agreement,
-    Partition,
     PruningMasks,
     RankDrift,
     TextOverlap,
@@ -153,12 +153,9 @@ def test_the_rival_is_the_best_of_the_others_at_the_same_budget(ours):
         assert ("lower" in sentence, "higher" in sentence) == (change < 0, change > 0)
 
 
-def test_a_comparison_without_others_says_so():
+def test_the_rival_is_no_control_and_its_absence_is_said():
     alone = [cell("gprune", 3.0), cell("dense", 2.0)]
     assert "No baseline" in findings.comparison(alone, UNSEEN)
-
-
-def test_a_control_is_no_baseline_and_is_named_where_it_does_as_well():
     cells = [cell("gprune", 3.2), cell("flap", 3.6), cell("msl_random", 3.1), cell("flap_no_bias", 3.0)]
     sentence = findings.comparison(cells, UNSEEN)
     change = 100 * np.expm1(cells[2].losses.mean() - cells[0].losses.mean())
@@ -196,12 +193,7 @@ def test_the_example_moves_most_beyond_its_own_noise_and_knows_its_fate():
         divided = np.zeros((3, 50), bool)
         divided[order[number]] = True
         assert neurons.telling(record, None, divided) == expected
-    labels = np.tile(np.arange(50, dtype=np.int32) % 4, (3, 1))
-    counts = np.full(3, 4, np.int32)
-    empty = np.full(2, np.nan)
-    partition = Partition(
-        "refined", "magnitude", labels, counts, counts, np.zeros((3, 1)), empty, empty, np.zeros((3, 1, 5))
-    )
+    partition = a_partition(np.tile(np.arange(50) % 4, (3, 1)))
     adapted, source = np.zeros(12, bool), np.zeros(12, np.int8)
     module = place[0] * 4 + place[1] % 4
     adapted[module], source[module] = True, 1
@@ -214,7 +206,7 @@ def test_the_example_moves_most_beyond_its_own_noise_and_knows_its_fate():
         "flap": PruningMasks("flap", ~kept, heads, 0.5, 0.5),
     }
     found = neurons.example(record, (a, b), place, partition, adaptation, masks)
-    assert (found.module, found.size) == (place[1] % 4, int((labels[0] == place[1] % 4).sum()))
+    assert (found.module, found.size) == (place[1] % 4, int((partition.labels[0] == place[1] % 4).sum()))
     assert found.adapted and found.from_auxiliary and found.kept == {"gprune": True, "flap": False}
     assert abs(found.first - found.second) == pytest.approx(record.magnitude[place])
     bare = neurons.example(record, (a, b), place, None, None, {})

@@ -84,31 +84,19 @@ def test_the_sentence_for_a_better_gprune():
     assert re.fullmatch(pattern, found.sentence)
 
 
-def test_a_difference_within_noise_is_no_victory():
+def test_what_decides_nothing_is_no_victory():
     twin = cell("flap", 3.4)
     found = said(DENSE, twin, cell("gprune", 3.4, losses=twin.losses + 1e-3 * np.resize([1, -1], 40)))
     assert found.verdict == "close" and found.sentence.endswith("Too close to call")
-
-
-def test_one_window_decides_nothing():
     one = {"windows": 1, "losses": np.array([3.0])}
     found = said(DENSE, cell("flap", 9.0, **one), cell("gprune", 3.0, windows=1, losses=np.array([2.0])))
     assert found.verdict == "close" and "error of the difference is not known" in found.detail
-
-
-def test_different_budgets_have_no_winner():
     found = said(DENSE, cell("flap", 4.0), cell("gprune", 3.3, retention=0.6))
     assert found.verdict == "open" and "No winner: GPrune keeps 60.0 % and FLAP 50.0 %" in found.sentence
-
-
-def test_an_overflow_is_told_in_words():
     lost = cell("flap", 4.0, perplexity=float("inf"), losses=np.empty(0))
     found = said(DENSE, lost, cell("gprune", 3.3))
     assert "grows beyond all measure" in found.sentence and "inf" not in found.sentence
     assert "nan" not in found.sentence + found.detail
-
-
-def test_a_hundredfold_perplexity_is_told_as_a_multiple():
     found = said(DENSE, cell("flap", 3.0 + np.log(100)), cell("gprune", 3.0 + np.log(1.5)))
     assert "rises to 100 times that of the dense model, GPrune’s rises 50 %" in found.sentence
 
@@ -180,19 +168,18 @@ def test_every_part_of_a_calibration_text_is_read_and_parts_of_others_are_unseen
     ]  # fmt: skip
 
 
-def test_one_method_says_why_it_stands_alone():
+def test_what_is_missing_is_said():
     alone = said(DENSE, cell("gprune", 3.3), complete=False).sentence
     assert alone.endswith("FLAP is not measured yet") and "GPrune’s perplexity" in alone
     left_out = said(DENSE, cell("flap", 3.3), methods=("dense", "flap")).sentence
     assert left_out.endswith("GPrune is not part of this run") and "FLAP’s perplexity" in left_out
     lone = said(DENSE, cell("gprune", 3.3), methods=("dense", "gprune")).sentence
     assert lone.endswith("its metric’s own method is not part of this run")
-
-
-def test_what_is_missing_is_said():
     assert said(DENSE, complete=False).sentence == "No pruned model is measured on c yet"
     assert said(complete=False).sentence == "No perplexity is measured yet"
     assert said().sentence == "No perplexity was measured"
+    found = said(cell("flap", 4.0), cell("gprune", 3.5))
+    assert re.search(r"On unseen text, GPrune’s perplexity is 39 % lower", found.sentence, re.I)
 
 
 def test_the_opponent_is_the_metrics_own_method_or_else_the_strongest_other():
@@ -204,11 +191,6 @@ def test_the_opponent_is_the_metrics_own_method_or_else_the_strongest_other():
     assert "FANG’s" in said(*without, methods=tuple(item.method for item in without)).sentence
     # where it is still to come nobody stands in for it
     assert "FLAP is not measured yet" in said(*without, methods=methods, complete=False).sentence
-
-
-def test_without_the_dense_model_both_are_set_against_each_other():
-    found = said(cell("flap", 4.0), cell("gprune", 3.5))
-    assert re.search(r"On unseen text, GPrune’s perplexity is 39 % lower", found.sentence, re.I)
 
 
 @pytest.mark.parametrize(

@@ -50,14 +50,11 @@ def test_chance_is_what_shuffled_masks_share():
     np.testing.assert_allclose(found.layers[1], r1 * r2 / (r1 + r2 - r1 * r2))
 
 
-def test_equal_masks_share_all_and_empty_ones_have_no_jaccard():
+def test_equal_empty_and_named_units():
     same = kept_units.overlap(masks(0, 0.5), masks(0, 0.5), NEURONS)
     assert same.jaccard == 1.0 and not same.first.any() and not same.second.any()
     none = kept_units.overlap(masks(0, 0.0), masks(1, 0.0), NEURONS)
     assert np.isnan(none.jaccard) and np.isnan(none.chance) and np.isnan(none.layers[0]).all()
-
-
-def test_tables_name_both_methods():
     found = kept_units.overlap(masks(0, 0.5), masks(1, 0.7), NEURONS)
     (line,) = kept_units.total_table({NEURONS: found}, "FLAP", "GPrune").to_dict("records")
     assert line["units"] == "FFN neurons" and line["both"] == found.both.sum()

@@ -39,9 +39,13 @@ def test_the_stamp_of_an_accuracy_names_task_harness_and_rule():
     assert "rule fixed" in line and line.endswith("transformers 5.1, lm-eval 0.4.13")
 
 
-def test_figures_of_equal_size_are_alike_whatever_their_limits():
+def test_equal_stamps_have_no_mark_and_many_have_one_each():
     first, second = (protocol.of_perplexity(ppl(), MADE, "float32", limit) for limit in (80, None))
     assert first == second and protocol.Marks({"c": [first, second]}).footnotes == []
+    many = [protocol.of_perplexity(ppl(windows=count), MADE) for count in range(1, 40)]
+    found = protocol.Marks({"c": many})
+    signs = [found.of("c", one) for one in many]
+    assert signs.count("") == 1 and all(signs[1:]) and len(found.footnotes) == 38
 
 
 def test_the_commonest_stamp_has_no_mark_and_the_others_say_how_they_differ():
@@ -60,10 +64,3 @@ def test_the_commonest_stamp_has_no_mark_and_the_others_say_how_they_differ():
     unknown = replace(usual, versions=())
     assert protocol.difference(unknown, usual) == "versions not recorded"
     assert protocol.Marks({"c": []}).footnotes == protocol.Marks({}).footnotes == []
-
-
-def test_more_stamps_than_marks_are_all_marked():
-    many = [protocol.of_perplexity(ppl(windows=count), MADE) for count in range(1, 40)]
-    found = protocol.Marks({"c": many})
-    signs = [found.of("c", one) for one in many]
-    assert signs.count("") == 1 and all(signs[1:]) and len(found.footnotes) == 38

@@ -38,22 +38,15 @@ def test_seeds_of_one_setting_become_one_row_with_mean_and_population_deviation(
     assert table[0].mean("ppl:wiki") == 42.0
     assert table[0].spread("ppl:wiki") == pytest.approx(math.sqrt((4 + 4 + 0) / 3), rel=1e-12)
     assert table[0].labels == {"retention": "50%", "method": "flap"}
-
-
-def test_each_seed_can_stay_a_row():
     table = studies.settings(seeds("flap", 40.0, 44.0), each_seed=True)
     assert [setting.labels["seed"] for setting in table] == ["0", "1"]
-
-
-def test_rows_that_differ_in_more_than_the_seed_stay_apart():
     other = row("flap", 41.0, retention=0.7, labels={"retention": "70%", "method": "flap"})
     assert len(studies.settings([*seeds("flap", 40.0, 42.0), other])) == 2
-
-
-def test_a_missing_seed_lowers_the_number_and_names_its_reason():
     setting = studies.settings(seeds("flap", 40.0, None, 44.0))[0]
     assert len(setting.filled) == 2 and setting.mean("ppl:wiki") == 42.0
     assert setting.reason == "seed 1: the disk is full"
+    labels = {"method": "GPrune (FLAP)", "BCM": "yes", "RASA": "", "MSL": "yes"}
+    assert studies.settings([row("gprune:flap", 40.0, labels=labels)])[0].name == "GPrune (FLAP) · BCM · MSL"
 
 
 def test_of_one_seed_the_rows_own_error_is_the_spread():
@@ -62,11 +55,6 @@ def test_of_one_seed_the_rows_own_error_is_the_spread():
     empty = studies.settings([row("flap", reason="not run yet")])[0]
     assert math.isnan(empty.mean("ppl:wiki")) and math.isnan(empty.spread("ppl:wiki"))
     assert empty.reason == "not run yet" and not empty.ranked
-
-
-def test_a_name_calls_a_yes_by_its_column():
-    labels = {"method": "GPrune (FLAP)", "BCM": "yes", "RASA": "", "MSL": "yes"}
-    assert studies.settings([row("gprune:flap", 40.0, labels=labels)])[0].name == "GPrune (FLAP) · BCM · MSL"
 
 
 def competing() -> list[Setting]:
@@ -83,6 +71,16 @@ def test_best_and_second_are_called_within_a_block_without_dense_and_with_contro
     assert studies.marks(competing(), "ppl:wiki") == {4: BEST, 2: SECOND, 5: BEST, 6: SECOND}
     paper = [setting for setting in competing() if not setting.control]
     assert studies.marks(paper, "ppl:wiki") == {2: BEST, 1: SECOND, 4: BEST, 5: SECOND}
+    assert studies.marks(competing(), "accuracy") == {4: BEST, 2: SECOND, 5: BEST, 6: SECOND}
+    table = studies.settings(
+        [row("a", values={"ARI": 0.5, "accuracy:boolq": 50.0}), row("b", values={"ARI": 0.7})]
+    )
+    assert studies.marks(table, "ARI") == {} and studies.marks(table, "accuracy:boolq") == {}
+    table = studies.settings([row("a", 40.0), row("b", 40.0), row("c", float("inf"))])
+    assert studies.marks(table, "ppl:wiki") == {0: BEST, 1: BEST}
+    _, flap, ours, *_ = competing()
+    assert studies.change(ours, flap, "ppl:wiki") == pytest.approx(-0.2)
+    assert studies.change(ours, flap, "accuracy") == pytest.approx(10.0)
 
 
 def test_a_control_that_is_as_good_as_gprune_is_named_with_the_measures():
@@ -98,19 +96,6 @@ def test_a_control_that_is_as_good_as_gprune_is_named_with_the_measures():
     assert studies.ahead(studies.settings([row("flap", 50.0), worse])) == {}
 
 
-def test_accuracy_is_better_where_it_is_higher_and_figures_have_no_best():
-    assert studies.marks(competing(), "accuracy") == {4: BEST, 2: SECOND, 5: BEST, 6: SECOND}
-    table = studies.settings(
-        [row("a", values={"ARI": 0.5, "accuracy:boolq": 50.0}), row("b", values={"ARI": 0.7})]
-    )
-    assert studies.marks(table, "ARI") == {} and studies.marks(table, "accuracy:boolq") == {}
-
-
-def test_equal_values_share_the_mark_and_infinity_gets_none():
-    table = studies.settings([row("a", 40.0), row("b", 40.0), row("c", float("inf"))])
-    assert studies.marks(table, "ppl:wiki") == {0: BEST, 1: BEST}
-
-
 @pytest.mark.parametrize(("gap", "fair"), [(0.0049, True), (0.0051, False)])
 def test_a_block_of_unequal_budgets_has_no_best(gap, fair):
     table = competing()
@@ -119,12 +104,6 @@ def test_a_block_of_unequal_budgets_has_no_best(gap, fair):
     assert (2 in marks) is fair and 5 in marks
     assert len(reasons) == (0 if fair else 1)
     assert fair or "at 50 % differ by 0.5 %, more than 0.5 %" in next(iter(reasons.values()))
-
-
-def test_changes_are_ratios_of_perplexity_and_differences_of_all_else():
-    _, flap, ours, *_ = competing()
-    assert studies.change(ours, flap, "ppl:wiki") == pytest.approx(-0.2)
-    assert studies.change(ours, flap, "accuracy") == pytest.approx(10.0)
 
 
 def test_the_frame_leaves_out_controls_and_rows_without_numbers():

@@ -8,21 +8,21 @@ from gprune.analysis import latex
 from gprune.analysis.table import Table, read
 
 
-def test_every_special_character_is_escaped():
+def test_latex_is_escaped_and_aligned():
     text = "a_b & 50% of $x$ #1 {y} ~z ^2 \\n ± 1 <|> 0–20"
     escaped = latex.escape(text)
     assert escaped == (
         r"a\_b \& 50\% of \$x\$ \#1 \{y\} \textasciitilde{}z \textasciicircum{}2 \textbackslash{}n $\pm$ 1 "
         r"\textless{}\textbar{}\textgreater{} 0--20"
     )
-
-
-def test_a_table_is_escaped_and_aligned():
     table = pd.DataFrame({"method": ["A & B_1"], "PPL ↓": ["1.0 ± 0.1 (+5%) ★"], "n": [3], "kept": [np.nan]})
     made = Table(table).latex("100 % of it")
     assert r"A \& B\_1 & 1.0 $\pm$ 0.1 (+5\%) $\star$ & 3 & -- \\" in made
     assert r"\begin{tabular}{lrrr}" in made and r"\caption{100 \% of it}" in made
     assert r"PPL $\downarrow$" in made
+    table = pd.DataFrame([["a", "1"], ["b", "2"]], columns=["x", "x"], index=[0, 0])
+    made = Table(table).latex("")
+    assert r"x & x \\" in made and "a & 1 \\\\\nb & 2 \\\\" in made
 
 
 def test_a_table_is_one_float_with_the_rules_of_booktabs():
@@ -73,9 +73,3 @@ def test_markdown_html_and_text_have_the_cells_in_their_places():
 def test_an_empty_table_is_still_a_table(table):
     made = Table(table).latex("empty")
     assert made.count(r"\begin{tabular}") == made.count(r"\end{tabular}") == 1
-
-
-def test_rows_and_columns_of_the_same_name_all_stay():
-    table = pd.DataFrame([["a", "1"], ["b", "2"]], columns=["x", "x"], index=[0, 0])
-    made = Table(table).latex("")
-    assert r"x & x \\" in made and "a & 1 \\\\\nb & 2 \\\\" in made

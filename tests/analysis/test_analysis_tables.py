@@ -36,15 +36,9 @@ def test_gap_before_and_after():
     assert table.loc[1].tolist() == [0.5, 4.0, 1.0, 0.75]
     # no gap to begin with: its growth has no relative size
     assert table.loc[0, ["before", "after"]].tolist() == [0.0, 2.0] and math.isnan(table.loc[0, "reduction"])
-
-
-def test_gap_of_another_metric_and_of_other_bases():
     assert tables.metric_gap(FOUR, "ppl:news").set_index("retention").loc[0.5].tolist() == [20.0, 5.0, 0.75]
     swapped = tables.metric_gap(FOUR, bases=("flap", "wanda_sp"))
     pd.testing.assert_frame_equal(swapped, tables.metric_gap(FOUR))
-
-
-def test_gap_needs_all_four_results():
     missing = FOUR[~((FOUR.method == "gprune:flap") & (FOUR.retention == 0.8))]
     assert tables.metric_gap(missing)["retention"].tolist() == [0.5]
     unknown = FOUR.assign(accuracy=FOUR.accuracy.where(FOUR.retention != 0.5))
@@ -85,31 +79,22 @@ def test_gain_is_paired_by_seed():
     assert points.to_dict() == {0: 1.0, 1: 4.0}
 
 
-def test_gain_without_accuracy_and_without_a_base():
+def test_gain_without_accuracy_without_a_base_and_with_overflow():
     table = tables.gain_by_retention(FOUR.drop(columns="accuracy"))
     assert set(table.metric) == {"ppl:news"} and len(table) == 4
     alone = tables.gain_by_retention(FOUR[FOUR.method == "gprune:flap"])
     assert alone.empty and "gain" in alone.columns
-
-
-def test_token_weighted_metric_is_held_against_fang_before_twflap():
-    lines = [("gprune:twflap", 0.5, 10.0, 50.0), ("twflap", 0.5, 20.0, 40.0), ("fang", 0.5, 16.0, 45.0)]
-    table = tables.gain_by_retention(rows(lines))
-    assert set(table.base) == {"fang"} and table["gain"].tolist() == [0.625, 5.0]
-    assert set(tables.gain_by_retention(rows(lines[:2])).base) == {"twflap"}
-
-
-def test_a_perplexity_that_overflows_stays_visible():
     lines = [("flap", 0.3, np.inf, 30.0), ("gprune:flap", 0.3, 100.0, 35.0)]
     table = tables.gain_by_retention(rows(lines)).set_index("metric")
     assert table.loc["ppl:news", "gain"] == 0.0 and table.loc["ppl:news", "better"]
-
-
-def test_task_accuracies_are_points_too():
     made = FOUR.rename(columns={"accuracy": "accuracy:piqa"}).assign(note="text")
     assert tables.metrics(made) == ["ppl:news", "accuracy:piqa"]
     table = tables.gain_by_retention(made)
     assert set(table[table.metric == "accuracy:piqa"].unit) == {"points"}
+    lines = [("gprune:twflap", 0.5, 10.0, 50.0), ("twflap", 0.5, 20.0, 40.0), ("fang", 0.5, 16.0, 45.0)]
+    table = tables.gain_by_retention(rows(lines))
+    assert set(table.base) == {"fang"} and table["gain"].tolist() == [0.625, 5.0]
+    assert set(tables.gain_by_retention(rows(lines[:2])).base) == {"twflap"}
 
 
 def test_spread_over_seeds_divides_by_their_number():

@@ -77,7 +77,7 @@ def test_a_question_has_a_row_an_option_and_a_column_a_model():
     assert changed_answers.letter(25) == "Z" and changed_answers.letter(26) == "27"
 
 
-def test_questions_come_back_as_they_were_cut_to_what_is_kept():
+def test_questions_are_kept_cut_and_records_fit_together():
     long = "x" * 2000 + "end"
     asked = Questions.of("t", [("first ü 🤖", ["a", "b" * 500]), (long, ["", "c"])])
     assert asked.asked(0) == ("first ü 🤖", ["a", "b" * (OPTION_CHARACTERS - 1) + "…"])
@@ -85,9 +85,6 @@ def test_questions_come_back_as_they_were_cut_to_what_is_kept():
     assert len(question) == QUESTION_CHARACTERS and question[0] == "…" and question.endswith("end")
     assert options == ["", "c"]
     assert Questions.of("t", [("\ud83d", ["a", "b"])]).asked(0) == ("?", ["a", "b"])
-
-
-def test_records_that_do_not_fit_together_are_refused():
     with pytest.raises(ValueError, match="does not add up"):
         Answers("t", 1, np.zeros(3, np.float32), np.ones(3, np.int32), np.array([2]), np.array([0]))
     with pytest.raises(ValueError, match="names options that are not there"):

@@ -151,25 +151,16 @@ def test_cancelling_ends_it_and_gives_lm_eval_its_bars_back(decoder, own):
     assert harness.tqdm is tqdm
 
 
-def test_model_with_nan_is_refused(decoder, own):
+def test_what_cannot_be_measured_is_refused_and_no_tasks_give_nothing(decoder, own, tmp_path):
     broken = cut(decoder, PruningMasks("dense", np.ones((2, 27), bool), np.ones((2, 2), bool), 1.0, 1.0))
     with torch.no_grad():
         broken.model.layers[0].mlp.down_proj.weight.fill_(math.nan)
     with pytest.raises(NumericsError, match="log-likelihood of the choice ' cold' is NaN.*bfloat16"):
         accuracy(broken, decoder.tokenizer, (own,), EvaluationSettings())
-
-
-def test_choice_longer_than_the_model_reads_is_refused(decoder, tmp_path):
     rows = [{"question": "Say", "choices": ["yes", "z" * 200], "answer": 0}]
     task = str(write_rows(tmp_path / "long.jsonl", rows))
     with pytest.raises(CorpusError, match="the choice ' z.* has 201 tokens and the model reads at most 64"):
         accuracy(decoder.model, decoder.tokenizer, (task,), EvaluationSettings())
-
-
-def test_model_without_a_tokenizer_is_refused(decoder, own):
     with pytest.raises(CorpusError, match="needs a tokenizer"):
         accuracy(decoder.model, None, (own,), EvaluationSettings())
-
-
-def test_no_tasks_give_nothing():
     assert accuracy(torch.nn.Linear(1, 1), None, (), EvaluationSettings()) == {}

@@ -191,20 +191,16 @@ def test_with_a_network_tasks_are_available_and_fetched(tmp_path, monkeypatch):
     assert fingerprint(source) != fingerprint(absent)
 
 
-def test_failed_download_names_the_task_and_the_way_without_a_network(
-    monkeypatch,
-):
+def test_a_missing_folder_or_a_failed_download_is_named(tmp_path, monkeypatch):
+    with pytest.raises(SettingsError, match="evaluation.task_folder must be a folder .got '.*nowhere'."):
+        resolve("boolq", in_folder(tmp_path / "nowhere"))
+
     def fail(*place: object) -> Path:
         raise CorpusError("the dataset 'baber/piqa' cannot be downloaded: no route")
 
     monkeypatch.setattr(hub, "split_files", fail)
     with pytest.raises(CorpusError, match="'piqa' has no data: .*no route. Or set evaluation.task_folder"):
         resolve("piqa", EvaluationSettings(), download=True)
-
-
-def test_missing_task_folder_is_named(tmp_path):
-    with pytest.raises(SettingsError, match="evaluation.task_folder must be a folder .got '.*nowhere'."):
-        resolve("boolq", in_folder(tmp_path / "nowhere"))
 
 
 def test_available_gives_a_reason_for_each_task_that_cannot_be_measured(tmp_path):

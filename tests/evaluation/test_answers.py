@@ -77,8 +77,7 @@ def test_of_all_seven_tasks_the_accuracy_is_what_the_answers_say(decoder, tmp_pa
 
 @pytest.mark.slow
 def test_a_model_is_not_asked_again_unless_a_person_wants_it(tmp_path, monkeypatch):
-    texts = tiny_study.write_texts(tmp_path / "texts")
-    values = tiny_study.settings(tiny_study.write_model(tmp_path / "model", texts), texts)
+    values = tiny_study.made(tmp_path)
     values["evaluation"] |= {"tasks": [str(write_rows(tmp_path / "own.jsonl", OWN))]}
     study, store = from_dict(values | {"methods": ["dense", "flap"]}), Store(tmp_path / "cache")
     calls, ask = [], measuring.answered

@@ -134,10 +134,19 @@ def test_rows_that_fit_another_split_are_doubted_by_name(task, rows, named, tmp_
     assert re.search(named, found) and f"{rows:,} rows" in found
 
 
-def test_a_folder_with_another_split_only_says_what_is_there(tmp_path):
+def test_a_file_that_is_another_one_is_named(tmp_path):
     write_rows(tmp_path / "piqa" / "train.jsonl", [row("piqa", 0)])
     with pytest.raises(CorpusError, match="'piqa' has no data in .*, only piqa/train.jsonl: put one of"):
         resolve("piqa", in_folder(tmp_path))
+    file = write_rows(tmp_path / "mine.jsonl", [row("piqa", 0)])
+    with pytest.raises(CorpusError, match="These are rows of piqa: give them as that task, in a task folder"):
+        documents(resolve(str(file), EvaluationSettings()))
+    lines = [{**row("boolq", number), "label": -1} for number in range(SIZES["boolq"]["test"])]
+    write_rows(tmp_path / "boolq.jsonl", lines)
+    with pytest.raises(
+        CorpusError, match="its 3,245 rows are as many as the split test has: boolq is measured"
+    ):
+        read("boolq", tmp_path)
 
 
 def test_the_list_of_tasks_names_file_rows_and_what_is_wrong(tmp_path, capsys):
@@ -164,18 +173,3 @@ def test_every_example_of_the_documentation_is_read(tmp_path):
             continue
         labelled = {STANDARD_TASKS[task].answer: "1"} if STANDARD_TASKS[task].answer else {}
         assert STANDARD_TASKS[task].check(labelled | line), json.dumps(line)
-
-
-def test_an_own_file_in_the_form_of_a_known_task_says_so(tmp_path):
-    file = write_rows(tmp_path / "mine.jsonl", [row("piqa", 0)])
-    with pytest.raises(CorpusError, match="These are rows of piqa: give them as that task, in a task folder"):
-        documents(resolve(str(file), EvaluationSettings()))
-
-
-def test_the_test_split_without_answers_is_named(tmp_path):
-    lines = [{**row("boolq", number), "label": -1} for number in range(SIZES["boolq"]["test"])]
-    write_rows(tmp_path / "boolq.jsonl", lines)
-    with pytest.raises(
-        CorpusError, match="its 3,245 rows are as many as the split test has: boolq is measured"
-    ):
-        read("boolq", tmp_path)

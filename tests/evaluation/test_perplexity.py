@@ -79,38 +79,31 @@ def test_another_family_runs_its_own_forward_pass():
     np.testing.assert_allclose(result.losses, naive_losses(model, tokens, 10), rtol=1e-5)
 
 
-def test_mode_of_the_model_is_restored_and_no_gradients_are_kept():
+def test_the_model_stays_as_it_was_and_huge_or_single_losses_are_no_nan():
     model = tiny_decoder().model.train()
     model.lm_head.weight.requires_grad_(True)
     perplexity(model, stream(20), "text", EvaluationSettings(preset="10"))
     assert model.training and model.lm_head.weight.grad is None
-
-
-def test_huge_losses_give_infinity_and_never_nan():
     model = tiny_decoder().model
     model.lm_head.weight.data.mul_(1e5)
     result = perplexity(model, stream(40), "text", EvaluationSettings(preset="10"))
     assert result.perplexity == math.inf and result.standard_error == math.inf
     assert bool(np.isfinite(result.losses).all())
-
-
-def test_a_single_window_has_no_finite_standard_error():
     result = perplexity(tiny_decoder().model, stream(10), "text", EvaluationSettings(preset="10"))
     assert result.windows == 1 and math.isfinite(result.perplexity) and result.standard_error == math.inf
 
 
-def test_losses_that_are_not_finite_are_told_with_the_window():
+def test_what_cannot_be_measured_is_told_with_the_numbers():
     model = tiny_decoder().model
     tokens = stream(40) % 32
     tokens[25] = 40
     model.model.embed_tokens.weight.data[40] = float("nan")
     with pytest.raises(NumericsError, match="loss on 'text' is nan in window 2.*overflows in float32"):
         perplexity(model, tokens, "text", EvaluationSettings(preset="10"))
-
-
-def test_a_short_text_is_told_with_the_numbers():
     with pytest.raises(CorpusError, match="'text' has 127 tokens, less than one window of 128"):
         perplexity(tiny_decoder().model, stream(127), "text", EvaluationSettings())
+    with pytest.raises(SettingsError, match="windows of 2048 tokens, but the model reads at most 512"):
+        perplexity(tiny_decoder().model, stream(5000), "text", EvaluationSettings(preset="2048"))
 
 
 @pytest.mark.parametrize(
@@ -122,11 +115,6 @@ def test_tokens_of_another_tokenizer(token, words):
     tokens[6:] = 0
     with pytest.raises(CorpusError, match=words):
         perplexity(tiny_decoder().model, tokens, "text", EvaluationSettings(preset="10"))
-
-
-def test_windows_longer_than_the_model_reads():
-    with pytest.raises(SettingsError, match="windows of 2048 tokens, but the model reads at most 512"):
-        perplexity(tiny_decoder().model, stream(5000), "text", EvaluationSettings(preset="2048"))
 
 
 def test_progress_is_told_and_can_stop_the_run():

@@ -79,6 +79,7 @@ def test_a_cancelled_export_stops_at_its_next_step(tmp_path, monkeypatch):
     assert read_state(tmp_path).state == "cancelled" and not reached
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_whole_export_runs_under_its_supervisor(cache, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

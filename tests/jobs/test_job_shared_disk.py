@@ -15,6 +15,7 @@ from .conftest import fake_command, make_study
 FAULTS = ("stale", "unseen", "lost", "open", "lockless")
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_job_runs_is_cancelled_and_resumed(cache, tmp_path, monkeypatch):
     for name, value in shared_file_system.environment(tmp_path / "site", cache, *FAULTS).items():

@@ -92,8 +92,7 @@ class LongStudy:
     """A study whose learning takes longer than any test, and its command as a job of its cache."""
 
     def __init__(self, home: Path, cache: Path) -> None:
-        texts = tiny_study.write_texts(home / "texts")
-        settings = tiny_study.settings(tiny_study.write_model(home / "model", texts), texts)
+        settings = tiny_study.made(home)
         self.settings = settings | {"sparsity": {"epochs": 5000, "batch": 8}, "methods": ["dense", "gprune"]}
         self.study, self.cache = from_dict(self.settings), cache
 

@@ -55,8 +55,7 @@ def slurm() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     folder = tmp_path_factory.mktemp("slurm")
-    texts = tiny_study.write_texts(folder / "texts")
-    return from_dict(tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts))
+    return from_dict(tiny_study.made(folder))
 
 
 def of_seeds(study: Study, *seeds: int) -> list[Study]:

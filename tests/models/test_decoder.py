@@ -124,37 +124,25 @@ def test_other_families_are_named_with_the_supported_ones(model_type, sizes):
         Decoder.from_model(model)
 
 
-def test_unequal_layers_are_refused_with_their_widths():
+def test_a_model_of_odd_parts_is_refused_by_their_names():
     model = tiny_decoder("llama", **SIZES).model
     feed_forward = model.model.layers[1].mlp
     feed_forward.gate_proj = feed_forward.up_proj = torch.nn.Linear(12, 7, bias=False)
     feed_forward.down_proj = torch.nn.Linear(7, 12, bias=False)
     with pytest.raises(ModelError, match="layer 1 has 7 neurons .* layer 0 has 13"):
         Decoder.from_model(model)
-
-
-def test_a_missing_projection_is_named():
     model = tiny_decoder("llama", **SIZES).model
     del model.model.layers[2].self_attn.q_proj
     with pytest.raises(ModelError, match=r"layer 2 has no self_attn\.q_proj.*fused"):
         Decoder.from_model(model)
-
-
-def test_a_quantized_projection_is_named():
     model = tiny_decoder("llama", **SIZES).model
     model.model.layers[0].mlp.up_proj = torch.nn.Identity()
     with pytest.raises(ModelError, match="Identity as mlp.up_proj"):
         Decoder.from_model(model)
-
-
-def test_parts_that_do_not_fit_are_named():
     model = tiny_decoder("llama", **SIZES).model
     model.model.layers[0].self_attn.v_proj = torch.nn.Linear(12, 4, bias=False)
     with pytest.raises(ModelError, match=r"v_proj is \(4, 12\), expected \(8, 12\)"):
         Decoder.from_model(model)
-
-
-def test_an_object_that_is_no_language_model_is_refused():
     with pytest.raises(ModelError, match="model type None"):
         Decoder.from_model(torch.nn.Linear(2, 2))
 

@@ -87,9 +87,14 @@ def test_names_without_a_model(name, words):
         identity.fingerprint(name)
 
 
-def test_a_download_without_network_is_told_as_such():
+def test_what_is_no_model_folder_is_told(folder):
     with pytest.raises(ModelError, match="hub cannot be reached.*a local model folder"):
         identity.locate("no-such-owner/no-such-model", download=True)
+    with pytest.raises(ModelError, match="is a file: give the folder"):
+        identity.fingerprint(str(folder / "config.json"))
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match="has no tokenizer: it needs one of tokenizer.json"):
+        identity.tokenizer_fingerprint(str(folder))
 
 
 def test_missing_and_damaged_files_are_named(folder):
@@ -120,14 +125,3 @@ def test_configurations_that_are_none(folder, content, words):
         (folder / "config.json").write_text(content)
     with pytest.raises(ModelError, match=words):
         identity.fingerprint(str(folder))
-
-
-def test_a_missing_tokenizer_is_named(folder):
-    (folder / "tokenizer.json").unlink()
-    with pytest.raises(ModelError, match="has no tokenizer: it needs one of tokenizer.json"):
-        identity.tokenizer_fingerprint(str(folder))
-
-
-def test_a_file_is_no_folder(folder):
-    with pytest.raises(ModelError, match="is a file: give the folder"):
-        identity.fingerprint(str(folder / "config.json"))

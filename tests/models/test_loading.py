@@ -74,19 +74,20 @@ def test_a_gpu_is_chosen_by_itself_with_the_checkpoints_type(tmp_path):
     assert decoder.device.type == "cuda" and decoder.dtype == torch.float16
 
 
-def test_an_unknown_number_type(folder):
+def test_a_number_type_or_device_that_is_not_there_is_named(folder):
     with pytest.raises(SettingsError, match="float32, bfloat16, float16 .*'int8'"):
         load(str(folder), device="cpu", dtype="int8")
+    with pytest.raises(SettingsError, match="'cuda:99', but torch sees .* CUDA devices"):
+        load(str(folder), device="cuda:99")
+    with pytest.raises(SettingsError, match="device must be auto, cpu or cuda .*'gpu'"):
+        load(str(folder), device="gpu")
 
 
-def test_a_folder_that_is_missing_or_empty(tmp_path):
+def test_a_folder_that_is_missing_or_empty_and_a_hub_name_without_a_network(tmp_path):
     with pytest.raises(ModelError, match="there is no model folder"):
         load(str(tmp_path / "nothing"))
     with pytest.raises(ModelError, match=f"'{tmp_path}' has no config.json"):
         load(str(tmp_path))
-
-
-def test_a_hub_name_without_a_network():
     with pytest.raises(ModelError, match="no network.*a local model folder"):
         load("no-such-owner/no-such-model")
 
@@ -105,18 +106,15 @@ def test_other_model_types(folder, model_type, words):
         load(str(folder))
 
 
-def test_missing_weights_and_tokenizer(folder):
+def test_files_that_are_damaged_or_missing_are_named(folder):
+    (folder / "tokenizer.json").write_text('{"model": 3}')
+    with pytest.raises(ModelError, match="the tokenizer in .* cannot be read"):
+        load(str(folder))
     (folder / "tokenizer.json").unlink()
     with pytest.raises(ModelError, match="has no tokenizer"):
         load(str(folder))
     (folder / "model.safetensors").unlink()
     with pytest.raises(ModelError, match="has no weights"):
-        load(str(folder))
-
-
-def test_a_damaged_tokenizer(folder):
-    (folder / "tokenizer.json").write_text('{"model": 3}')
-    with pytest.raises(ModelError, match="the tokenizer in .* cannot be read"):
         load(str(folder))
 
 
@@ -176,10 +174,3 @@ def test_code_of_a_model_runs_only_where_asked_for(folder, tmp_path, monkeypatch
     assert not ran.exists()
     assert type(load(str(folder), trust_remote_code=True).model).__name__ == "OwnModel"
     assert ran.exists()
-
-
-def test_a_device_that_is_not_there(folder):
-    with pytest.raises(SettingsError, match="'cuda:99', but torch sees .* CUDA devices"):
-        load(str(folder), device="cuda:99")
-    with pytest.raises(SettingsError, match="device must be auto, cpu or cuda .*'gpu'"):
-        load(str(folder), device="gpu")

@@ -41,8 +41,7 @@ def silent(stage: str, done: int, total: int, message: str) -> None:
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("model-gpus")
-    texts = tiny_study.write_texts(folder / "texts")
-    found = tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts)
+    found = tiny_study.made(folder)
     return found | {"methods": METHODS, "device": "cpu", "sparsity": {"epochs": 2, "batch": 8}}
 
 

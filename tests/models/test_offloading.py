@@ -122,8 +122,7 @@ def test_a_weight_that_is_not_finite_is_named(tmp_path):
 
 
 def test_a_run_of_an_offloaded_model_is_the_run_of_the_model(tmp_path):
-    texts = tiny_study.write_texts(tmp_path / "texts")
-    values = tiny_study.settings(tiny_study.write_model(tmp_path / "model", texts), texts)
+    values = tiny_study.made(tmp_path)
     study = from_dict(values | {"device": "cpu", "methods": ["dense", "gprune", "flap"]})
     offloaded = replace(study, offload=True)
     assert run_name(study) == run_name(offloaded)

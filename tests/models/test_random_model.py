@@ -79,6 +79,7 @@ def test_a_whole_study_runs_and_its_pruned_model_reads_back(folder):
         apply.save(place, "random:wider", folder / "other", cut)
 
 
+@pytest.mark.long
 def test_equal_results_in_another_cache_and_other_keys_for_another_shape(folder):
     study, other = a_study(folder), a_study(folder, "random:wider")
     found = []

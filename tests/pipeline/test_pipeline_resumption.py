@@ -85,8 +85,7 @@ class Log:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("resumption")
-    texts = tiny_study.write_texts(folder / "texts")
-    settings = tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts)
+    settings = tiny_study.made(folder)
     settings |= {"sparsity": {"epochs": 3, "batch": 8}, "methods": ["dense", "gprune"]}
     (folder / "study.json").write_text(json.dumps(settings))
     pipeline.run(from_dict(settings), Store(folder / "undisturbed"), Log(), "masks")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import tiny_study
+from tiny_study import silent
 
 from gprune import pipeline
 from gprune.pipeline import record, run_owner, runs
@@ -20,10 +21,6 @@ from gprune.system.errors import Cancelled, StoreError
 
 pytestmark = pytest.mark.slow
 Listener = Callable[[str, int, int, str], None]
-
-
-def silent(*_: object) -> None:
-    """Listens to nothing."""
 
 
 def raising(error: BaseException, stage: str, message: str = "") -> Listener:
@@ -39,8 +36,7 @@ def raising(error: BaseException, stage: str, message: str = "") -> Listener:
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     folder = tmp_path_factory.mktemp("keeper")
-    texts = tiny_study.write_texts(folder / "texts")
-    return from_dict(tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts))
+    return from_dict(tiny_study.made(folder))
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.process]
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("owner")
-    texts = tiny_study.write_texts(folder / "texts")
-    return tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts)
+    return tiny_study.made(folder)
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +43,7 @@ def record(made: Starters, values: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_of_four_starters_three_are_stopped_and_the_record_ends_done(several, values, undisturbed):
     first = several.start(held="partition")
     several.wait_until("computing.partition", first)
@@ -65,7 +65,8 @@ def test_of_four_starters_three_are_stopped_and_the_record_ends_done(several, va
     assert contents(several.cache) == undisturbed
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_starter_that_is_stopped_on_its_way_is_told_as_such_and_gone_on_with(several, values, how):
     assert several.start("masks").wait(limit(60)) == 0
     before = record(several, values)

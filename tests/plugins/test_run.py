@@ -86,6 +86,7 @@ def test_its_own_tests_pass_where_it_is_installed(place):
     assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_it_runs_is_recomputed_when_it_is_edited_and_its_runs_open_when_it_is_gone(
     place, monkeypatch, capsys
 ):

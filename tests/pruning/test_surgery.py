@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from made_records import the_moments
 from masking import masked
 from pruned_folder import compensating
 from torch import nn
@@ -11,7 +12,7 @@ from gprune.models.decoder import Decoder
 from gprune.models.families import FAMILIES
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
-from gprune.records import ActivationStatistics, Array, ModelShape, PrunedModel, PruningMasks
+from gprune.records import ActivationStatistics, ModelShape, PrunedModel, PruningMasks
 from gprune.system.errors import ModelError
 
 # (heads, kv_heads): multi-head, grouped, one group beside another, odd number of groups.
@@ -41,26 +42,9 @@ def random_masks(shape: ModelShape, seed: int = 0) -> PruningMasks:
 
 def random_statistics(shape: ModelShape, seed: int = 1) -> ActivationStatistics:
     rng = np.random.default_rng(seed)
-    counts = np.array([5, 8, 11])
-    channels = shape.heads * shape.head_width
-
-    def values(width: int, *lead: int) -> Array:
-        return rng.normal(size=(*lead, shape.layers, width))
-
-    return ActivationStatistics(
-        text="text",
-        fingerprint="",
-        shard_samples=counts,
-        shard_tokens=counts * 4,
-        ffn_mean=values(shape.neurons, 3),
-        ffn_moment=values(shape.neurons, 3) ** 2,
-        ffn_energy=values(shape.neurons, 3) ** 2,
-        attention_mean=values(channels, 3),
-        attention_moment=values(channels, 3) ** 2,
-        attention_energy=values(channels, 3) ** 2,
-        ffn_released_fluctuation=values(shape.neurons) ** 2,
-        attention_released_fluctuation=values(channels) ** 2,
-    )
+    widths = {"ffn": shape.neurons, "attention": shape.heads * shape.head_width}
+    inputs = {part: rng.normal(size=(shape.layers, 24, 4, width)) for part, width in widths.items()}
+    return the_moments(inputs, [range(5), range(5, 13), range(13, 24)], "text")
 
 
 def token_ids(*shape: int) -> torch.Tensor:
@@ -119,12 +103,18 @@ def test_masking_whole_layers_is_allowed_and_cutting_them_is_not():
         cut(decoder, PruningMasks("none", masks.ffn, heads, 0.5, 0.5))
 
 
-def test_masks_of_another_model_are_refused():
+def test_masks_and_statistics_of_another_model_are_refused():
     decoder = decoder_of("llama")
     masks = PruningMasks("flap", np.ones((3, 12), bool), np.ones((3, 3), bool), 1.0, 1.0)
     message = r"flap masks have the shapes \(3, 12\) .* the model has \(3, 13\) and \(3, 3\)"
     with pytest.raises(ModelError, match=message):
         cut(decoder, masks)
+    decoder, other = decoder_of("llama", 6, 3), decoder_of("llama", 4, 2)
+    with pytest.raises(ModelError, match=r"statistics of 'text' have the shapes .*\(3, 24\).*\(3, 36\)"):
+        cut(decoder, compensating(random_masks(decoder.shape), random_statistics(other.shape)))
+    decoder = decoder_of("llama")
+    with pytest.raises(ModelError, match="layer 1 has 8 neurons .* choose the dense one"):
+        Decoder.from_model(cut(decoder, random_masks(decoder.shape)))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -159,12 +149,6 @@ def test_bias_compensation_equals_a_loop(family, with_biases):
             np.testing.assert_allclose(now.bias.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_statistics_of_another_model_are_refused():
-    decoder, other = decoder_of("llama", 6, 3), decoder_of("llama", 4, 2)
-    with pytest.raises(ModelError, match=r"statistics of 'text' have the shapes .*\(3, 24\).*\(3, 36\)"):
-        cut(decoder, compensating(random_masks(decoder.shape), random_statistics(other.shape)))
-
-
 def test_dense_model_stays_and_shares_only_what_is_not_cut():
     decoder = decoder_of("llama")
     masks, ids = random_masks(decoder.shape), token_ids(1, 5)
@@ -181,12 +165,6 @@ def test_dense_model_stays_and_shares_only_what_is_not_cut():
     smaller.config.use_cache = False
     assert decoder.model.config.use_cache
     assert torch.equal(decoder.model(ids).logits, before)
-
-
-def test_a_cut_model_cannot_be_taken_for_a_dense_one():
-    decoder = decoder_of("llama")
-    with pytest.raises(ModelError, match="layer 1 has 8 neurons .* choose the dense one"):
-        Decoder.from_model(cut(decoder, random_masks(decoder.shape)))
 
 
 @pytest.mark.parametrize(("family", "implementation"), [("llama", "sdpa"), ("qwen3", "eager")])

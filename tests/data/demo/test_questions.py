@@ -30,6 +30,7 @@ def test_questions_are_many_and_distinct_with_one_right_choice(name, asked):
     assert len({(question.question, question.choices) for question in found}) == len(found)
 
 
+@pytest.mark.long
 def test_continuations_are_held_out_and_follow_their_passage(asked, text_cache):
     held_out = {" ".join(line.split()) for name in PROSE for line in lines(name, "test", text_cache)}
     trained = {" ".join(line.split()) for name in PROSE for line in lines(name, "train", text_cache)}
@@ -84,6 +85,7 @@ def test_version_follows_the_texts(monkeypatch):
     ]
 
 
+@pytest.mark.long
 def test_the_bundled_model_answers_above_chance(text_cache):
     demo = load("demo", device="cpu")
     settings = EvaluationSettings(limit=ASKED)

@@ -55,6 +55,7 @@ def test_a_second_build_gives_the_same_documents(text_cache):
     )
 
 
+@pytest.mark.long
 def test_drawn_tokens_are_permuted_blocks_of_the_documents_tokens(text_cache):
     tokenizer = Tokenizer.from_file(str(MODEL_FOLDER / "tokenizer.json"))
     documents = texts.documents("python-reference", "train", text_cache)

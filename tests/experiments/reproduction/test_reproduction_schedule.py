@@ -33,7 +33,7 @@ TESTS = Path(__file__).resolve().parents[2]
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache folder; whatever still runs in it is killed afterwards."""
     monkeypatch.setenv("GPRUNE_JOB_SLOTS", "2")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(TESTS), str(TESTS.parent))))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS / "experiments", TESTS, TESTS.parent))))
     folder = tmp_path / "cache"
     folder.mkdir()
     yield folder
@@ -198,8 +198,13 @@ def test_killed_and_started_again_it_goes_on_with_nothing_done_twice(cache):
     names = [entry.study.name for entry in some_entries()]
     behave(cache, **{name: "hold" for name in names[1:]})
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(cache)])
+
+    def one_is_done_and_two_hold():
+        assert process.poll() is None, "the schedule has ended before it was killed"
+        return len(jobs.jobs(cache)) == 3 and len(runs.names(Store(cache))) == 1
+
     try:
-        wait_for(lambda: len(jobs.jobs(cache)) == 3 and len(runs.names(Store(cache))) == 1)
+        wait_for(one_is_done_and_two_hold)
     finally:
         process.kill()
         process.wait()

@@ -1,9 +1,6 @@
 """A pruned model leaves and comes back as it was, here and where this project is not installed."""
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -92,59 +89,6 @@ def test_plain_from_pretrained_after_register(tmp_path, masks, tokenizer, saved,
     loaded.save_pretrained(tmp_path / "again")
     again = AutoModelForCausalLM.from_pretrained(tmp_path / "again")
     assert_equal_logits(again(torch.arange(9)[None]).logits, live(torch.arange(9)[None]).logits)
-
-
-ELSEWHERE = """
-import json, sys
-from transformers import AutoModelForCausalLM, AutoTokenizer
-import torch
-families, out = json.loads(sys.argv[1]), {}
-for family, folder in families.items():
-    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
-    ids = torch.tensor(json.loads(sys.argv[2]))
-    made = model.generate(ids, attention_mask=(ids != 0).long(), **json.loads(sys.argv[3]))
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-    out[family] = {"made": made.tolist(), "logits": model(ids[:1]).logits.tolist(),
-                   "tokens": tokenizer("w9 w11").input_ids, "module": type(model).__module__}
-assert "gprune" not in sys.modules
-try:
-    import gprune
-    out["installed"] = True
-except ImportError:
-    out["installed"] = False
-print(json.dumps(out))
-"""
-
-
-@pytest.mark.process
-def test_loads_where_this_project_is_not_installed(tmp_path, masks, tokenizer, saved, decoder_of):
-    ids, attention = padded_batch()
-    models: dict[str, Any] = {}
-    for family in FAMILIES:
-        decoder = decoder_of(family)
-        models[family] = cut(decoder, with_biases(decoder, masks))
-        saved(models[family], tokenizer, tmp_path / family)
-    folders = {family: str(tmp_path / family) for family in FAMILIES}
-    arguments = [json.dumps(folders), json.dumps(ids.tolist()), json.dumps(GENERATION)]
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    environment |= {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", ELSEWHERE, *arguments],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    out = json.loads(done.stdout)
-    assert out.pop("installed") is False
-    for family, result in out.items():
-        expected = models[family].generate(ids, attention_mask=attention, **GENERATION)
-        assert result["made"] == expected.tolist()
-        logits = models[family](ids[:1]).logits.numpy()
-        np.testing.assert_allclose(np.array(result["logits"]), logits, rtol=0, atol=1e-5)
-        assert result["tokens"] == [9, 11]
-        assert result["module"].startswith("transformers_modules.")
 
 
 @pytest.mark.gpu

@@ -218,12 +218,9 @@ def test_a_part_without_a_graph_is_refused(part, layer):
         measured(decoder, contexts)
 
 
-def test_fewer_samples_than_shards_are_refused():
+def test_contexts_and_samples_that_do_not_fit_are_refused():
     with pytest.raises(SettingsError, match=r"'a text' gives 3 sequences for 4 shards"):
         measured(tiny_decoder(), calibration=tokens(3))
-
-
-def test_contexts_of_another_model_are_refused():
     contexts = contexts_of(tiny_decoder(layers=3))
     assert isinstance(contexts, Contexts)
     with pytest.raises(ModelError, match="make them again"):

@@ -108,16 +108,13 @@ def test_a_token_belongs_to_the_nearest_centroid(kind):
         assert len(set(actual.tolist())) > 1
 
 
-def test_contexts_of_another_model_are_refused():
-    contexts = fit(tiny_decoder(layers=3))
-    with pytest.raises(ModelError, match=r"\(3, 8\) layers and channels.*\(2, 8\)"):
-        Lookup(tiny_decoder(), contexts)
-
-
-def test_too_few_tokens_are_refused():
+def test_too_few_tokens_and_contexts_of_another_model_are_refused():
     with pytest.raises(SettingsError, match=r"'a text' gives 12 tokens for 7 contexts.*contexts.count"):
         fit(tiny_decoder(), tokens(2), count=7)
     assert fit(tiny_decoder(), tokens(2), count=6).tokens == 12
+    contexts = fit(tiny_decoder(layers=3))
+    with pytest.raises(ModelError, match=r"\(3, 8\) layers and channels.*\(2, 8\)"):
+        Lookup(tiny_decoder(), contexts)
 
 
 @pytest.mark.parametrize(("points", "count"), [(14, 7), (17, 7), (100, 3), (9, 2), (5, 5)])
