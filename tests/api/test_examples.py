@@ -1,11 +1,8 @@
 """Every public name has an example, and every example runs."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect
-from pathlib import Path
 
 import pytest
 
@@ -23,17 +20,17 @@ def described() -> dict[str, str]:
     return found | {f"Run.{name}": inspect.getdoc(value) or "" for name, value in offered.items()}
 
 
-def test_every_public_name_has_an_example() -> None:
+def test_every_public_name_has_an_example():
     assert [name for name, words in described().items() if ">>> " not in words] == []
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_the_examples_run(at_home: Path, module: str) -> None:
+def test_the_examples_run(at_home, module):
     failed = doctest.testmod(importlib.import_module(f"gprune.{module}"))
     assert failed.failed == 0 and failed.attempted >= 4
 
 
-def test_the_example_of_a_study_runs() -> None:
+def test_the_example_of_a_study_runs():
     finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner()
     for found in finder.find(gprune.Study, "Study", globs={}):
         assert runner.run(found).failed == 0

@@ -72,12 +72,13 @@ def test_study_refuses_bad_values_in_one_sentence(capsys, words, message):
     assert message in captured.err
 
 
-@pytest.mark.process
-def test_run_json_is_one_line_with_everything_in_it(workshop):
-    done = command("run", workshop["study"], "--json", cache=workshop["folder"] / "cache")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\n") == 1
-    result = json.loads(done.stdout)
+@pytest.mark.slow
+def test_run_json_is_one_line_with_everything_in_it(workshop, capsys):
+    run = ["run", workshop["study"], "--cache", str(workshop["folder"] / "cache")]
+    assert main([*run, "--json"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    result = json.loads(out)
     for name in (
         "settings",
         "keys",
@@ -92,10 +93,10 @@ def test_run_json_is_one_line_with_everything_in_it(workshop):
     assert list(result["perplexity"]["flap"]) == list(result["settings"]["evaluation"]["texts"])
     assert set(result["diagnostics"]["decisions_changed"]) == {"BCM", "RASA", "MSL"}
     assert 0 <= result["diagnostics"]["drift_explained"]["random"] < 1
-    again = command("run", workshop["study"], cache=workshop["folder"] / "cache")
-    assert again.returncode == 0
-    assert "reused" in again.stderr and "0 stages computed" in again.stdout
-    assert "variance of the drift explained: modules" in again.stdout
+    assert main(run) == 0
+    again = capsys.readouterr()
+    assert "reused" in again.err and "0 stages computed" in again.out
+    assert "variance of the drift explained: modules" in again.out
 
 
 @pytest.mark.process

@@ -1,7 +1,5 @@
 """Slurm's jobs beside the queue's, with clients of our own that say what a test wrote into a file."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
