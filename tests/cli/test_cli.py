@@ -182,12 +182,18 @@ def test_arrays_refuse_a_target_before_any_work(capsys, workshop, tmp_path):
 
 
 @pytest.mark.process
-def test_help_needs_no_torch(workshop):
-    code = "import sys, gprune.__main__ as m\ntry: m.main(['--help'])\nexcept SystemExit: pass\n"
-    # nor the file of any command: that of the one that is asked for is imported alone
-    code += (
-        "heavy = {'torch', 'streamlit', 'numpy', 'gprune.study', 'importlib.metadata'} & set(sys.modules)\n"
-    )
+@pytest.mark.parametrize(
+    "asked, heavy",
+    [
+        # nor the file of any command: that of the one that is asked for is imported alone
+        (["--help"], {"torch", "streamlit", "numpy", "pydantic", "gprune.study", "importlib.metadata"}),
+        (["study", "--help"], {"torch", "streamlit", "numpy", "pydantic", "pydantic_core"}),
+    ],
+    ids=["all", "study"],
+)
+def test_help_needs_no_torch(asked, heavy, workshop):
+    code = f"import sys, gprune.__main__ as m\ntry: m.main({asked})\nexcept SystemExit: pass\n"
+    code += f"heavy = {heavy} & set(sys.modules)\n"
     code += "sys.exit(' '.join(heavy) or None)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 0
