@@ -31,9 +31,7 @@ _COLUMNS: dict[str, Any] = {
 
 def show() -> None:
     """Draws the page."""
-    frame.page_title(
-        "Neuron map", "Which neurons of a layer are alike, and are they pruned together?"
-    )
+    frame.page_title("Neuron map", "Which neurons of a layer are alike, and are they pruned together?")
     run = frame.require_run()
     if run is None:
         return
