@@ -12,6 +12,7 @@ when the first value is read: whoever only asks for the fields does not wait for
 from __future__ import annotations
 
 import difflib
+import sys
 import typing
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, fields
@@ -99,6 +100,11 @@ def between(least: float, most: float) -> Rule:
     return Rule(f"{least} to {most}", lambda value: least <= value <= most)
 
 
+def one_of(choices: tuple[str, ...]) -> Rule:
+    """The rule of a word that is one of a few."""
+    return Rule(f"one of {', '.join(choices)}", lambda value: value in choices)
+
+
 NOT_NEGATIVE = Rule("0 or more", lambda value: value >= 0)
 POSITIVE = Rule("positive", lambda value: value > 0)
 SHARE = Rule("in [0, 1]", lambda value: 0 <= value <= 1)
@@ -183,7 +189,9 @@ class _Fields:
     def schema(self, handler: Any) -> Any:
         from pydantic_core import core_schema
 
-        hints = typing.get_type_hints(self.form, include_extras=True)
+        # rules name what stands in the module of their form
+        names = globals() | vars(sys.modules[self.form.__module__])
+        hints = typing.get_type_hints(self.form, names, include_extras=True)
         return core_schema.typed_dict_schema(
             {
                 field.name: core_schema.typed_dict_field(
