@@ -200,6 +200,21 @@ def test_a_lease_that_another_has_taken_meanwhile_is_not_held_and_can_be_had_aga
         mine.release()
 
 
+@pytest.mark.parametrize(
+    ("signed", "rested", "taken"),
+    [(b"", 20, False), (b"", 40, True), (b"host 1", 40, False), (b"host 1", 999, True)],
+)
+def test_a_lease_without_a_sign_of_its_holder_is_waited_for_less_long(tmp_path, signed, rested, taken):
+    lease = tmp_path / "x.lease"
+    lease.write_bytes(signed)
+    then = time.time() - rested
+    os.utime(lease, (then, then))
+    with Disk(tmp_path, "lockless").used():
+        lock = Lock(tmp_path / "x", lease=30.0)
+        assert lock.acquire(0) == taken
+        lock.release()
+
+
 @pytest.mark.process
 def test_a_lease_whose_holder_was_killed_is_taken(tmp_path):
     words = f"{HOLDER}{SLEEPER}"
