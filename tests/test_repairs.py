@@ -16,7 +16,7 @@ import torch
 
 import gprune
 from gprune import pipeline
-from gprune.app.pages.comparison.given_card import as_table
+from gprune.app.pages.comparison.inputs_card import as_table
 from gprune.app.preview import Source
 from gprune.app.preview.request import Question, resolve
 from gprune.app.preview.worker import messages

@@ -17,8 +17,8 @@ from synthetic_measurements import EVIL
 from synthetic_run import MAKERS, a_study, folder_of, write_run
 
 from gprune.analysis import changed_answers
-from gprune.app.pages.flipped_questions import given
 from gprune.app.pages.flipped_questions import page as list_card
+from gprune.app.pages.flipped_questions import task_answers
 from gprune.pipeline import archive, stages
 from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.records import Accuracy, Questions
@@ -184,7 +184,7 @@ def test_long_lists_are_cut_and_say_so(cache: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(list_card, "MOST_ROWS", 3)
     app = page(fq_method="flap")
     run = the_run(cache)
-    (piqa, _) = given.of(run)
+    (piqa, _) = task_answers.of(run)
     flips = changed_answers.flips(*(piqa.choices(name, "acc") for name in ("dense", "flap")))
     assert len(app.dataframe[1].value) == 3 < len(flips)
     assert f"3 of {len(flips)} shown: the others moved less" in words(app)
