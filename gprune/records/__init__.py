@@ -21,11 +21,10 @@ from gprune.records.calibration import (
 from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
 from gprune.records.decisions import Learning, LearningHistory, PruningMasks
 from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
-from gprune.records.maps import Components, NeuronMap
 from gprune.records.model import ModelShape, ModelSize, WeightFacts, WeightNorms
 from gprune.records.modules import AdaptedScores, Agreement, ModuleStatistics, Partition, PartitionAgreement
 from gprune.records.repairs import REPAIRS, PrunedModel, Repair
-from gprune.records.scores import RankDrift, UnitScores
+from gprune.records.scores import Components, NeuronMap, RankDrift, UnitScores
 
 __all__ = [
     "Accuracy",

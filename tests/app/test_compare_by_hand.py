@@ -10,7 +10,7 @@ import pytest
 from app_driver import linked, words
 from synthetic_run import write_run
 
-from gprune.analysis.mask_edits import Edit, mask_sets, measuring
+from gprune.analysis.mask_edits import Edit, mask_sets
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, all_runs
 
@@ -41,7 +41,7 @@ def test_a_set_that_is_not_measured_is_offered_as_a_job(run: Run, started: list[
 
 def test_a_measured_set_stands_beside_its_method_and_the_pinned_line(run: Run) -> None:
     (chosen,) = mask_sets.kept(run.results)[0]
-    for text, stage in measuring.perplexities(run.results, chosen).items():
+    for text, stage in mask_sets.perplexities(run.results, chosen).items():
         own = run.load(stages.perplexity, "flap", text)
         losses = own.losses - 0.05
         run.results.store.put(stage.kind, stage.key, replace(own, losses=losses), {})

@@ -13,7 +13,7 @@ from app_driver import charts, linked, on, opened, words
 from synthetic_run import a_study, exchange, write_run
 
 from gprune.analysis import whatif
-from gprune.analysis.text_colours import MODULES
+from gprune.analysis.formatting import MODULES
 from gprune.app.pages.neuron_map import charts as figures
 from gprune.app.pages.neuron_map import colouring, panels, region
 from gprune.app.ui import chart_style, masks_cache

@@ -12,7 +12,7 @@ PUBLIC = {
     "gprune.errors": "gprune.system.errors",
     "gprune.measure": "gprune.api.measure",
     "gprune.testing": "gprune.plugins.testing",
-    "gprune.testing.contract": "gprune.plugins.testing.contract",
+    "gprune.testing.contract": "gprune.plugins.testing.samples",
 }
 
 
