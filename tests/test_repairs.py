@@ -24,8 +24,8 @@ from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.export import apply, checkpoint, plan_file
 from gprune.pipeline import stages
-from gprune.pipeline.estimate.dimensions import of_model
-from gprune.pipeline.estimate.memory import Case, need
+from gprune.pipeline.estimate.dimensions import Case, of_model
+from gprune.pipeline.estimate.memory import need
 from gprune.pipeline.stages import Graph, RunContext
 from gprune.pruning import repair
 from gprune.pruning.surgery import Silenced, cut

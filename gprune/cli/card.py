@@ -37,7 +37,7 @@ def _card(options: argparse.Namespace) -> int:
     from gprune.analysis import calibration_report
     from gprune.analysis.calibration_report import writing
     from gprune.pipeline import runs
-    from gprune.pipeline.archive.record import graph_of
+    from gprune.pipeline.archive.contents import graph_of
     from gprune.pipeline.stages import Results
     from gprune.system.errors import StoreError
     from gprune.system.safe_parsing import quoted
@@ -62,11 +62,11 @@ def _card(options: argparse.Namespace) -> int:
 
 def _say(card: Any, share: float) -> None:
     """Prints the answers and the numbers behind them."""
-    from gprune.analysis.calibration_report import tables, verdicts
+    from gprune.analysis.calibration_report import verdicts, writing
 
     print(f"{card.letter}: {card.name}")
     for verdict in verdicts(card, share):
         print(f"\n{verdict.question}\n  {verdict.answer}")
     print()
-    for name, value in tables.size(card):
+    for name, value in writing.size(card):
         print(f"{name:<18}{value}")

@@ -49,7 +49,7 @@ def set_of(options: argparse.Namespace) -> tuple[Results, MaskSet]:
     """
     from gprune.analysis.mask_edits import mask_sets
     from gprune.pipeline import runs
-    from gprune.pipeline.archive.record import graph_of
+    from gprune.pipeline.archive.contents import graph_of
     from gprune.pipeline.stages import Results
     from gprune.system.safe_parsing import quoted
 

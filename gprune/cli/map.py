@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
 
 def _map(options: argparse.Namespace) -> int:
     from gprune.pipeline import lazy_results, runs, stages
-    from gprune.pipeline.archive.record import graph_of
+    from gprune.pipeline.archive.contents import graph_of
     from gprune.system.safe_parsing import quoted
 
     with shown("map", options.job) as progress:

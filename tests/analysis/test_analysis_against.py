@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from gprune.analysis.studies import StudyRow
-from gprune.analysis.vs_baselines import against
+from gprune.analysis.studies import StudyRow, against
 
 BEST = "best baseline (GPrune over it)"
 LAYERS = "control: MSL, one module a layer (GPrune over it)"

@@ -6,7 +6,7 @@ import io
 import pandas as pd
 import pytest
 
-from gprune.analysis import spreadsheet
+from gprune.analysis import table
 from gprune.analysis.table import Table
 
 FORMULAS = (
@@ -31,17 +31,17 @@ HARMLESS = (
 
 @pytest.mark.parametrize("cell", FORMULAS, ids=repr)
 def test_a_cell_that_would_run_is_marked_as_text(cell):
-    assert spreadsheet.guarded(cell) == "'" + cell
+    assert table.guarded(cell) == "'" + cell
 
 
 @pytest.mark.parametrize("cell", [*HARMLESS, 1, -2.5, None, True], ids=repr)
 def test_every_other_cell_stays_as_it_is(cell):
-    assert spreadsheet.guarded(cell) is cell
+    assert table.guarded(cell) is cell
 
 
 @pytest.mark.parametrize("cell", ["-0.5", "+3", "-1.2e-5", "-3 %"])
 def test_a_text_that_is_a_number_is_marked_in_a_file_and_not_on_a_page(cell):
-    assert spreadsheet.guarded(cell) == "'" + cell and spreadsheet.guarded(cell, shown=True) is cell
+    assert table.guarded(cell) == "'" + cell and table.guarded(cell, shown=True) is cell
 
 
 def test_headings_row_names_and_cells_are_guarded_and_numbers_are_not_touched():
@@ -54,7 +54,7 @@ def test_headings_row_names_and_cells_are_guarded_and_numbers_are_not_touched():
         },
         index=["-row", "other"],
     )
-    safe = spreadsheet.guard(frame)
+    safe = table.guard(frame)
     assert list(safe.columns) == ["'=name", "value", "mixed", "kind"] and list(safe.index) == [
         "'-row",
         "other",
@@ -64,7 +64,7 @@ def test_headings_row_names_and_cells_are_guarded_and_numbers_are_not_touched():
     frame = pd.DataFrame(
         [["=a", 1.0, "b"]], columns=pd.MultiIndex.from_tuples([("=t", "x"), ("u", "y"), ("u", "y")])
     )
-    safe = spreadsheet.guard(frame)
+    safe = table.guard(frame)
     assert safe.columns.tolist() == [("'=t", "x"), ("u", "y"), ("u", "y")]
     assert safe.iloc[0].tolist() == ["'=a", 1.0, "b"]
     frame = pd.DataFrame({"text": ['a,"b"\n=1', " =2", "c"], "number": [-1.0, 0.5, 2.0]})

@@ -4,13 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gprune.analysis import latex
+from gprune.analysis import table
 from gprune.analysis.table import Table, read
 
 
 def test_latex_is_escaped_and_aligned():
     text = "a_b & 50% of $x$ #1 {y} ~z ^2 \\n ± 1 <|> 0–20"
-    escaped = latex.escape(text)
+    escaped = table.escape(text)
     assert escaped == (
         r"a\_b \& 50\% of \$x\$ \#1 \{y\} \textasciitilde{}z \textasciicircum{}2 \textbackslash{}n $\pm$ 1 "
         r"\textless{}\textbar{}\textgreater{} 0--20"

@@ -8,7 +8,7 @@ import tiny_study
 from made_records import a_partition
 
 from gprune import pipeline
-from gprune.analysis import diagnostics
+from gprune.analysis import ablation_effect
 from gprune.analysis.ablation_effect import AblationEffect, Explained, explained
 from gprune.pipeline import stages
 from gprune.pruning.modules.replacement import permuted
@@ -67,14 +67,14 @@ def results(tmp_path_factory):
     values["reliability"] = {"drift_quantile": 0.3, "score_quantile": 0.9}
     study, store = from_dict(values), Store(folder / "cache")
     opened = pipeline.opened(study, store)
-    assert not diagnostics.ready(opened)
+    assert not ablation_effect.ready(opened)
     pipeline.run(study, store, lambda *_: None)
     return pipeline.opened(study, store)
 
 
 @pytest.mark.slow
 def test_a_real_run_is_diagnosed_from_its_results_alone(results):
-    found, kept = diagnostics.diagnose(results), results.get(stages.masks).ffn
+    found, kept = ablation_effect.diagnose(results), results.get(stages.masks).ffn
     drift, modules = results.get(stages.drift).magnitude, results.get(stages.partition)
     start = results.get(stages.partition, kind="initialization")
     assert found.drift_explained.modules == pytest.approx(share_of_a_loop(drift, modules.labels))
@@ -91,6 +91,6 @@ def test_a_real_run_is_diagnosed_from_its_results_alone(results):
 def test_rasa_changes_nothing_where_it_is_off_and_msl_nothing_where_it_takes_no_step(results):
     study = results.graph.study.with_settings({"reliability.selection": "none", "sparsity.epochs": 0})
     pipeline.run(study, results.store, lambda *_: None, until="masks")
-    found = diagnostics.diagnose(pipeline.opened(study, results.store))
+    found = ablation_effect.diagnose(pipeline.opened(study, results.store))
     assert found.decisions_changed["RASA"] == found.decisions_changed["MSL"] == 0.0
     assert [words.split()[0] for words in found.warnings[:2]] == ["RASA", "MSL"]

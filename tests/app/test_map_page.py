@@ -10,7 +10,7 @@ from app_driver import charts, linked, words
 from synthetic_run import a_study, exchange, the_run, write_run
 
 from gprune.analysis import whatif
-from gprune.analysis.text_colours import MODULES
+from gprune.analysis.formatting import MODULES
 from gprune.app.pages.neuron_map import charts as figures
 from gprune.app.pages.neuron_map import colouring, panels
 from gprune.app.pages.neuron_map import page as region

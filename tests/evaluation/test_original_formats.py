@@ -13,7 +13,7 @@ from evaluation.task_files import ROWS, SPLITS, row, write_rows, write_seven
 from gprune.__main__ import main
 from gprune.evaluation.accuracy import accuracy
 from gprune.evaluation.tasks import STANDARD_TASKS, documents, doubt, fingerprint, known, own, resolve
-from gprune.evaluation.tasks.splits import SIZES
+from gprune.evaluation.tasks.reading import SIZES
 from gprune.models.loading import load
 from gprune.study import EvaluationSettings
 from gprune.system.errors import CorpusError

@@ -10,7 +10,7 @@ import pytest
 
 from gprune import jobs
 from gprune.jobs import folder as files
-from gprune.jobs import log, supervisor
+from gprune.jobs import reporting, supervisor
 from gprune.jobs.reporting import JobReporter
 from gprune.jobs.slurm import batch, client, submission, watching
 from gprune.jobs.slurm.record import Record
@@ -68,7 +68,7 @@ def test_events_and_words_are_lost_and_the_run_is_not(tmp_path, monkeypatch, num
             patch.setattr(files, "append", refuse(number))
             patch.setattr(sys, "stdout", Stream())
             patch.setattr(sys, "stderr", Stream())
-            with log.forgiving():
+            with reporting.forgiving():
                 report("score", 0, 2, "first")
                 print("lost")
                 print("lost as well", file=sys.stderr, flush=True)

@@ -12,7 +12,7 @@ from gprune.plugins.discovery import Plugin
 from gprune.plugins.testing import ContractError, check_method, check_metric, samples
 from gprune.pruning import scoring
 from gprune.pruning.allocation import uniform
-from gprune.pruning.scoring.neurons import neuron_scorer
+from gprune.pruning.scoring import neuron_scorer
 from gprune.study import CalibrationSettings
 
 

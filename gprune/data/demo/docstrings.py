@@ -46,7 +46,7 @@ def docstrings(source: str) -> list[str]:
     """Returns the docstrings of a module, its classes and its functions, in source order.
 
     Returns:
-        Each docstring as it stands in the source, as ``prose.docstrings`` finds them in the syntax tree.
+        Each docstring as it stands in the source, as ``prose.tree_docstrings`` finds them in the syntax tree.
 
     Raises:
         SyntaxError: the file had to be parsed and is not Python.
@@ -55,7 +55,7 @@ def docstrings(source: str) -> list[str]:
     try:
         return list(_seen(source))
     except _UndecidedError:
-        return list(prose.docstrings(ast.parse(source)))
+        return list(prose.tree_docstrings(ast.parse(source)))
 
 
 def _seen(source: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Answers: which sentences of a docstring, and which lines of a source file, are text?
 
 Docstrings mix English with doctests, parameter tables and markup. ``paragraphs`` keeps the
-English; ``docstrings`` finds the docstrings of a source file and ``without_docstrings``
+English; ``tree_docstrings`` finds the docstrings of a source file and ``without_docstrings``
 takes them out, so that a prose text and a code text made from one file share nothing.
 """
 
@@ -52,7 +52,7 @@ def paragraphs(docstring: str, shortest: int = 80, least_letters: float = 0.85) 
     return found
 
 
-def docstrings(tree: ast.Module) -> Iterator[str]:
+def tree_docstrings(tree: ast.Module) -> Iterator[str]:
     """Yield the docstrings of a module, its classes and its functions, in source order.
 
     Yields:

@@ -22,8 +22,7 @@ from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import scores, scoring
 from gprune.pruning.allocation.alignment import aligned, margin
 from gprune.pruning.modules.functional_groups import functional_groups, group_profile
-from gprune.pruning.scoring import score, twflap
-from gprune.pruning.scoring.combination import combine
+from gprune.pruning.scoring import combine, score, twflap
 from gprune.records import (
     Array,
     ContextStatistics,

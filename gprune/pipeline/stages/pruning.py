@@ -9,8 +9,7 @@ from typing import Any
 from gprune.pipeline.stages import baselines
 from gprune.pipeline.stages.calibration import statistics, tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
-from gprune.pipeline.stages.ranking_groups import scored_in, space
-from gprune.pipeline.stages.rasa import adapted
+from gprune.pipeline.stages.rasa import adapted, scored_in, space
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import (
     REPAIRS,

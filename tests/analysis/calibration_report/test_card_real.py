@@ -7,7 +7,7 @@ from gprune.analysis import resampling
 from gprune.data import texts
 from gprune.models.loading import load
 from gprune.pruning.calibration import collect
-from gprune.pruning.scoring.neurons import neuron_scorer
+from gprune.pruning.scoring import neuron_scorer
 from gprune.study import CalibrationSettings
 
 pytestmark = pytest.mark.slow

@@ -79,7 +79,7 @@ def block(draw: random.Random, depth: int = 0) -> str:
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[ast.Module]:
     """The syntax trees that docstrings were looked for in after all."""
-    trees, from_tree = [], prose.docstrings
+    trees, from_tree = [], prose.tree_docstrings
     monkeypatch.setattr(prose, "docstrings", lambda tree: trees.append(tree) or from_tree(tree))
     return trees
 

@@ -9,7 +9,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from gprune.data import texts
-from gprune.data.texts import windows
+from gprune.data.texts import tokens
 from gprune.system.errors import CorpusError
 
 WORDS = "she said that the old house by the river had been empty since the flood".split()
@@ -39,7 +39,7 @@ def naive(text: str, tokenizer: PreTrainedTokenizerFast, samples: int, length: i
 
 @pytest.mark.parametrize("kept", [1, 2, 256])
 def test_windows_are_those_of_the_plain_loop(book_corpus, tokenizer, kept, monkeypatch):
-    monkeypatch.setattr(windows, "_KEPT", kept)
+    monkeypatch.setattr(tokens, "_KEPT", kept)
     found = texts.draw_windows(book_corpus, tokenizer, samples=12, length=60, seed=3)
     np.testing.assert_array_equal(found.ids, naive(book_corpus, tokenizer, 12, 60, 3))
     assert len({row.tobytes() for row in found.ids}) == 12

@@ -15,7 +15,7 @@ from waiting import limit, wait_for
 
 from gprune import jobs
 from gprune.experiments.sweep.plan import Sweep, from_file
-from gprune.experiments.sweep.status import standings
+from gprune.experiments.sweep.running import standings
 from gprune.store import Store
 from gprune.system.processes import process_start
 

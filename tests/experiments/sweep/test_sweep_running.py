@@ -19,7 +19,7 @@ from gprune.__main__ import main
 from gprune.experiments.scheduler import CANCELLED, Status
 from gprune.experiments.sweep import running
 from gprune.experiments.sweep.plan import Sweep, from_file
-from gprune.experiments.sweep.status import standings
+from gprune.experiments.sweep.running import standings
 from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.slurm import watching

@@ -13,7 +13,7 @@ from gprune.__main__ import main
 from gprune.pipeline import archive as packs
 from gprune.pipeline import stages
 from gprune.pipeline.archive import contents_form
-from gprune.pipeline.archive.record import graph_of
+from gprune.pipeline.archive.contents import graph_of
 from gprune.pipeline.stages import KINDS, Results
 from gprune.store import Store
 from gprune.system.errors import SettingsError, StoreError

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gprune.pipeline.estimate.dimensions import Dimensions
+from gprune.pipeline.estimate.dimensions import Case, Dimensions
 from gprune.pipeline.estimate.forecast import laid
-from gprune.pipeline.estimate.memory import Case, need
+from gprune.pipeline.estimate.memory import need
 from gprune.pipeline.stages import StageId
 from gprune.study import Study
 

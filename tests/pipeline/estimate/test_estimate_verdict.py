@@ -6,9 +6,9 @@ import pytest
 
 from gprune.models.shapes import SHAPES
 from gprune.pipeline.estimate import ANYWAY, TooLarge, judged
-from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions
+from gprune.pipeline.estimate.dimensions import WIDTHS, Case, Dimensions
 from gprune.pipeline.estimate.forecast import Capacity, Forecast, StageNeed
-from gprune.pipeline.estimate.memory import OFFLOADED, Case, need
+from gprune.pipeline.estimate.memory import OFFLOADED, need
 from gprune.pipeline.estimate.operations import RATES, Rate, operations, rate
 from gprune.pipeline.stages import Graph, course
 from gprune.study import Study

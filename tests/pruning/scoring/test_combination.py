@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gprune.pruning.scoring.combination import combine
+from gprune.pruning.scoring import combine
 from gprune.records import ModelShape, UnitScores
 
 SHAPE = ModelShape(layers=3, neurons=13, heads=6, kv_heads=2, head_width=2, hidden=5)

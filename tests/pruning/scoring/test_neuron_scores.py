@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gprune.pruning import scoring
-from gprune.pruning.scoring.neurons import neuron_scorer
+from gprune.pruning.scoring import neuron_scorer
 from gprune.records import ActivationStatistics, ModelShape, WeightNorms
 from gprune.study import CalibrationSettings
 

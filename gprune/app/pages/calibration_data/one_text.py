@@ -7,7 +7,7 @@ import streamlit as st
 
 from gprune.analysis import calibration as analysis
 from gprune.analysis import calibration_report
-from gprune.analysis.calibration_report import TextCard, tables, writing
+from gprune.analysis.calibration_report import TextCard, writing
 from gprune.app.pages.calibration_data import panels
 from gprune.app.ui import tables as drawn_tables
 from gprune.app.ui import url_state
@@ -91,7 +91,7 @@ def _said(found: TextCard, share: float) -> None:
 
 def _size(found: TextCard) -> None:
     with st.container(horizontal=True):
-        for name, value in tables.size(found):
+        for name, value in writing.size(found):
             st.metric(name, value, border=True, width="content")
 
 
@@ -118,7 +118,7 @@ def _written(form: str, found: TextCard, share: float) -> bytes:
 
 def _beside(found: TextCard, share: float) -> None:
     """Every measure against every other text; all rows are in sight."""
-    table = tables.against(found, share)
+    table = writing.against(found, share)
     heading = st.column_config.TextColumn(width=360)
     drawn_tables.show(
         table,
