@@ -122,7 +122,7 @@ def test_a_file_of_wrong_rows_and_one_of_another_split_are_told_before_the_start
         (("/nowhere/mine.jsonl",), "", "there is no file '/nowhere/mine.jsonl'"),
         (("boolq",), "/nowhere", "evaluation.task_folder must be a folder"),
         ((), "/nowhere", "evaluation.task_folder must be a folder"),
-        (("x" * 5000 + ".jsonl",), "", "at most 4096 characters"),
+        (("x" * 3000 + ".jsonl",), "", "too long"),
     ],
 )
 def test_what_cannot_be_measured_is_said_before_the_start(tasks, folder, sentence):
