@@ -90,7 +90,7 @@ READ_ELSEWHERE = {
 """files that parse JSON by themselves, and why they may"""
 BUILT_PATTERNS = {
     "gprune/pipeline/archive/privacy.py": "escaped names of this machine and its folders, no file's",
-    "gprune/data/demo/docstrings.py": "put together from constants",
+    "gprune/data/demo/prose.py": "put together from constants",
     "gprune/data/demo/questions.py": "a word that an expression of letters alone has found",
     "gprune/experiments/reproduction/scale.py": "constants of the module",
 }

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from gprune.data.demo import prose
-from gprune.data.demo.docstrings import docstrings
+from gprune.data.demo.prose import docstrings
 
 STATEMENTS = [
     '"""Of the module."""',
@@ -80,7 +80,7 @@ def block(draw: random.Random, depth: int = 0) -> str:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[ast.Module]:
     """The syntax trees that docstrings were looked for in after all."""
     trees, from_tree = [], prose.tree_docstrings
-    monkeypatch.setattr(prose, "docstrings", lambda tree: trees.append(tree) or from_tree(tree))
+    monkeypatch.setattr(prose, "tree_docstrings", lambda tree: trees.append(tree) or from_tree(tree))
     return trees
 
 
