@@ -237,15 +237,15 @@ def test_indexes_of_another_form(tmp_path, draft, index, words):
 
 
 RECORDS: list[tuple[dict, str]] = [
-    ({"stages": []}, "lacks the field 'stages'"),
-    ({"stages": {"drift": {"key": 5}}}, "lacks the key of the stage"),
-    ({"state": ["done"]}, "as state, which must be"),
-    ({"seconds": "long"}, "as seconds, which must be"),
-    ({"started": 5}, "as started, which must be"),
-    ({"texts": {"primary": {}}}, "as texts.primary, which must be"),
+    ({"stages": []}, "stages must be"),
+    ({"stages": {"drift": {"key": 5}}}, "stages.drift.key must be"),
+    ({"state": ["done"]}, "state must be"),
+    ({"seconds": "long"}, "seconds must be"),
+    ({"started": 5}, "started must be"),
+    ({"texts": {"primary": {}}}, "texts.primary must be"),
     ({"study": {}}, "a study of another version"),
     ({"study": {"model": ["a"]}}, "a study of another version"),
-    ({"provenance": {"inputs": {"model": []}}}, "as provenance.inputs.model, which"),
+    ({"provenance": {"inputs": {"model": []}}}, "provenance.inputs.model must be"),
     ({"provenance": {"inputs": {"model": "a"}}}, "does not say what the run has read"),
     ({"provenance": {}}, "does not say what the run has read"),
     ({"packed": {"left_out": {"a": "b"}}}, "does not say what was left out"),
