@@ -113,7 +113,7 @@ def test_the_swap_is_drawn_at_once_for_token_weighted_flap_only(cache: Path) -> 
 
 def test_without_fang_a_button_computes_it(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Study] = []
-    monkeypatch.setattr(work, "start", lambda root, study: started.append(study))
+    monkeypatch.setattr(work, "start", lambda root, study, *_: started.append(study))
     write_run(cache)
     app = on(opened(), "module_agreement")
     assert "were not computed in this run" in words(app)

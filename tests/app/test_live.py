@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from synthetic_run import a_study, write_run
 
-from gprune.app.ui import gc_freeze, live, work
+from gprune.app.ui import frame, live, work
 from gprune.pipeline import stages
 
 
@@ -104,14 +104,14 @@ def test_more_sessions_look_less_often_and_rest_longer(monkeypatch: pytest.Monke
 
 
 def test_what_lasts_is_not_searched_for_garbage_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc_freeze, "_counted", [0])
+    monkeypatch.setattr(frame, "_counted", [0])
     # another test of this process may have settled most of it already
     gc.unfreeze()
     before = gc.get_freeze_count()
     try:
-        assert gc_freeze.settle() and gc.get_freeze_count() > before + 10_000
-        assert not gc_freeze.settle(), "nothing was loaded since"
-        monkeypatch.setattr(gc_freeze, "_counted", [len(sys.modules) - gc_freeze.MODULES])
-        assert gc_freeze.settle()
+        assert frame.settle_memory() and gc.get_freeze_count() > before + 10_000
+        assert not frame.settle_memory(), "nothing was loaded since"
+        monkeypatch.setattr(frame, "_counted", [len(sys.modules) - frame.NEW_MODULES])
+        assert frame.settle_memory()
     finally:
         gc.unfreeze()

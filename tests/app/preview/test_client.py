@@ -86,7 +86,7 @@ def resolved(source: Source, question: Question) -> Resolved:
 @pytest.fixture
 def shop(monkeypatch):
     monkeypatch.setattr("gprune.app.preview.client.resolve", resolved)
-    monkeypatch.setattr("gprune.app.preview.job_gate.LOOK_OUT_SECONDS", 0.0)
+    monkeypatch.setattr("gprune.app.preview.worker_manager.LOOK_OUT_SECONDS", 0.0)
     return Workshop()
 
 
